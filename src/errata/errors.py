@@ -1,0 +1,189 @@
+"""Every error that errata raises, grouped by who can mend it.
+
+::
+
+    ErrataError
+    ├── UsageError                 the caller: a value, a name or a file is wrong
+    │   ├── InvalidInput           a value outside what is allowed (also a ValueError)
+    │   ├── UnknownName            no model, check, policy or rule of that name
+    │   ├── TaskFileError          a task file has a bad line
+    │   ├── OverrideRefused        an override that cannot be given
+    │   └── Conflict               another report is already stored for this attempt
+    ├── NotFound                   the caller: nothing is stored under this id
+    ├── NotPassed                  nobody: the loop ended without an accepted candidate
+    ├── UserCodeError              the callables that the caller handed over
+    │   ├── GenerateFailed         generate or revise raised
+    │   ├── CheckFailed            a check or an evaluator raised, twice
+    │   └── NotJournalable         a candidate that cannot be written down
+    ├── StoreError                 the database or the disk
+    │   ├── StoreUnavailable       locked, read-only, full or gone
+    │   ├── StoreCorrupt           the file is not a healthy errata database
+    │   ├── StoreNewer             the database was written by a newer errata
+    │   └── LeaseLost              another process drives this loop
+    └── ModelError                 the model or its provider
+        ├── ModelUnavailable       not installed, no weights, no connection, no key
+        ├── WeightsError           weights cannot be fetched or are damaged
+        ├── ModelTimeout           no answer in time
+        ├── MalformedAnswer        an answer that is not what was asked for
+        └── PromptTooLong          the prompt does not fit the context
+
+Every message says what was wrong, with which value, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from errata.drive import Result
+
+
+class ErrataError(Exception):
+    """The root of everything that errata raises on purpose."""
+
+
+class UsageError(ErrataError):
+    """The caller gave something that cannot be used."""
+
+
+class InvalidInput(UsageError, ValueError):
+    """A field holds a value outside what is allowed.
+
+    >>> str(InvalidInput("limit", -1, "an integer of at least 1"))
+    'limit is -1; it must be an integer of at least 1'
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field, self.value, self.allowed = field, value, allowed
+        super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
+
+
+class UnknownName(UsageError):
+    """A name that nothing answers to; the message lists the names there are."""
+
+    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+        self.kind, self.name, self.known = kind, name, tuple(known)
+        super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
+
+
+class TaskFileError(UsageError):
+    """A task file cannot be read; `line` counts from 1, 0 where no line is to blame."""
+
+    def __init__(self, path: str, line: int, what: str) -> None:
+        self.path, self.line, self.what = path, line, what
+        where = f"{path}:{line}" if line else path
+        super().__init__(f"{where}: {what}")
+
+
+class OverrideRefused(UsageError):
+    """An override that may not be given: the rule cannot be lifted, or nobody answers for it."""
+
+
+class Conflict(UsageError):
+    """The same attempt was reported before with other content."""
+
+
+class NotFound(ErrataError):
+    """Nothing is stored under this id."""
+
+    def __init__(self, kind: str, id: str, where: str) -> None:
+        self.kind, self.id, self.where = kind, id, where
+        super().__init__(f"no {kind} {id!r} in {where}")
+
+
+class NotPassed(ErrataError):
+    """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
+
+    def __init__(self, result: Result[Any]) -> None:
+        self.result = result
+        reason = result.stopped_by[0] if result.stopped_by else None
+        why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
+        super().__init__(
+            f"not passed after {len(result.loop.attempts)} attempts ({why}); "
+            "the best candidate is in .result.candidate"
+        )
+
+
+class UserCodeError(ErrataError):
+    """A callable that the caller handed over raised; the original is the `__cause__`."""
+
+
+class GenerateFailed(UserCodeError):
+    """`generate` or `revise` raised."""
+
+
+class CheckFailed(UserCodeError):
+    """A check or an evaluator raised twice on the same candidate."""
+
+    def __init__(self, check: str, cause: BaseException) -> None:
+        self.check = check
+        super().__init__(
+            f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
+            "the candidate was not blamed, mend the check and run again"
+        )
+
+
+class NotJournalable(UserCodeError):
+    """A candidate is neither text nor JSON data, so it cannot be stored."""
+
+
+class StoreError(ErrataError):
+    """The database or the disk under it."""
+
+
+class StoreUnavailable(StoreError):
+    """The database is locked, read-only, full or out of reach; nothing was written."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a healthy errata database."""
+
+
+class StoreNewer(StoreError):
+    """The database has a schema that this version does not know."""
+
+
+class LeaseLost(StoreError):
+    """Another process drives this loop; nothing of this one was written."""
+
+
+class ModelError(ErrataError):
+    """The model or its provider."""
+
+
+class ModelUnavailable(ModelError):
+    """The model cannot be reached: not installed, no weights, no connection or no key."""
+
+
+class WeightsError(ModelUnavailable):
+    """Weights that could not be fetched, or whose bytes are not the right ones.
+
+    `tried` holds one line for each source in the order they were tried.
+    """
+
+    def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
+        self.name, self.tried = name, tuple(tried)
+        lines = "".join(f"\n  - {line}" for line in tried)
+        super().__init__(f"weights {name!r}: {what}{lines}")
+
+
+class ModelTimeout(ModelError):
+    """No answer within the time given, in seconds."""
+
+
+class MalformedAnswer(ModelError):
+    """The model answered something other than what was asked for; `answer` is its text."""
+
+    def __init__(self, what: str, answer: str = "") -> None:
+        self.answer = answer
+        super().__init__(f"{what}; it began: {_short(answer)}")
+
+
+class PromptTooLong(ModelError):
+    """The prompt has more tokens than the model's context holds."""
+
+
+def _short(value: object, most: int = 120) -> str:
+    text = repr(value) if not isinstance(value, str) else repr(value[: most + 1])
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,289 @@
+"""What happened in a loop: frozen values, folded from history, never changed in place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+from typing import Any, Literal
+
+from errata.errors import InvalidInput
+from errata.protocols import Usage
+
+Level = Literal["error", "warning", "note"]
+Direction = Literal["at_least", "at_most"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+
+
+def thousandths(value: float) -> int:
+    """A score, threshold or gain as whole thousandths: the only unit in which they are compared.
+
+    >>> thousandths(0.1 + 0.2) == thousandths(0.3)
+    True
+    """
+    return round(value * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a candidate: which check says so, what, and how to mend it.
+
+    `level` error asks for another attempt; warning and note only report. `severity` lies in 0..1.
+    `key` names the complaint across attempts; by default the check's name and the exact message.
+    A `persistent` finding is counted by Echo across improvements. `span` is the half-open range of
+    characters of the candidate that is to blame, where the check can tell.
+    """
+
+    check: str
+    message: str
+    fix: str = ""
+    level: Level = "error"
+    severity: float = 0.5
+    key: str = ""
+    persistent: bool = False
+    evidence: str = ""
+    span: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise InvalidInput("level", self.level, "error, warning or note")
+        if not 0 <= self.severity <= 1:
+            raise InvalidInput("severity", self.severity, "a number in 0..1")
+        if not self.key:
+            object.__setattr__(self, "key", f"{self.check}: {self.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A score with a threshold; exactly at the threshold it is met.
+
+    >>> Goal("alignment", 0.75).met(0.75), Goal("drift", 0.25, "at_most").met(0.251)
+    (True, False)
+    """
+
+    score: str
+    threshold: float
+    direction: Direction = "at_least"
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.threshold):
+            raise InvalidInput(f"threshold of {self.score}", self.threshold, "a finite number")
+        if self.direction not in ("at_least", "at_most"):
+            raise InvalidInput("direction", self.direction, "at_least or at_most")
+
+    def margin(self, value: float) -> int:
+        """How far `value` is on the good side of the threshold, in thousandths; below 0: unmet."""
+        distance = thousandths(value) - thousandths(self.threshold)
+        return distance if self.direction == "at_least" else -distance
+
+    def met(self, value: float) -> bool:
+        """Whether `value` reaches the threshold."""
+        return self.margin(value) >= 0
+
+    def __str__(self) -> str:
+        sign = ">=" if self.direction == "at_least" else "<="
+        return f"{self.score} {sign} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The findings and scores of one candidate. A score that is not there is unscored, never 0."""
+
+    findings: tuple[Finding, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.scores.items():
+            if not isinstance(value, int | float) or not isfinite(value):
+                raise InvalidInput(f"score {name}", value, "a finite number; leave it out if unknown")
+
+    @cached_property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings of level error."""
+        return tuple(f for f in self.findings if f.level == "error")
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The keys of all findings that are more than a note."""
+        return frozenset(f.key for f in self.findings if f.level != "note")
+
+    @property
+    def worst(self) -> float:
+        """The highest severity among errors and warnings; 0.0 where there is none."""
+        return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
+
+    def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
+        """The goals, in their order, that a score misses; unscored goals are not among them."""
+        scores = self.scores
+        return tuple(g for g in goals if g.score in scores and not g.met(scores[g.score]))
+
+    def unscored(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
+        """The goals for which there is no score."""
+        return tuple(g for g in goals if g.score not in self.scores)
+
+    def passes(self, goals: tuple[Goal, ...]) -> bool:
+        """No finding of level error, and every goal is scored and met."""
+        return not self.errors and not self.unscored(goals) and not self.unmet(goals)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What an attempt produced, as the core sees it: a digest and, where there is one, a text."""
+
+    digest: str
+    text: str | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Candidate:
+        """The candidate for text or JSON data; anything else is told apart by its `repr`.
+
+        The digest is the first 16 hex digits of SHA-256 over the text, or over canonical JSON.
+        """
+        text = value if isinstance(value, str) else _canonical(value)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return cls(digest, text)
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One numbered try, from 1. `repeats` is the earlier attempt whose candidate is nearly this one.
+
+    The host finds near repeats once, when it records the attempt (`errata.loop.stop.near`); equal
+    digests need no mark.
+    """
+
+    number: int
+    candidate: Candidate
+    evaluation: Evaluation | None = None
+    usage: Usage = Usage()
+    repeats: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A record that lets a loop go on past one rule, for a number of decisions.
+
+    `used` counts the decisions that consumed it. Only a decision in which the rule really spoke
+    consumes one.
+    """
+
+    rule: str
+    by: str
+    why: str = ""
+    decisions: int = 1
+    used: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many decisions it can still lift."""
+        return self.decisions - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What counts as better than the best so far.
+
+    Fewer errors; or as many errors and one goal gains at least `min_gain` while none loses more
+    than that. `min_gain` is in score units, > 0.
+    """
+
+    min_gain: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_gain < float("inf"):
+            raise InvalidInput("min_gain", self.min_gain, "a number above 0")
+
+    def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        """Whether `new` improves on `best`."""
+        if len(new.errors) != len(best.errors):
+            return len(new.errors) < len(best.errors)
+        if not goals:
+            return False
+        gain = thousandths(self.min_gain)
+        gains = [_gain(goal, best, new) for goal in goals]
+        return max(gains) >= gain and min(gains) >= -gain
+
+
+def _gain(goal: Goal, best: Evaluation, new: Evaluation) -> int:
+    before, after = best.scores.get(goal.score), new.scores.get(goal.score)
+    if before is None or after is None:
+        return 0
+    return goal.margin(after) - goal.margin(before)
+
+
+Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
+Rank = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One task under self-correction: its goals, attempts and overrides. Linear.
+
+    `cancelled` says by whom or why it was cancelled. `echoes` holds counts of finding keys from a
+    window of earlier loops of the scope, loaded by the host for `Echo(across="scope")`.
+    `improves` is what counts as improvement; `decide` sets it from the policy.
+    """
+
+    id: str
+    goals: tuple[Goal, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    cancelled: str = ""
+    echoes: Mapping[str, int] = field(default_factory=dict)
+    improves: Improves = Improvement()
+
+    def __post_init__(self) -> None:
+        if any(a.number != n for n, a in enumerate(self.attempts, 1)):
+            numbers = [a.number for a in self.attempts]
+            raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What all attempts cost together."""
+        total = Usage()
+        for attempt in self.attempts:
+            total += attempt.usage
+        return total
+
+    def rank(self, attempt: Attempt) -> Rank:
+        """Sorts best first: errors, goals missed, worst margin (thousandths), number."""
+        evaluation = attempt.evaluation
+        if evaluation is None:
+            raise InvalidInput("attempt", attempt.number, "one that was evaluated")
+        scores = evaluation.scores
+        margins = [
+            goal.margin(scores[goal.score]) if goal.score in scores else -(10**9)
+            for goal in self.goals
+        ]
+        missed = sum(margin < 0 for margin in margins)
+        return len(evaluation.errors), missed, -min(margins, default=0), attempt.number
+
+    @cached_property
+    def best(self) -> int | None:
+        """The number of the best evaluated attempt; None where nothing was evaluated."""
+        ranks = [self.rank(a) for a in self.attempts if a.evaluation is not None]
+        return min(ranks)[-1] if ranks else None
+
+    @cached_property
+    def improved(self) -> tuple[bool, ...]:
+        """For each attempt, whether it improved on the best before it; the first evaluated one did."""
+        answers: list[bool] = []
+        best: Attempt | None = None
+        for attempt in self.attempts:
+            evaluation = attempt.evaluation
+            if evaluation is None:
+                answers.append(False)
+            elif best is None or best.evaluation is None:
+                answers.append(True)
+                best = attempt
+            else:
+                answers.append(self.improves(best.evaluation, evaluation, self.goals))
+                best = attempt if self.rank(attempt) < self.rank(best) else best
+        return tuple(answers)
