@@ -220,12 +220,14 @@ def _gain(goal: Goal, best: Evaluation, new: Evaluation) -> int:
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
 Rank = tuple[int, int, int, int]
+UNSCORED = -(10**9)  # a margin worse than any score has
 
 
 @dataclass(frozen=True)
 class Loop:
     """One task under self-correction: its goals, attempts and overrides. Linear.
 
+    `extra` was spent outside the attempts, by calls that were cut or failed.
     `cancelled` says by whom or why it was cancelled. `echoes` holds counts of finding keys from a
     window of earlier loops of the scope, loaded by the host for `Echo(across="scope")`.
     `improves` is what counts as improvement; `decide` sets it from the policy.
@@ -235,6 +237,7 @@ class Loop:
     goals: tuple[Goal, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     overrides: tuple[Override, ...] = ()
+    extra: Usage = Usage()
     cancelled: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
     improves: Improves = Improvement()
@@ -246,44 +249,55 @@ class Loop:
 
     @cached_property
     def usage(self) -> Usage:
-        """What all attempts cost together."""
-        total = Usage()
-        for attempt in self.attempts:
-            total += attempt.usage
-        return total
+        """What all attempts cost together, and what was spent outside them."""
+        parts = [self.extra, *(attempt.usage for attempt in self.attempts)]
+        return Usage(
+            sum(p.calls for p in parts),
+            sum(p.prompt_tokens for p in parts),
+            sum(p.completion_tokens for p in parts),
+            sum(p.cost for p in parts),
+            sum(p.seconds for p in parts),
+        )
 
-    def rank(self, attempt: Attempt) -> Rank:
-        """Sorts best first: errors, goals missed, worst margin (thousandths), number."""
-        evaluation = attempt.evaluation
-        if evaluation is None:
-            raise InvalidInput("attempt", attempt.number, "one that was evaluated")
+    @cached_property
+    def ranks(self) -> tuple[Rank | None, ...]:
+        """For each attempt what sorts best first, None where it was not evaluated.
+
+        Errors, goals missed, worst margin (thousandths, negated), number.
+        """
+        return tuple(
+            None if a.evaluation is None else self._rank(a.number, a.evaluation)
+            for a in self.attempts
+        )
+
+    def _rank(self, number: int, evaluation: Evaluation) -> Rank:
+        if not self.goals:
+            return len(evaluation.errors), 0, 0, number
         scores = evaluation.scores
         margins = [
-            goal.margin(scores[goal.score]) if goal.score in scores else -(10**9)
+            goal.margin(scores[goal.score]) if goal.score in scores else UNSCORED
             for goal in self.goals
         ]
         missed = sum(margin < 0 for margin in margins)
-        return len(evaluation.errors), missed, -min(margins, default=0), attempt.number
+        return len(evaluation.errors), missed, -min(margins), number
 
     @cached_property
     def best(self) -> int | None:
         """The number of the best evaluated attempt; None where nothing was evaluated."""
-        ranks = [self.rank(a) for a in self.attempts if a.evaluation is not None]
-        return min(ranks)[-1] if ranks else None
+        return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
     @cached_property
     def improved(self) -> tuple[bool, ...]:
         """For each attempt, whether it improved on the best before it; the first evaluated one did."""
         answers: list[bool] = []
-        best: Attempt | None = None
-        for attempt in self.attempts:
+        best: Evaluation | None = None
+        lead: Rank | None = None
+        for attempt, rank in zip(self.attempts, self.ranks, strict=True):
             evaluation = attempt.evaluation
-            if evaluation is None:
+            if evaluation is None or rank is None:
                 answers.append(False)
-            elif best is None or best.evaluation is None:
-                answers.append(True)
-                best = attempt
-            else:
-                answers.append(self.improves(best.evaluation, evaluation, self.goals))
-                best = attempt if self.rank(attempt) < self.rank(best) else best
+                continue
+            answers.append(best is None or self.improves(best, evaluation, self.goals))
+            if lead is None or rank < lead:
+                best, lead = evaluation, rank
         return tuple(answers)

@@ -1,0 +1,185 @@
+"""Records of a loop <-> plain JSON data, exact in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+from errata.errors import InvalidInput
+from errata.loop.decide import Again, Done, Lifted, Policy, Trigger, Verdict
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Override
+from errata.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    Stop,
+    StopRule,
+    rule_name,
+)
+from errata.protocols import Usage
+
+Plain = dict[str, Any]
+RULES: Mapping[str, Callable[..., StopRule]] = {
+    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau)
+}
+
+
+def sparse(record: Any) -> Plain:
+    """The fields of a flat dataclass that differ from their defaults, by name."""
+    blank = {f.name: f.default for f in fields(record)}
+    values = {f.name: getattr(record, f.name) for f in fields(record)}
+    return {k: v for k, v in values.items() if v != blank[k]}
+
+
+def finding_to(finding: Finding) -> Plain:
+    """A finding as JSON data."""
+    plain = sparse(finding)
+    if finding.span is not None:
+        plain["span"] = list(finding.span)
+    return plain
+
+
+def finding_from(plain: Mapping[str, Any]) -> Finding:
+    """The inverse of `finding_to`."""
+    span = plain.get("span")
+    return Finding(**{**plain, "span": tuple(span) if span else None})
+
+
+def evaluation_to(evaluation: Evaluation | None) -> Plain | None:
+    """An evaluation as JSON data, None where the attempt was not evaluated."""
+    if evaluation is None:
+        return None
+    findings = [finding_to(f) for f in evaluation.findings]
+    return {"findings": findings, "scores": dict(evaluation.scores)}
+
+
+def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
+    """The inverse of `evaluation_to`."""
+    if plain is None:
+        return None
+    return Evaluation(tuple(map(finding_from, plain["findings"])), dict(plain["scores"]))
+
+
+def attempt_to(attempt: Attempt) -> Plain:
+    """An attempt as JSON data, with its candidate's digest and text."""
+    return {
+        "number": attempt.number,
+        "candidate": sparse(attempt.candidate) | {"digest": attempt.candidate.digest},
+        "evaluation": evaluation_to(attempt.evaluation),
+        "usage": sparse(attempt.usage),
+        "repeats": attempt.repeats,
+    }
+
+
+def attempt_from(plain: Mapping[str, Any]) -> Attempt:
+    """The inverse of `attempt_to`."""
+    return Attempt(
+        plain["number"],
+        Candidate(**plain["candidate"]),
+        evaluation_from(plain["evaluation"]),
+        Usage(**plain["usage"]),
+        plain["repeats"],
+    )
+
+
+def goal_to(goal: Goal) -> Plain:
+    """A goal as JSON data."""
+    return asdict(goal)
+
+
+def goal_from(plain: Mapping[str, Any]) -> Goal:
+    """The inverse of `goal_to`."""
+    return Goal(**plain)
+
+
+def override_to(override: Override) -> Plain:
+    """An override as JSON data."""
+    return asdict(override)
+
+
+def verdict_to(verdict: Verdict) -> Plain:
+    """A verdict as JSON data; `verdict` is "again" or "done"."""
+    lifted = [
+        {"rule": one.stop.rule, "detail": one.stop.detail, "by": one.by, "override": one.override}
+        for one in verdict.lifted
+    ]
+    if isinstance(verdict, Again):
+        reasons = [asdict(r) for r in verdict.reasons]
+        return {
+            "verdict": "again",
+            "reasons": reasons,
+            "feedback": verdict.feedback,
+            "lifted": lifted,
+        }
+    return {
+        "verdict": "done",
+        "best": verdict.best,
+        "passed": verdict.passed,
+        "stopped_by": [asdict(s) for s in verdict.stopped_by],
+        "lifted": lifted,
+    }
+
+
+def verdict_from(plain: Mapping[str, Any]) -> Verdict:
+    """The inverse of `verdict_to`."""
+    lifted = tuple(
+        Lifted(Stop(one["rule"], one["detail"]), one["by"], one["override"])
+        for one in plain["lifted"]
+    )
+    if plain["verdict"] == "again":
+        reasons = tuple(Trigger(**r) for r in plain["reasons"])
+        return Again(reasons, plain["feedback"], lifted)
+    stops = tuple(Stop(**s) for s in plain["stopped_by"])
+    return Done(plain["best"], plain["passed"], stops, lifted)
+
+
+def rule_to(rule: StopRule) -> Plain:
+    """A shipped rule with its settings; of a rule of the user's only the name."""
+    if isinstance(rule, All):
+        return {"rule": "all", "rules": [rule_to(r) for r in rule.rules]}
+    name = rule_name(rule)
+    if name in RULES and is_dataclass(rule) and not isinstance(rule, type):
+        return {"rule": name, **asdict(rule)}
+    return {"rule": name, "custom": True}
+
+
+def rule_from(plain: Mapping[str, Any]) -> StopRule:
+    """The shipped rule that `plain` describes. Raises InvalidInput naming the rule or field."""
+    settings = {k: v for k, v in plain.items() if k != "rule"}
+    name = plain.get("rule", "")
+    if name == "all":
+        return All(*map(rule_from, settings["rules"]))
+    if name not in RULES:
+        raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
+    try:
+        return RULES[name](**settings)
+    except TypeError as error:
+        raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
+
+
+def policy_to(policy: Policy) -> Plain:
+    """A policy as JSON data; rules of the user's are named, not kept."""
+    gain = policy.improvement.min_gain if isinstance(policy.improvement, Improvement) else None
+    return {
+        "name": policy.name,
+        "rules": [rule_to(r) for r in policy.rules],
+        "min_gain": gain,
+        "unscored": policy.unscored,
+    }
+
+
+def policy_from(plain: Mapping[str, Any]) -> Policy:
+    """The policy that `plain` describes, without rules that are the user's own code."""
+    known: Sequence[Mapping[str, Any]] = [r for r in plain["rules"] if not r.get("custom")]
+    gain = plain.get("min_gain")
+    return Policy(
+        tuple(map(rule_from, known)),
+        Improvement(gain) if gain is not None else Improvement(),
+        plain.get("unscored", "stop"),
+        plain.get("name", ""),
+    )

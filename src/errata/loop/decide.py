@@ -1,0 +1,166 @@
+"""Whether to go on: one pure function over a loop and a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from errata.errors import InvalidInput
+from errata.loop.feedback import clean, feedback
+from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop
+from errata.loop.stop import NEVER_LIFTED, PRECEDENCE, All, Stop, StopRule, rule_name
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When a loop stops, what counts as improvement, and what to do where a score is missing.
+
+    `rules` is a tuple of stop rules, any one of which ends the loop. `unscored` is "stop" or
+    "again".
+    """
+
+    rules: tuple[StopRule, ...]
+    improvement: Improves = Improvement()
+    unscored: Literal["stop", "again"] = "stop"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.unscored not in ("stop", "again"):
+            raise InvalidInput("unscored", self.unscored, "stop or again")
+        if not self.rules:
+            raise InvalidInput("rules", self.rules, "at least one stop rule: a loop must end")
+        for rule in self.rules:
+            if not callable(rule):
+                raise InvalidInput("rule", rule, "a callable that takes a loop")
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One reason to try again: the check or score that is not satisfied, and its words."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A rule that spoke and was overridden: by whom, and which of the loop's overrides (from 0)."""
+
+    stop: Stop
+    by: str
+    override: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Make another attempt, with this feedback. `lifted` overrides are consumed by this verdict."""
+
+    reasons: tuple[Trigger, ...] = ()
+    feedback: str = ""
+    lifted: tuple[Lifted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The loop has ended; `best` is None only where nothing was evaluated."""
+
+    best: int | None
+    passed: bool
+    stopped_by: tuple[Stop, ...] = ()
+    lifted: tuple[Lifted, ...] = ()
+
+
+Verdict = Again | Done
+
+
+def decide(loop: Loop, policy: Policy) -> Verdict:
+    """Whether `loop` goes on under `policy`. Deterministic, no clock, no store.
+
+    Passing is decided first; then every rule is asked, overrides lift what they may, and what is
+    left stops the loop, in the order of `errata.loop.stop.PRECEDENCE`.
+    """
+    last = loop.attempts[-1] if loop.attempts else None
+    evaluation = last.evaluation if last else None
+    if last and evaluation and evaluation.passes(loop.goals):
+        return Done(loop.best, passed=True)
+    if loop.improves is not policy.improvement:
+        loop = replace(loop, improves=policy.improvement)
+    spoken = _spoken(loop, policy, evaluation)
+    if not spoken:
+        return _again(evaluation, loop.goals)
+    lifted = tuple(_lifted(loop, spoken))
+    lifted_stops = {id(one.stop) for one in lifted}
+    stops = tuple(stop for stop, _ in spoken if id(stop) not in lifted_stops)
+    if stops:
+        return Done(loop.best, passed=False, stopped_by=stops, lifted=lifted)
+    return _again(evaluation, loop.goals, lifted)
+
+
+def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
+    """Every error, then every goal that is unmet or unscored, goals as declared."""
+    found = [Trigger(f.check, clean(f.message, 200)) for f in evaluation.errors]
+    for goal in goals:
+        score = evaluation.scores.get(goal.score)
+        if score is None:
+            found.append(Trigger(goal.score, f"{goal.score} has no score"))
+        elif not goal.met(score):
+            found.append(Trigger(goal.score, f"{goal.score} {score:g} misses {goal}"))
+    return tuple(found)
+
+
+def _again(
+    evaluation: Evaluation | None, goals: tuple[Goal, ...], lifted: tuple[Lifted, ...] = ()
+) -> Again:
+    if evaluation is None:
+        return Again(lifted=lifted)
+    return Again(triggers(evaluation, goals), feedback(evaluation, goals), lifted)
+
+
+Spoken = tuple[Stop, frozenset[str]]
+
+
+def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[Spoken]:
+    """What stops the loop, with the names under which it can be lifted, in order of precedence."""
+    spoken: list[Spoken] = []
+    if loop.cancelled:
+        spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
+    if policy.unscored == "stop" and loop.attempts:
+        missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
+        if missing or evaluation is None:
+            names = ", ".join(goal.score for goal in missing) or "the candidate"
+            spoken.append((Stop("unscored", f"no score for {names}"), frozenset()))
+    for rule in policy.rules:
+        detail = rule(loop)
+        if detail:
+            names = frozenset(_names(rule))
+            spoken.append((Stop(rule_name(rule), detail), names))
+    if len(spoken) > 1:
+        spoken.sort(key=lambda one: _place(one[0].rule))
+    return spoken
+
+
+def _names(rule: StopRule) -> Iterator[str]:
+    if isinstance(rule, All):
+        for member in rule.rules:
+            yield from _names(member)
+    else:
+        name = rule_name(rule)
+        if name not in NEVER_LIFTED:
+            yield name
+
+
+def _place(rule: str) -> int:
+    """Where a rule stands; one made of several stands where its last member does."""
+    return max(
+        PRECEDENCE.index(name) if name in PRECEDENCE else len(PRECEDENCE)
+        for name in rule.split("+")
+    )
+
+
+def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[Lifted]:
+    for stop, names in spoken:
+        for index, override in enumerate(loop.overrides):
+            if override.rule in names and override.left > 0:
+                yield Lifted(stop, override.by, index)
+                break

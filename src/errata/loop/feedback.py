@@ -1,0 +1,64 @@
+"""Findings and unmet goals -> the words that the next attempt reads, bounded in length."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from errata.loop.record import Evaluation, Finding, Goal
+
+MOST = 1_500
+EACH = 400
+HEAD = "The last answer was not accepted:"
+
+
+def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = (), most: int = MOST) -> str:
+    """One line a finding (what is wrong, then how to mend it), one a goal; at most `most` characters.
+
+    Errors come first, then unmet goals, then warnings; notes stay out. What does not fit is counted,
+    never cut in half. Control characters are removed: findings may quote text of any origin.
+    """
+    warnings = [f for f in evaluation.findings if f.level == "warning"]
+    lines = [_finding(f) for f in evaluation.errors]
+    lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
+    lines += [_finding(f) for f in warnings]
+    if not lines:
+        return ""
+    kept: list[str] = [HEAD]
+    room = most - len(HEAD) - 24
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0 and len(kept) > 1:
+            kept.append(f"- and {len(lines) - len(kept) + 1} more.")
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _finding(finding: Finding) -> str:
+    what = clean(finding.message, EACH).rstrip(" .")
+    fix = clean(finding.fix, EACH).rstrip()
+    return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
+
+
+def _goal(goal: Goal, score: float) -> str:
+    word = "at least" if goal.direction == "at_least" else "at most"
+    return f"- {clean(goal.score, 60)} is {score:g}; it must be {word} {goal.threshold:g}."
+
+
+def clean(text: str, most: int) -> str:
+    """One line without control or invisible format characters, shortened in the middle to `most`."""
+    if len(text) > 4 * most:
+        text = text[: 2 * most] + text[-2 * most :]
+    if not text.isprintable():
+        text = "".join(
+            " " if c.isspace() else c for c in text if c.isspace() or _visible(c)
+        )
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    half = (most - 3) // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def _visible(char: str) -> bool:
+    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")

@@ -1,0 +1,354 @@
+"""The rules that end a loop. Each is its own configuration; any one of them stops.
+
+A rule is a callable that reads a loop and answers why it must end, in words, or None. Its name is
+its `name` attribute, or the function's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar, Literal
+
+from errata.errors import InvalidInput
+from errata.loop.record import Attempt, Candidate, Loop, thousandths
+
+StopRule = Callable[[Loop], "str | None"]
+
+# Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
+PRECEDENCE = (
+    "cancelled",
+    "budget",
+    "unscored",
+    "attempts",
+    "echo",
+    "repeat",
+    "fatigue",
+    "plateau",
+)
+NEVER_LIFTED = frozenset({"cancelled", "budget", "unscored"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A rule that spoke, and what it said."""
+
+    rule: str
+    detail: str
+
+
+def rule_name(rule: StopRule) -> str:
+    """The name under which a rule is recorded and overridden."""
+    name = getattr(rule, "name", None) or getattr(rule, "__name__", None)
+    return str(name or type(rule).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAttempts:
+    """At most `limit` attempts, the first try among them."""
+
+    limit: int = 4
+    name: ClassVar[str] = "attempts"
+
+    def __post_init__(self) -> None:
+        _whole("limit", self.limit)
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Speaks at the last attempt that is allowed."""
+        made = len(loop.attempts)
+        return f"{made} of {self.limit} attempts made" if made >= self.limit else None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a loop may spend: tokens, cost, seconds of work, model calls. None: no limit.
+
+    It speaks once a limit is reached, so what was spent exceeds a limit by one call at the most.
+    """
+
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    calls: int | None = None
+    name: ClassVar[str] = "budget"
+
+    def __post_init__(self) -> None:
+        for field in ("tokens", "cost", "seconds", "calls"):
+            value = getattr(self, field)
+            if value is not None and not 0 < value < float("inf"):
+                raise InvalidInput(f"budget {field}", value, "a number above 0")
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Names every limit that is reached."""
+        usage = loop.usage
+        spent = {
+            "tokens": (usage.tokens, self.tokens),
+            "cost": (usage.cost, self.cost),
+            "seconds": (usage.seconds, self.seconds),
+            "calls": (usage.calls, self.calls),
+        }
+        reached = [
+            f"{made:g} of {limit:g} {what}"
+            for what, (made, limit) in spent.items()
+            if limit is not None and made >= limit
+        ]
+        return f"{', '.join(reached)} spent" if reached else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fatigue:
+    """Grows with every attempt that does not improve, shrinks with one that does; within 0..1.
+
+    Counted from the second attempt on, in thousandths; speaks at `limit` or above.
+    """
+
+    limit: float = 0.3
+    increment: float = 0.15
+    decay: float = 0.05
+    name: ClassVar[str] = "fatigue"
+
+    def __post_init__(self) -> None:
+        for field in ("limit", "increment"):
+            _share(field, getattr(self, field), above=0.0)
+        _share("decay", self.decay)
+
+    def level(self, loop: Loop) -> float:
+        """The fatigue after the last attempt, 0..1."""
+        level = 0
+        up, down = thousandths(self.increment), thousandths(self.decay)
+        for better in loop.improved[1:]:
+            level = max(0, level - down) if better else min(1000, level + up)
+        return level / 1000
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Speaks when the level has reached the limit."""
+        level = self.level(loop)
+        if thousandths(level) < thousandths(self.limit):
+            return None
+        return f"fatigue {level:.2f} has reached {self.limit:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """The same finding again and again: its key in `times` different attempts.
+
+    Counted since the last improvement, for persistent findings since the start. With
+    `across="scope"` the counts of earlier loops, which the host loads, come on top.
+    """
+
+    times: int = 3
+    across: Literal["loop", "scope"] = "loop"
+    name: ClassVar[str] = "echo"
+
+    def __post_init__(self) -> None:
+        _whole("times", self.times)
+        if self.across not in ("loop", "scope"):
+            raise InvalidInput("across", self.across, "loop or scope")
+
+    def counts(self, loop: Loop) -> dict[str, int]:
+        """For each finding of the last attempt, in how many attempts it was seen."""
+        last = loop.attempts[-1].evaluation if loop.attempts else None
+        if last is None:
+            return {}
+        since = _last_improvement(loop)
+        counts = dict.fromkeys((f.key for f in last.findings if f.level != "note"), 0)
+        persistent = {f.key for f in last.findings if f.persistent}
+        for index, attempt in enumerate(loop.attempts):
+            evaluation = attempt.evaluation
+            if evaluation is None:
+                continue
+            for key in evaluation.keys & counts.keys():
+                counts[key] += index >= since or key in persistent
+        if self.across == "scope":
+            for key in counts:
+                counts[key] += loop.echoes.get(key, 0)
+        return counts
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Names the findings that were seen too often."""
+        if self.across == "loop" and len(loop.attempts) < self.times:
+            return None
+        heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
+        said = "; ".join(f"{_brief(key)} in {n} attempts" for key, n in heard[:3])
+        return f"the same finding again: {said}" if heard else None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The last candidate was seen before in this loop, the same or nearly so, and is no better.
+
+    Speaks at the `times`-th such attempt since the last improvement. A cycle is a repeat.
+    """
+
+    times: int = 1
+    name: ClassVar[str] = "repeat"
+
+    def __post_init__(self) -> None:
+        _whole("times", self.times)
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Names the attempt that the last one repeats."""
+        if len(loop.attempts) < 2:
+            return None
+        since = _last_improvement(loop)
+        first: dict[str, int] = {}
+        repeats = 0
+        of: int | None = None
+        for index, attempt in enumerate(loop.attempts):
+            of = first.get(attempt.candidate.digest, attempt.repeats)
+            first.setdefault(attempt.candidate.digest, attempt.number)
+            repeats += of is not None and index > since
+        if of is None or loop.improved[-1] or repeats < self.times:
+            return None
+        return f"attempt {loop.attempts[-1].number} repeats attempt {of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plateau:
+    """Nothing gets better any more.
+
+    Speaks after `patience` attempts without improvement; with `novelty`, already at an attempt
+    that neither improves nor brings a finding not seen before; with `floor`, as soon as the worst
+    severity is below it (the candidate is kept as it is). None or False: that part is silent.
+    """
+
+    patience: int | None = 2
+    novelty: bool = False
+    floor: float | None = None
+    name: ClassVar[str] = "plateau"
+
+    def __post_init__(self) -> None:
+        if self.patience is not None:
+            _whole("patience", self.patience)
+        if self.floor is not None:
+            _share("floor", self.floor, above=0.0)
+        if self.patience is None and not self.novelty and self.floor is None:
+            raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Says which part of it spoke first: floor, patience, novelty."""
+        last = loop.attempts[-1].evaluation if loop.attempts else None
+        if last is None:
+            return None
+        if self.floor is not None and thousandths(last.worst) < thousandths(self.floor):
+            return f"worst severity {last.worst:.2f} is below {self.floor:.2f}"
+        stale = len(loop.attempts) - 1 - _last_improvement(loop)
+        if self.patience is not None and stale >= self.patience:
+            return f"no improvement for {stale} attempts"
+        if self.novelty and stale and last.keys <= _keys(loop.attempts[:-1]):
+            return "no improvement and no new finding"
+        return None
+
+
+class All:
+    """Speaks only when every member speaks; an override of one member lifts it.
+
+    >>> rule = All(MaxAttempts(2), Repeat())
+    >>> rule.name
+    'attempts+repeat'
+    """
+
+    __slots__ = ("name", "rules")
+
+    def __init__(self, *rules: StopRule) -> None:
+        if len(rules) < 2:
+            raise InvalidInput("All", rules, "given at least two rules")
+        self.rules = rules
+        self.name = "+".join(rule_name(rule) for rule in rules)
+
+    def __call__(self, loop: Loop) -> str | None:
+        """What all members said, or None where one is silent."""
+        said: list[str] = []
+        for rule in self.rules:
+            detail = rule(loop)
+            if detail is None:
+                return None
+            said.append(detail)
+        return " and ".join(said)
+
+    def __repr__(self) -> str:
+        return f"All({', '.join(map(repr, self.rules))})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, All) and other.rules == self.rules
+
+    def __hash__(self) -> int:
+        return hash(self.rules)
+
+
+def _whole(field: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise InvalidInput(field, value, "an integer of at least 1")
+
+
+def _share(field: str, value: float, above: float | None = None) -> None:
+    low = value > above if above is not None else value >= 0
+    if not (isfinite(value) and low and value <= 1):
+        raise InvalidInput(field, value, "above 0 and at most 1" if above is not None else "in 0..1")
+
+
+def _last_improvement(loop: Loop) -> int:
+    """The index of the last attempt that improved; 0 where none did."""
+    improved = loop.improved
+    for index in range(len(improved) - 1, -1, -1):
+        if improved[index]:
+            return index
+    return 0
+
+
+def _keys(attempts: Iterable[Attempt]) -> frozenset[str]:
+    return frozenset(k for a in attempts if a.evaluation is not None for k in a.evaluation.keys)
+
+
+def _brief(key: str, most: int = 80) -> str:
+    return key if len(key) <= most else key[: most - 1] + "…"
+
+
+_TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
+_NEGATIONS = frozenset("no not never none nor neither without cannot nothing nobody".split())
+_OPERATORS = frozenset("+-*/%<>=!&|^~")
+NEAR = 0.9
+NEAR_LIMIT = 100_000
+
+
+def near(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
+    """The number of the first earlier attempt with nearly the same text, None where there is none.
+
+    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, negations and
+    operators are the same in the same order. Texts above 100,000 characters are told apart by their
+    digest alone. Found once by the host, never in `decide`.
+    """
+    text = candidate.text
+    if text is None or len(text) > NEAR_LIMIT:
+        return None
+    tokens: Counter[str] | None = None
+    for attempt in earlier:
+        other = attempt.candidate.text
+        if attempt.candidate.digest == candidate.digest:
+            return attempt.number
+        if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
+            continue
+        if tokens is None:
+            tokens = Counter(_TOKEN.findall(text))
+        others = Counter(_TOKEN.findall(other))
+        shared = (tokens & others).total()
+        if 2 * shared >= NEAR * (tokens.total() + others.total()) and _weighty(text) == _weighty(
+            other
+        ):
+            return attempt.number
+    return None
+
+
+def _weighty(text: str) -> list[str]:
+    """The tokens whose change always makes a difference, in order."""
+    return [t for t in _TOKEN.findall(text) if _is_weighty(t)]
+
+
+def _is_weighty(token: str) -> bool:
+    if token in _OPERATORS or any(c.isdigit() for c in token):
+        return True
+    low = token.lower()
+    return low in _NEGATIONS or low.endswith(("n't", "n’t"))
