@@ -1,0 +1,40 @@
+# One environment for all of it: .venv, made from requirements.lock when first needed.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check bench quality soak lock
+unexport PYTHONPATH PYTHONHOME
+
+PY := .venv/bin/python
+FULL ?=
+ARGS :=
+SPLIT ?= dev
+SOAK ?= 100
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '  make %-8s %s\n' "$$name" "$$what"; done
+
+setup: ## make or refresh .venv (every other target does it)
+	@sh scripts/setup.sh
+
+demo: setup ## the demonstration on a real small model; FULL=1 for all of it
+	@.venv/bin/errata demo $(if $(filter-out 0,$(FULL)),--full) $(ARGS)
+
+test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
+	@$(PY) -m pytest --numprocesses auto --dist worksteal --cov --cov-report= $(ARGS)
+
+check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some
+	@$(PY) scripts/check.py $(ARGS)
+
+bench: setup ## the benchmarks
+	@$(PY) -m bench $(ARGS)
+
+quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name]
+	@if [ -z '$(DATA)' ]; then echo 'make quality needs DATA=folder, the folder with the data sets' >&2; exit 2; fi
+	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)')
+
+soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor
+	@ERRATA_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)
+
+lock: setup ## requirements.lock anew from pyproject.toml, with the newest releases
+	@$(PY) scripts/lock.py

@@ -1,0 +1,79 @@
+"""Write requirements.lock anew: the newest releases, for every Python ≥ 3.11 and every platform.
+
+The resolver runs in a clean environment without configuration, so that only the default index
+counts: a machine's own indexes may carry files that nobody else has, and their hashes would fail
+everywhere else. No address is written down; whoever installs brings their own index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.lock"
+UV = "uv==0.13.8"
+HEADER = "# What errata is developed, tested and demonstrated with. Remake with: make lock\n"
+COMPILE = (
+    "pip compile pyproject.toml --no-config --no-python-downloads --universal --generate-hashes "
+    "--python-version 3.11 --fork-strategy fewest --all-extras --group dev --no-header"
+)
+KEPT = ("PATH", "HOME", "PIP_CERT", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
+
+
+def clean_environment() -> dict[str, str]:
+    """Only what reaches the network; no index, no configuration."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    authorities = os.environ.get("SSL_CERT_FILE") or kept.get("PIP_CERT")
+    if authorities:
+        kept |= {"SSL_CERT_FILE": authorities, "PIP_CERT": authorities}
+    return kept | {"PIP_CONFIG_FILE": os.devnull}
+
+
+def compiled() -> str:
+    """The resolved requirements as uv writes them."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder, "bin", "python")
+        environment = clean_environment()
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", UV], env=environment, check=True
+        )
+        command = [python, "-m", "uv", *COMPILE.split()]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        )
+    return done.stdout
+
+
+def problems(text: str) -> list[str]:
+    """What must not stand in a lock: an address, an option, a requirement without a hash."""
+    lines = text.splitlines()
+    found = [f"an address: {line}" for line in lines if "://" in line or " @ " in line]
+    found += [f"an option: {line}" for line in lines if line.startswith("-")]
+    found += [
+        f"no hash: {line}"
+        for line in lines
+        if re.match(r"[A-Za-z0-9]", line) and not line.endswith("\\")
+    ]
+    return found
+
+
+def main() -> int:
+    """Write the lock unless something is wrong with it."""
+    text = HEADER + compiled()
+    if wrong := problems(text):
+        print("\n".join(wrong), file=sys.stderr)
+        return 1
+    LOCK.write_text(text, encoding="utf-8")
+    print(f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.M))} requirements")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

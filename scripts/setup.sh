@@ -1,0 +1,59 @@
+#!/bin/sh
+# Makes the one virtual environment, .venv, and installs the locked requirements and errata into it.
+# Ends at once when nothing changed. What was interrupted is taken up again: the stamp comes last.
+set -eu
+cd "$(dirname "$0")/.."
+unset PYTHONHOME PYTHONPATH
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+stamp=.venv/errata.stamp
+# The folder is part of it: scripts and the editable install hold its path, so a moved one starts anew.
+want="$(cat requirements.lock pyproject.toml scripts/setup.sh | cksum) $PWD"
+
+ready() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; }
+
+usable() {
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+# $PYTHON if given, else the first that is new enough: python3, the versioned names, pyenv's.
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        usable "$PYTHON" && command -v "$PYTHON" && return
+        echo "errata: PYTHON=$PYTHON is not a Python of at least 3.11 with venv" >&2
+        return 1
+    fi
+    for name in python3 python3.13 python3.12 python3.11 python3.14 python \
+        "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.*/bin/python3; do
+        usable "$name" && command -v "$name" && return
+    done
+    echo "errata: needs Python 3.11 or newer with its venv module; python3 here is:" \
+        "$(python3 --version 2>&1 || true). Give one with: make PYTHON=/path/to/python3.11" >&2
+    return 1
+}
+
+# An environment made by an old Python, or half made, is made anew; the lock file stays.
+make_environment() {
+    if ! usable .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1 ||
+        [ "$(cat .venv/errata.place 2>/dev/null)" != "$PWD" ]; then
+        rm -rf .venv/bin .venv/lib .venv/lib64 .venv/include .venv/share .venv/pyvenv.cfg
+        "$python" -m venv .venv
+        printf '%s\n' "$PWD" >.venv/errata.place
+    fi
+}
+
+ready && exit 0
+python=$(find_python)
+mkdir -p .venv
+# The lock belongs to the open file, which this shell keeps after Python has ended; it is released
+# when the shell ends, however it ends. (The program flock is missing on some systems.)
+exec 9>>.venv/errata.lock
+"$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+ready && exit 0
+rm -f "$stamp"
+make_environment
+echo "errata: installing the locked requirements into .venv (once; about a minute)" >&2
+.venv/bin/python -m pip install --quiet --require-hashes -r requirements.lock
+# Offline from here: the build backend is among the locked requirements.
+.venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+printf '%s\n' "$want" >"$stamp"
