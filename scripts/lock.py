@@ -39,11 +39,9 @@ def compiled() -> str:
     """The resolved requirements as uv writes them."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
-        python = Path(folder, "bin", "python")
+        python = str(Path(folder, "bin", "python"))
         environment = clean_environment()
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", UV], env=environment, check=True
-        )
+        subprocess.run([python, "-m", "pip", "install", "--quiet", UV], env=environment, check=True)
         command = [python, "-m", "uv", *COMPILE.split()]
         done = subprocess.run(
             command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
@@ -71,7 +69,7 @@ def main() -> int:
         print("\n".join(wrong), file=sys.stderr)
         return 1
     LOCK.write_text(text, encoding="utf-8")
-    print(f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.M))} requirements")
+    print(f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.MULTILINE))} requirements")
     return 0
 
 

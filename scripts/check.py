@@ -1,0 +1,91 @@
+"""Everything that `make check` runs: each check is a command of its own, two at a time.
+
+`scripts/check.py name …` runs only those named.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sys.executable
+BIN = Path(PYTHON).parent
+# Those of these that exist are checked for style and types; `src` always does.
+CODE = [name for name in ("src", "scripts", "tests", "bench", "examples") if (ROOT / name).is_dir()]
+# The public face is typed completely, as a type checker of a user sees it.
+VERIFY = ("--verifytypes", "errata", "--ignoreexternal")
+
+
+def script(name: str) -> tuple[str, ...]:
+    """The command for one of the small programs beside this one."""
+    return (PYTHON, f"scripts/{name}.py")
+
+
+# The slow ones first, so that both workers end at about the same time.
+CHECKS: dict[str, tuple[str, ...]] = {
+    "docs": script("run_docs"),
+    "types": (PYTHON, "-m", "mypy", *CODE),
+    "public-types": (str(BIN / "pyright"), "--pythonpath", PYTHON, *VERIFY),
+    "imports": (str(BIN / "lint-imports"), "--no-logo"),
+    "coverage": script("room_coverage"),
+    "style": (PYTHON, "-m", "ruff", "check", "."),
+    "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
+    "budgets": script("budgets"),
+    "dependencies": script("dependencies"),
+    "addresses": script("addresses"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one check ended."""
+
+    name: str
+    passed: bool
+    seconds: float
+    output: str
+
+
+def run(name: str) -> Outcome:
+    """Run one check and keep what it said."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        CHECKS[name],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return Outcome(name, done.returncode == 0, time.perf_counter() - began, done.stdout)
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the named checks, or all; a line each, and the whole output of those that failed."""
+    unknown = sorted(set(names) - set(CHECKS))
+    if unknown:
+        print(f"no check is called {', '.join(unknown)}; there are: {', '.join(CHECKS)}")
+        return 2
+    failed: list[Outcome] = []
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        for outcome in pool.map(run, names or CHECKS):
+            mark = "✓" if outcome.passed else "✗"
+            print(f"{mark} {outcome.name:<13}{outcome.seconds:6.1f} s", flush=True)
+            if not outcome.passed:
+                failed.append(outcome)
+    for outcome in failed:
+        print(f"\n── {outcome.name} ──\n{outcome.output.rstrip()}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""Branch coverage of every package, each folder by itself, from the data that `make test` kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import coverage
+from coverage.exceptions import CoverageException, NoDataError
+
+ROOT = Path(__file__).resolve().parent.parent
+LEAST = 85.0
+
+
+@dataclass
+class Room:
+    """The counts of one folder's modules, without those of the folders below it."""
+
+    statements: int = 0
+    statements_run: int = 0
+    branches: int = 0
+    branches_taken: int = 0
+
+    @property
+    def of_branches(self) -> float:
+        """Percent of branches taken; a room without branches has none to miss."""
+        return 100 * self.branches_taken / self.branches if self.branches else 100.0
+
+    @property
+    def of_both(self) -> float:
+        """Percent of statements and branches together."""
+        whole = self.statements + self.branches
+        return 100 * (self.statements_run + self.branches_taken) / whole if whole else 100.0
+
+
+def rooms(data: coverage.Coverage) -> dict[str, Room]:
+    """Every package's counts, including the modules that no test imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "coverage.json")
+        data.json_report(outfile=str(report))
+        files = json.loads(report.read_text(encoding="utf-8"))["files"]
+    found: dict[str, Room] = defaultdict(Room)
+    for name, file in sorted(files.items()):
+        counts = file["summary"]
+        room = found[".".join(Path(name).parent.parts[1:])]
+        room.statements += counts["num_statements"]
+        room.statements_run += counts["covered_lines"]
+        room.branches += counts["num_branches"]
+        room.branches_taken += counts["covered_branches"]
+    return dict(found)
+
+
+def main() -> int:
+    """Print each package's figures; 1 if one is below the least."""
+    data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))
+    try:
+        data.load()
+        measured = rooms(data)
+    except NoDataError:
+        print("There is no coverage to read: run `make test` first.")
+        return 1
+    except CoverageException as problem:
+        print(problem)
+        return 1
+    low = 0
+    for name, room in measured.items():
+        too_low = min(room.of_branches, room.of_both) < LEAST
+        low += too_low
+        mark = f"  below {LEAST:.0f} %" if too_low else ""
+        print(f"{name:<20} branches {room.of_branches:5.1f} %  all {room.of_both:5.1f} %{mark}")
+    return 1 if low else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

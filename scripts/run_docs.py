@@ -1,0 +1,189 @@
+"""Run what the documentation shows: README.md and docs/*.md, each in a fresh process and folder.
+
+In the order of the page:
+
+- ```` ```python ```` runs in one namespace a page; `await` may stand at the top level, and a block
+  that begins with `>>>` is compared like a doctest;
+- any block with `title="name"` is written to that file instead;
+- ```` ```console ````: lines `$ errata …` (`$ python …` and `$ cat …` too) run in the page's folder
+  and must exit 0, or n where the line ends in `# exits n`; output shown below a line is compared,
+  `...` standing for anything. Lines with other commands are not run.
+
+`scripts/run_docs.py page …` runs only those pages.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import doctest
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 150
+LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+FENCE = re.compile(
+    r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)(?P=fence) *$",
+    re.MULTILINE | re.DOTALL,
+)
+RUNS = ("errata", "python", "cat")
+
+
+class Wrong(Exception):
+    """A block did not do what the page says."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, its `title`, the line its body begins on, and the body."""
+
+    language: str
+    title: str
+    line: int
+    body: str
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The fenced blocks of a page, without the indentation of a list they may stand in."""
+    for found in FENCE.finditer(page):
+        info = found["info"].strip()
+        title = re.search(r'title="([^"]+)"', info)
+        line = page.count("\n", 0, found.start("body")) + 1
+        body = re.sub(f"^{found['indent']}", "", found["body"], flags=re.MULTILINE)
+        yield Block(info.split(" ")[0], title[1] if title else "", line, body)
+
+
+def run_python(block: Block, page: str, names: dict[str, Any], loop: asyncio.Runner) -> None:
+    """Run a block in the page's namespace; errors show the line in the page."""
+    if block.body.lstrip().startswith(">>>"):
+        example = doctest.DocTestParser().get_doctest(block.body, names, page, page, block.line - 1)
+        said: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=LOOSE)
+        if runner.run(example, out=said.append, clear_globs=False).failed:
+            raise Wrong("".join(said))
+        names.update(example.globs)
+        return
+    source = "\n" * (block.line - 1) + block.body
+    code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, names)
+    if inspect.iscoroutine(result):
+        loop.run(result)
+
+
+def steps(body: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output shown below it."""
+    command, output = "", ""
+    for line in body.replace("\\\n", "").splitlines():
+        if line.startswith("$ "):
+            if command:
+                yield command, output
+            command, output = line[2:].strip(), ""
+        else:
+            output += line + "\n"
+    if command:
+        yield command, output
+
+
+def run_console(block: Block) -> None:
+    """Run the commands of a block that are ours, and compare the output where it is shown."""
+    for command, shown in steps(block.body):
+        if command.split(" ")[0] not in RUNS:
+            continue
+        exits = re.search(r"# exits (\d+)$", command)
+        done = subprocess.run(
+            command,
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != (int(exits[1]) if exits else 0):
+            raise Wrong(f"$ {command}\nexited {done.returncode} and said:\n{done.stdout}")
+        if shown.strip() and not doctest.OutputChecker().check_output(
+            f"{shown.rstrip()}\n", f"{done.stdout.rstrip()}\n", LOOSE
+        ):
+            raise Wrong(f"$ {command}\nthe page shows:\n{shown}\nit said:\n{done.stdout}")
+
+
+def run_page(path: Path) -> int:
+    """Run one page in the current folder, as the fresh process that `start` made for it."""
+    shown = os.path.relpath(path, ROOT)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with asyncio.Runner() as loop:
+        for block in blocks(path.read_text(encoding="utf-8")):
+            try:
+                if block.title:
+                    Path(block.title).write_text(block.body, encoding="utf-8")
+                elif block.language == "python":
+                    run_python(block, str(path), names, loop)
+                elif block.language == "console":
+                    run_console(block)
+            except Wrong as wrong:
+                print(f"{shown}:{block.line}: {wrong}")
+                return 1
+            except BaseException:  # user code: whatever the page's own program raises
+                print(f"{shown}:{block.line}:\n{traceback.format_exc()}")
+                return 1
+    return 0
+
+
+def start(path: Path) -> tuple[bool, str]:
+    """Run a page in a process and a folder of its own; whether it did what it says, and why not."""
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "PYTHONWARNINGS": "error",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--in-this-folder", str(path)]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False, f"{os.path.relpath(path, ROOT)} took longer than {SECONDS} s"
+    return done.returncode == 0, done.stdout
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the pages given, or all; 1 if one does not do what it shows."""
+    if arguments[:1] == ["--in-this-folder"]:
+        sys.path.insert(0, "")
+        return run_page(Path(arguments[1]))
+    pages = [Path(name).resolve() for name in arguments]
+    pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    wrong = 0
+    with ThreadPoolExecutor(2) as pool:
+        for passed, said in pool.map(start, pages):
+            wrong += not passed
+            if not passed:
+                print(said.rstrip())
+    print(f"{len(pages) - wrong} of {len(pages)} pages do what they show")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

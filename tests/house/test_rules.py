@@ -1,0 +1,125 @@
+"""The checks of sizes, habits and addresses find what they look for, and nothing else."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from scripts import addresses, budgets, lock
+
+
+def problems(source: str, may_catch_all: bool = False) -> list[str]:
+    lines = source.splitlines()
+    return [
+        what
+        for node in ast.walk(ast.parse(source))
+        for what in budgets.node_problems(node, lines, may_catch_all)
+    ]
+
+
+def function(lines: int, doc: str = "") -> str:
+    return f"def f():\n{doc}" + "    x = 1\n" * (lines - 1)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        function(40),
+        function(40, '    """One.\n\n    Two.\n    """\n'),
+        "class Handle: ...",
+        "class Utility: ...",
+        "try: ...\nexcept OSError: ...",
+        "try: ...\nexcept BaseException:\n    undo()\n    raise",
+        "try: ...\nexcept Exception:  # user code\n    pass",
+        "try: ...\nexcept Exception as error:\n    future.set_exception(error)",
+        "with suppress(OSError): ...",
+    ],
+)
+def test_within_the_budgets(source):
+    assert problems(source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        function(41),
+        function(41, '    """One."""\n'),
+        "class LoopManager: ...",
+        "class EngineV2: ...",
+        "class StringUtils: ...",
+        "try: ...\nexcept: ...",
+        "try: ...\nexcept Exception: ...",
+        "try: ...\nexcept (OSError, Exception) as e: ...",
+        "with suppress(Exception): ...",
+        "with contextlib.suppress(Exception): ...",
+    ],
+)
+def test_beyond_the_budgets(source):
+    assert len(problems(source)) == 1
+
+
+def test_the_outermost_rooms_may_catch_all():
+    assert problems("try: ...\nexcept Exception: ...", may_catch_all=True) == []
+
+
+def slashed(*parts: str) -> str:
+    return "/" + "/".join(parts)
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch):
+    monkeypatch.setattr(addresses, "ROOT", tmp_path)
+
+    def look(text: str, name: str = "a.py") -> list[str]:
+        path: Path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return list(addresses.problems(path))
+
+    return look
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "./opt/x",
+        "src/work/x",
+        "/usr/bin/python",
+        "framework/x",
+        "https://example.com" + slashed("home", ""),
+        "https://example.com/simple",
+    ],
+)
+def test_no_machine_is_named(found, text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        slashed("home", "me", "x"),
+        f'open("{slashed("root", ".cache")}")',
+        f"file://{slashed('opt', 'wheels')}",
+        slashed("tmp", "lab", "x"),
+        "https://" + ".".join(["pypi", "org"]) + "/simple",
+        "HTTPS://" + ".".join(["Files", "pythonhosted", "org"]),
+    ],
+)
+def test_a_machine_is_named(found, text):
+    assert len(found(text)) == 1
+
+
+def test_a_lock_holds_no_address_and_no_option(found):
+    assert found("a==1 \\\n    --hash=sha256:00\n    # via b", "x.lock") == []
+    assert len(found("--index-url https://example.com/simple", "x.lock")) == 1
+    assert len(found("a @ https://example.com/a.whl", "x.lock")) == 1
+
+
+def test_a_lock_without_a_hash_or_with_an_address_is_refused():
+    assert lock.problems("# x\na==1 \\\n    --hash=sha256:00\n    # via b\n") == []
+    assert lock.problems("a==1\n") == ["no hash: a==1"]
+    assert lock.problems("--find-links x\n") == ["an option: --find-links x"]
+    assert len(lock.problems("a @ file://x \\\n")) == 1
+
+
+def test_the_committed_lock_is_a_good_one():
+    assert lock.problems(lock.LOCK.read_text(encoding="utf-8")) == []

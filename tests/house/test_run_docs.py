@@ -1,0 +1,59 @@
+"""The runner of the documentation sees what works, and sees what does not."""
+
+import pytest
+
+from scripts import run_docs
+
+
+@pytest.fixture
+def outcome(tmp_path):
+    """Run a page given as text; whether it passed, and what was said."""
+
+    def run(text: str) -> tuple[bool, str]:
+        path = tmp_path / "page.md"
+        path.write_text(text, encoding="utf-8")
+        return run_docs.start(path)
+
+    return run
+
+
+def page(*blocks: tuple[str, str]) -> str:
+    return "\n\n".join(f"```{info}\n{body}\n```" for info, body in blocks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        page(("python", "x = 1"), ("python", "assert x == 1")),
+        page(("python", "import asyncio\nawait asyncio.sleep(0)\nx = 1"), ("python", "assert x")),
+        page(("python", ">>> 1 + 1\n2\n>>> print('a', 'b')\na ...")),
+        page(
+            ('text title="a.txt"', "hello"),
+            ("python", "from pathlib import Path\nassert Path('a.txt').read_text() == 'hello\\n'"),
+        ),
+        page(('text title="a.txt"', "hello\nyou"), ("console", "$ cat a.txt\nhello\n...")),
+        page(("console", "$ python -c 'raise SystemExit(3)' # exits 3")),
+        page(("console", "$ a-program-that-is-not-there\n")),
+        page(("toml", "not = run"), ("", "nor this")),
+        "- a list\n\n  ```python\n  if True:\n      x = 1\n  ```\n",
+    ],
+)
+def test_a_page_that_does_what_it_shows(outcome, text):
+    assert outcome(text) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (page(("python", "x = 1\nraise OSError('gone')")), "line 3"),
+        (page(("python", "import warnings\nwarnings.warn('old')")), "UserWarning: old"),
+        (page(("python", ">>> 1 + 1\n3")), "Expected:"),
+        (page(("python", "raise SystemExit(0)")), "SystemExit"),
+        (page(("console", "$ python -c 'raise SystemExit(3)'")), "exited 3"),
+        (page(("console", "$ python -c 'print(1)'\n2")), "it said:\n1"),
+    ],
+)
+def test_a_page_that_does_not(outcome, text, said):
+    passed, output = outcome(text)
+    assert not passed
+    assert said in output
