@@ -32,14 +32,14 @@ find_python() {
     return 1
 }
 
-# An environment made by an old Python, or half made, is made anew; the lock file stays.
+# Taken anew where it was made elsewhere, by a Python now gone, or only half: without a stamp nobody
+# knows which packages are whole. (pip's cache makes the second time quick.)
 make_environment() {
-    if ! usable .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1 ||
-        [ "$(cat .venv/errata.place 2>/dev/null)" != "$PWD" ]; then
-        rm -rf .venv/bin .venv/lib .venv/lib64 .venv/include .venv/share .venv/pyvenv.cfg
-        "$python" -m venv .venv
-        printf '%s\n' "$PWD" >.venv/errata.place
-    fi
+    case "$(cat "$stamp" 2>/dev/null)" in
+    *" $PWD") usable .venv/bin/python && return ;;
+    esac
+    rm -rf .venv/bin .venv/lib .venv/lib64 .venv/include .venv/share .venv/pyvenv.cfg
+    "$python" -m venv .venv
 }
 
 ready && exit 0
@@ -50,10 +50,11 @@ mkdir -p .venv
 exec 9>>.venv/errata.lock
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 ready && exit 0
-rm -f "$stamp"
 make_environment
+rm -f "$stamp"
 echo "errata: installing the locked requirements into .venv (once; about a minute)" >&2
-.venv/bin/python -m pip install --quiet --require-hashes -r requirements.lock
+# Errors only: every index that lacks a package would be a warning for each of them.
+.venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
 # Offline from here: the build backend is among the locked requirements.
-.venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+.venv/bin/python -m pip install -qq --no-deps --no-build-isolation --editable .
 printf '%s\n' "$want" >"$stamp"
