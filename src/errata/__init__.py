@@ -1,0 +1,190 @@
+"""errata: the reflection engine for LLM agents and pipelines.
+
+It knows when an agent should think again, when it must stop, and that the same mistake is not made
+twice.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Where each public name lives. A name is imported when it is first used, so that `import errata`
+# costs next to nothing.
+_HOMES = {
+    "Again": "errata.loop.decide",
+    "All": "errata.loop.stop",
+    "Answer": "errata.protocols",
+    "Attempt": "errata.loop.record",
+    "Budget": "errata.loop.stop",
+    "Candidate": "errata.loop.record",
+    "Context": "errata.protocols",
+    "Done": "errata.loop.decide",
+    "Echo": "errata.loop.stop",
+    "Embedder": "errata.protocols",
+    "ErrataError": "errata.errors",
+    "Evaluation": "errata.loop.record",
+    "Example": "errata.memory.learn",
+    "Explanation": "errata.loop.explain",
+    "Fatigue": "errata.loop.stop",
+    "Finding": "errata.loop.record",
+    "Goal": "errata.loop.record",
+    "Improvement": "errata.loop.record",
+    "Loop": "errata.loop.record",
+    "MaxAttempts": "errata.loop.stop",
+    "Memory": "errata.memory.memory",
+    "Message": "errata.protocols",
+    "Model": "errata.protocols",
+    "NotPassed": "errata.errors",
+    "Override": "errata.loop.record",
+    "Plateau": "errata.loop.stop",
+    "Policy": "errata.loop.decide",
+    "Reflection": "errata.memory.learn",
+    "Remembered": "errata.protocols",
+    "Repeat": "errata.loop.stop",
+    "Result": "errata.drive",
+    "Run": "errata.drive",
+    "Scope": "errata.protocols",
+    "Seen": "errata.memory.memory",
+    "Signature": "errata.memory.signature",
+    "Stop": "errata.loop.stop",
+    "StopRule": "errata.loop.stop",
+    "Store": "errata.protocols",
+    "Trigger": "errata.loop.decide",
+    "Usage": "errata.protocols",
+    "Writer": "errata.generate",
+    "context": "errata.usercode",
+    "decide": "errata.loop.decide",
+    "explain": "errata.loop.explain",
+    "open_model": "errata.models",
+    "open_store": "errata.store",
+    "run": "errata.drive",
+    "run_sync": "errata.portal",
+    "self_correcting": "errata.decorator",
+    "signature": "errata.memory.signature",
+    "targeted": "errata.generate",
+}
+_ROOMS = {"checks": "errata.checks", "errors": "errata.errors", "models": "errata.models"}
+_ROOMS |= {"policies": "errata.loop.policies", "testing": "errata.testing"}
+
+if TYPE_CHECKING:
+    from errata import checks as checks
+    from errata import errors as errors
+    from errata import models as models
+    from errata.decorator import self_correcting
+    from errata.drive import Result, Run, run
+    from errata.errors import ErrataError, NotPassed
+    from errata.generate import Writer, targeted
+    from errata.loop import policies as policies
+    from errata.loop.decide import Again, Done, Policy, Trigger, decide
+    from errata.loop.explain import Explanation, explain
+    from errata.loop.record import (
+        Attempt,
+        Candidate,
+        Evaluation,
+        Finding,
+        Goal,
+        Improvement,
+        Loop,
+        Override,
+    )
+    from errata.loop.stop import (
+        All,
+        Budget,
+        Echo,
+        Fatigue,
+        MaxAttempts,
+        Plateau,
+        Repeat,
+        Stop,
+        StopRule,
+    )
+    from errata.memory.learn import Example, Reflection
+    from errata.memory.memory import Memory, Seen
+    from errata.memory.signature import Signature, signature
+    from errata.models import open_model
+    from errata.portal import run_sync
+    from errata.protocols import (
+        Answer,
+        Context,
+        Embedder,
+        Message,
+        Model,
+        Remembered,
+        Scope,
+        Store,
+        Usage,
+    )
+    from errata.store import open_store
+    from errata.usercode import context
+
+__all__ = [
+    "Again",
+    "All",
+    "Answer",
+    "Attempt",
+    "Budget",
+    "Candidate",
+    "Context",
+    "Done",
+    "Echo",
+    "Embedder",
+    "ErrataError",
+    "Evaluation",
+    "Example",
+    "Explanation",
+    "Fatigue",
+    "Finding",
+    "Goal",
+    "Improvement",
+    "Loop",
+    "MaxAttempts",
+    "Memory",
+    "Message",
+    "Model",
+    "NotPassed",
+    "Override",
+    "Plateau",
+    "Policy",
+    "Reflection",
+    "Remembered",
+    "Repeat",
+    "Result",
+    "Run",
+    "Scope",
+    "Seen",
+    "Signature",
+    "Stop",
+    "StopRule",
+    "Store",
+    "Trigger",
+    "Usage",
+    "Writer",
+    "context",
+    "decide",
+    "explain",
+    "open_model",
+    "open_store",
+    "run",
+    "run_sync",
+    "self_correcting",
+    "signature",
+    "targeted",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _ROOMS:
+        value = import_module(_ROOMS[name])
+    else:
+        raise AttributeError(f"module 'errata' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, *_ROOMS])

@@ -1,12 +1,17 @@
-"""The contracts that have several methods (Model, Embedder), and the values they exchange."""
+"""The contracts that have several methods (Model, Embedder, Store), and the values they exchange."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from errata.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from errata.loop.decide import Verdict
+    from errata.loop.record import Attempt, Loop, Override
+    from errata.memory.learn import Example, Reflection
 
 Role = Literal["system", "user", "assistant"]
 
@@ -136,3 +141,161 @@ class Context:
     temperature: float = 0.0
     seed: int = 0
     examples: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory and loops: a tenant and one of its projects. Nothing crosses a scope."""
+
+    tenant: str = "default"
+    project: str = "default"
+
+    def __post_init__(self) -> None:
+        for name in ("tenant", "project"):
+            value = getattr(self, name)
+            if not value or len(value) > 200 or not value.isprintable():
+                raise InvalidInput(name, value, "1 to 200 printable characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is stored when a loop begins: its task, and its goals and policy as plain data."""
+
+    task: Any
+    goals: Sequence[Mapping[str, Any]] = ()
+    policy: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A loop as the store holds it.
+
+    `values` are the candidates of its attempts, in order; `verdicts` all decisions, oldest first;
+    `journal` holds the finished steps of the attempt that is not recorded yet, by key. `epoch`
+    fences: it grows with every process that takes the loop over. Times are seconds since 1970.
+    """
+
+    id: str
+    head: Head
+    loop: Loop
+    values: tuple[Any, ...]
+    verdicts: tuple[Verdict, ...]
+    journal: Mapping[str, Any]
+    epoch: int
+    created: float
+    updated: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one transaction adds to a loop.
+
+    `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
+    their overrides. `reflections` and `shown` (ids of examples in the prompt) belong to memory.
+    """
+
+    id: str
+    epoch: int
+    head: Head | None = None
+    step: tuple[str, Any] | None = None
+    attempt: Attempt | None = None
+    value: Any = None
+    verdict: Verdict | None = None
+    extra: Usage | None = None
+    cancelled: str = ""
+    override: Override | None = None
+    reflections: Sequence[Reflection] = ()
+    shown: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The answer of an upsert: the reflection's id, whether it is new, and how often it was seen."""
+
+    id: int
+    created: bool
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An example that a search brought: its distances are a cosine (-1..1) and a BM25 share (0..1).
+
+    None where the leg did not find it. `seen` counts the sightings of its reflection, `at` is when the
+    example was stored, in seconds since 1970.
+    """
+
+    id: int
+    reflection: int
+    example: Example
+    kind: str
+    verified: bool
+    seen: int
+    importance: float
+    at: float
+    cosine: float | None = None
+    keyword: float | None = None
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Where loops and lessons are kept. Every method is one transaction; all raise StoreError."""
+
+    @property
+    def url(self) -> str:
+        """The name under which a user opened it."""
+        ...
+
+    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+        """Take the loop over, creating it where it is new. Raises LeaseLost where another has it."""
+        ...
+
+    async def beat(self, scope: Scope, id: str, epoch: int) -> None:
+        """Renew the lease. Raises LeaseLost."""
+        ...
+
+    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
+        """Write all of `entry` or nothing. Raises LeaseLost, Conflict."""
+        ...
+
+    async def read(self, scope: Scope, id: str) -> Stored:
+        """The loop as it stands. Raises NotFound."""
+        ...
+
+    async def loops(self, scope: Scope, limit: int, prefix: str = "") -> Sequence[Stored]:
+        """The newest loops whose id begins with `prefix`, newest first."""
+        ...
+
+    async def echoes(self, scope: Scope, id: str, window: int) -> Mapping[str, int]:
+        """In how many attempts of the `window` newest other loops each finding key was seen."""
+        ...
+
+    async def remember(self, scope: Scope, reflections: Sequence[Reflection]) -> Sequence[Remembered]:
+        """Count each sighting, creating what is new."""
+        ...
+
+    async def reflections(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
+        """The reflections most often seen, as plain data."""
+        ...
+
+    async def seen(self, scope: Scope, signature: str) -> Sequence[Mapping[str, Any]]:
+        """The reflections of that pattern digest, as plain data; empty where there is none."""
+        ...
+
+    async def search(
+        self, scope: Scope, text: str, space: str, vector: Sequence[float] | None, limit: int
+    ) -> Sequence[Found]:
+        """Examples near `text`: at most `limit` by full text and `limit` by vector."""
+        ...
+
+    async def clear(self, scope: Scope) -> int:
+        """Forget the reflections of the scope; how many there were."""
+        ...
+
+    async def count(self, scope: Scope) -> int:
+        """How many reflections the scope has."""
+        ...
+
+    async def close(self) -> None:
+        """Release what the store holds; calling it twice is harmless."""
+        ...

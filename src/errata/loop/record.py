@@ -266,11 +266,12 @@ class Loop:
         Errors, goals missed, worst margin (thousandths, negated), number.
         """
         return tuple(
-            None if a.evaluation is None else self._rank(a.number, a.evaluation)
+            None if a.evaluation is None else self.rank(a.number, a.evaluation)
             for a in self.attempts
         )
 
-    def _rank(self, number: int, evaluation: Evaluation) -> Rank:
+    def rank(self, number: int, evaluation: Evaluation) -> Rank:
+        """Where an evaluation stands under the goals of this loop; the smallest is the best."""
         if not self.goals:
             return len(evaluation.errors), 0, 0, number
         scores = evaluation.scores
@@ -280,6 +281,16 @@ class Loop:
         ]
         missed = sum(margin < 0 for margin in margins)
         return len(evaluation.errors), missed, -min(margins), number
+
+    @cached_property
+    def repeats(self) -> int:
+        """How many attempts brought a candidate that the loop had seen before, the same or nearly."""
+        seen: set[str] = set()
+        count = 0
+        for attempt in self.attempts:
+            count += attempt.repeats is not None or attempt.candidate.digest in seen
+            seen.add(attempt.candidate.digest)
+        return count
 
     @cached_property
     def best(self) -> int | None:

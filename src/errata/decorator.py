@@ -1,0 +1,57 @@
+"""`@self_correcting`: the same loop around a function of the user's."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+from errata.drive import Result, Run
+from errata.errors import InvalidInput, NotPassed
+from errata.portal import run_sync
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def self_correcting(
+    *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
+) -> Callable[[Callable[P, T]], Callable[..., T]]:
+    """Run the decorated `generate(task, hint, …)` until what it returns passes.
+
+    Options as of `run`. The function keeps its colour: an async one is awaited, a plain one is
+    called. Callers give the task and whatever follows the hint; the hint comes from the loop. They
+    get the accepted candidate. Where none was accepted, NotPassed is raised with the result, or with
+    `on_exhausted="best"` the best candidate is returned.
+    """
+    if on_exhausted not in ("raise", "best"):
+        raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
+
+    def decorate(function: Callable[P, T]) -> Callable[..., T]:
+        async def drive(task: Any, *rest: Any, **named: Any) -> Any:
+            def generate(task: Any, hint: str) -> Any:
+                return function(task, hint, *rest, **named)  # type: ignore[arg-type]
+
+            generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
+            result = await Run[Any](task, generate=generate, **options).finish()
+            return _candidate(result, on_exhausted)
+
+        @functools.wraps(function)
+        async def awaited(task: Any, *rest: Any, **named: Any) -> Any:
+            return await drive(task, *rest, **named)
+
+        @functools.wraps(function)
+        def called(task: Any, *rest: Any, **named: Any) -> Any:
+            return run_sync(drive(task, *rest, **named))
+
+        corrected = awaited if inspect.iscoroutinefunction(function) else called
+        return cast("Callable[..., T]", corrected)
+
+    return decorate
+
+
+def _candidate(result: Result[Any], on_exhausted: str) -> Any:
+    if not result.passed and (on_exhausted == "raise" or result.best is None):
+        raise NotPassed(result)
+    return result.candidate

@@ -1,0 +1,370 @@
+"""Host (a): drive a loop in this process, durably: generate, evaluate, decide, again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar, cast
+from uuid import uuid4
+
+from errata.errors import InvalidInput, ModelTimeout, OverrideRefused
+from errata.evaluate import Check, Evaluate, evaluated, pure
+from errata.generate import Generate, Produced, Revise, Writer, journalable, produce, revised
+from errata.journal import Durable, Journal, Volatile
+from errata.loop import policies
+from errata.loop.decide import Again, Done, Policy, Verdict, decide
+from errata.loop.explain import Explanation, explain
+from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
+from errata.loop.stop import NEVER_LIFTED, Budget, Stop, near, rule_name
+from errata.memory.memory import Briefing, Memory
+from errata.protocols import Context, Entry, Message, Model, Scope, Store, Usage
+
+C = TypeVar("C")
+
+# What a sampling generator is told after a repeat: greedy decoding gives the rejected answer again.
+WARMER = 0.5
+WARMEST = 1.0
+
+
+@dataclass(frozen=True)
+class Result(Generic[C]):
+    """How a loop ended. `candidate` is the best one, None where no attempt was evaluated."""
+
+    id: str
+    candidate: C | None
+    verdict: Done
+    loop: Loop
+    policy: Policy
+
+    @property
+    def passed(self) -> bool:
+        """Whether the candidate has no error and meets every goal."""
+        return self.verdict.passed
+
+    @property
+    def best(self) -> int | None:
+        """The number of the attempt that `candidate` comes from."""
+        return self.verdict.best
+
+    @property
+    def stopped_by(self) -> tuple[Stop, ...]:
+        """The rules that stopped the loop, the one that counts first; empty where it passed."""
+        return self.verdict.stopped_by
+
+    @property
+    def usage(self) -> Usage:
+        """What all attempts cost."""
+        return self.loop.usage
+
+    def explain(self) -> Explanation:
+        """Why it went on, why it stopped, and what would have changed it."""
+        return explain(self.loop, self.policy)
+
+
+@dataclass(frozen=True)
+class _State:
+    loop: Loop
+    values: tuple[Any, ...] = ()
+    verdict: Verdict = field(default_factory=Again)
+    finished: tuple[str, Produced] | None = None  # a journalled answer that is not recorded yet
+    briefing: Briefing = field(default_factory=Briefing)
+
+
+class Run(Generic[C]):
+    """One loop, one attempt at a time; with a store it can be resumed by its `id`.
+
+    Arguments as of `run`. The state is what the journal says; it is read at the first step.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        *,
+        generate: Generate | Writer | Model,
+        checks: Sequence[Check] = (),
+        evaluate: Evaluate | None = None,
+        goals: Sequence[Goal] = (),
+        policy: Policy = policies.default,
+        revise: Revise | None = None,
+        memory: Memory | Store | str | None = None,
+        initial: C | None = None,
+        store: Store | str | None = "errata.db",
+        id: str = "",
+        scope: Scope | None = None,
+        data: Any = None,
+        timeout: float | None = None,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        if timeout is not None and timeout <= 0:
+            raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+        self.id = id or uuid4().hex
+        self.policy = policy
+        self._task, self._data, self._initial = task, data, initial
+        self._generate = _generator(generate)
+        self._revise, self._evaluate = revise, evaluate
+        self._checks, self._goals = tuple(checks), tuple(goals)
+        self._memory = _memory(memory, scope)
+        self._timeout, self._temperature, self._seed = timeout, temperature, seed
+        self._pure = pure(self._checks, evaluate)
+        self._journal = _journal(store, scope, self.id, known=bool(id))
+        self._lock = asyncio.Lock()
+        self._state: _State | None = None
+
+    async def step(self) -> Verdict:
+        """Make one attempt and decide; a loop that has ended answers its verdict again.
+
+        Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
+        """
+        async with self._at_work() as state:
+            if isinstance(state.verdict, Done):
+                return state.verdict
+            self._state = after = await self._attempted(state)
+            return after.verdict
+
+    async def finish(self) -> Result[C]:
+        """Step until the loop has ended."""
+        while not isinstance(verdict := await self.step(), Done):
+            pass
+        return self._result(verdict)
+
+    async def cancel(self, by: str) -> Verdict:
+        """End the loop on request; `by` says whose. A loop that has ended stays as it is."""
+        async with self._at_work() as state:
+            if isinstance(state.verdict, Done):
+                return state.verdict
+            loop = replace(state.loop, cancelled=by or "cancelled")
+            verdict = decide(loop, self.policy)
+            await self._commit(Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict))
+            self._state = replace(state, loop=loop, verdict=verdict)
+            return verdict
+
+    async def override(self, rule: str, by: str, why: str = "", decisions: int = 1) -> Verdict:
+        """Let the loop go on past one rule for a number of decisions; a stopped loop reopens.
+
+        Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
+        without an actor, or on a loop that passed.
+        """
+        async with self._at_work() as state:
+            self._check_override(state, rule, by, decisions)
+            override = Override(rule, by, why, decisions)
+            loop = replace(state.loop, overrides=(*state.loop.overrides, override))
+            entry, verdict = Entry(self.id, 0, override=override), state.verdict
+            if isinstance(verdict, Done):
+                verdict = decide(loop, self.policy)
+                entry = replace(entry, verdict=verdict)
+            await self._commit(entry)
+            self._state = replace(state, loop=_spent(loop, verdict), verdict=verdict)
+            return verdict
+
+    def _check_override(self, state: _State, rule: str, by: str, decisions: int) -> None:
+        names = {n for r in self.policy.rules for n in rule_name(r).split("+")} - NEVER_LIFTED
+        if rule not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise OverrideRefused(f"rule {rule!r} cannot be overridden here; these can: {known}")
+        if not by.strip():
+            raise OverrideRefused("an override needs an actor: say who lifts the rule")
+        if decisions < 1:
+            raise OverrideRefused(f"decisions is {decisions}; it must be at least 1")
+        if isinstance(state.verdict, Done) and state.verdict.passed:
+            raise OverrideRefused(f"loop {self.id!r} passed; there is nothing to lift")
+
+    @asynccontextmanager
+    async def _at_work(self) -> AsyncIterator[_State]:
+        async with self._lock, self._journal.at_work():
+            if self._state is None:
+                self._state = await self._opened()
+            try:
+                yield self._state
+            except BaseException:
+                # A write may have landed though nobody waited for it: only the journal knows.
+                self._state = None if self._journal.reread() else self._state
+                raise
+
+    async def _opened(self) -> _State:
+        """The state that the journal holds, or a fresh one."""
+        stored = await self._journal.open(self._task, self._goals, self.policy)
+        state = _State(Loop(self.id, self._goals))
+        if stored is not None:
+            loop = replace(stored.loop, goals=self._goals)
+            last: Verdict = stored.verdicts[-1] if stored.verdicts else Again()
+            state = replace(state, loop=loop, values=stored.values, verdict=last)
+            for key, plain in stored.journal.items():
+                state = replace(state, finished=(key, Produced.of(plain)))
+        if any(getattr(rule, "across", "") == "scope" for rule in self.policy.rules):
+            echoes = await self._journal.echoes()
+            state = replace(state, loop=replace(state.loop, echoes=echoes))
+        if self._memory is not None and not isinstance(state.verdict, Done):
+            state = replace(state, briefing=await self._memory.brief(_text(self._task)))
+        return state
+
+    async def _attempted(self, state: _State) -> _State:
+        """One more attempt, evaluated, decided and committed."""
+        began = time.perf_counter()
+        left = self._seconds_left(state.loop)
+        limits = [t for t in (left, self._timeout) if t is not None]
+        try:
+            if limits:
+                async with asyncio.timeout(min(limits)):
+                    value, attempt = await self._try(state, began)
+            else:
+                value, attempt = await self._try(state, began)
+        except TimeoutError:
+            if left is None or left > min(limits):
+                raise ModelTimeout(
+                    f"attempt {len(state.loop.attempts) + 1} had no result within "
+                    f"{self._timeout:g} s; the loop can be resumed as {self.id!r}"
+                ) from None
+            return await self._out_of_time(max(left, time.perf_counter() - began))
+        loop = replace(state.loop, attempts=(*state.loop.attempts, attempt))
+        verdict = decide(loop, self.policy)
+        await self._record(state, loop, value, verdict)
+        values = (*state.values, value)
+        return replace(
+            state, loop=_spent(loop, verdict), values=values, verdict=verdict, finished=None
+        )
+
+    async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
+        loop, number = state.loop, len(state.loop.attempts) + 1
+        at = self._context(state, number)
+        key = f"{number}/answer"
+        if state.finished is not None and state.finished[0] == key:
+            produced = state.finished[1]
+        else:
+            produced = await self._produced(state, at)
+            if not self._pure and self._journal.durable:
+                spent = replace(produced.usage, seconds=time.perf_counter() - began)
+                produced = replace(produced, usage=spent)
+                await self._commit(Entry(self.id, 0, step=(key, produced.plain())))
+                self._state = replace(state, finished=(key, produced))
+        value, evaluation = await self._best_of(loop, produced, at)
+        if self._journal.durable:
+            journalable(value)
+        candidate = Candidate.of(value)
+        seconds = max(produced.usage.seconds, time.perf_counter() - began)
+        usage = replace(produced.usage, seconds=seconds)
+        seen = near(candidate, loop.attempts) if loop.attempts else None
+        return value, Attempt(number, candidate, evaluation, usage, seen)
+
+    async def _produced(self, state: _State, at: Context) -> Produced:
+        if at.attempt == 1 and self._initial is not None:
+            return Produced((self._initial,), Usage())
+        if self._revise is not None and at.attempt > 1:
+            last = state.loop.attempts[-1].evaluation
+            return await revised(self._revise, at, at.previous, last.findings if last else ())
+        return await produce(self._generate, at)
+
+    async def _best_of(
+        self, loop: Loop, produced: Produced, at: Context
+    ) -> tuple[Any, Evaluation]:
+        """Evaluate every candidate; the best by the order that picks the best attempt."""
+        tried = [
+            (value, await evaluated(value, at, self._checks, self._evaluate))
+            for value in produced.values
+        ]
+        if len(tried) == 1:
+            return tried[0]
+        return min(tried, key=lambda one: loop.rank(0, one[1]))
+
+    def _context(self, state: _State, number: int) -> Context:
+        verdict, repeats = state.verdict, state.loop.repeats
+        warmer = min(WARMEST, self._temperature + WARMER * repeats) if repeats else None
+        return Context(
+            self._task,
+            number,
+            self.id,
+            verdict.feedback if isinstance(verdict, Again) else "",
+            state.values[-1] if state.values else None,
+            self._data,
+            self._temperature if warmer is None else max(warmer, self._temperature),
+            self._seed + number - 1,
+            cast("tuple[Message, ...]", state.briefing.examples),
+        )
+
+    def _seconds_left(self, loop: Loop) -> float | None:
+        limits = [r.seconds for r in self.policy.rules if isinstance(r, Budget) and r.seconds]
+        return max(0.001, min(limits) - loop.usage.seconds) if limits else None
+
+    async def _out_of_time(self, seconds: float) -> _State:
+        """The budget of seconds ran out within an attempt: what was spent counts, and it ends."""
+        state = self._state or _State(Loop(self.id))
+        spent = state.finished[1].usage if state.finished else Usage(calls=1)
+        extra = state.loop.extra + replace(spent, seconds=seconds)
+        loop = replace(state.loop, extra=extra)
+        verdict = decide(loop, self.policy)
+        await self._commit(Entry(self.id, 0, extra=loop.extra, verdict=verdict))
+        return replace(state, loop=loop, verdict=verdict)
+
+    async def _record(self, state: _State, loop: Loop, value: Any, verdict: Verdict) -> None:
+        memory, entry = self._memory, Entry(self.id, 0, attempt=loop.attempts[-1], value=value)
+        entry = replace(entry, verdict=verdict)
+        if memory is not None and self._journal.shares(memory.store):
+            lessons = memory.lessons(loop, _text(self._task), state.briefing)
+            entry = replace(entry, reflections=lessons, shown=state.briefing.shown)
+        elif memory is not None:
+            lessons = memory.lessons(loop, _text(self._task), state.briefing)
+            await memory.store.remember(memory.scope, lessons)
+        await self._commit(entry)
+
+    async def _commit(self, entry: Entry) -> None:
+        await self._journal.commit(entry)
+
+    def _result(self, verdict: Done) -> Result[C]:
+        state = self._state or _State(Loop(self.id))
+        best = verdict.best
+        value = state.values[best - 1] if best else None
+        return Result(self.id, value, verdict, state.loop, self.policy)
+
+
+async def run(task: Any, *, generate: Generate | Writer | Model, **options: Any) -> Result[Any]:
+    """Drive one task until it passes or a rule stops it.
+
+    `generate(task, hint)` returns a candidate (or a list of them: all are evaluated and the best is
+    the attempt's); a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
+    scores, `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
+    candidate out of the last. An `initial` candidate counts as attempt 1. With `memory` accepted
+    answers are recalled and learnt. `store` makes it durable (None: not at all) and `id` names it, so
+    that it can be resumed. `timeout` bounds one attempt, in seconds. Other arguments as of `Run`.
+    """
+    return await Run[Any](task, generate=generate, **options).finish()
+
+
+def _generator(generate: Generate | Writer | Model) -> Generate | Writer:
+    if callable(getattr(generate, "complete", None)):
+        return Writer(cast("Model", generate))
+    if not callable(generate):
+        raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
+    return cast("Callable[..., Any]", generate)
+
+
+def _memory(memory: Memory | Store | str | None, scope: Scope | None) -> Memory | None:
+    if memory is None or isinstance(memory, Memory):
+        return memory
+    return Memory(memory, scope)
+
+
+def _journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
+    if store is None:
+        return Volatile()
+    return Durable.on(store, scope or Scope(), id, known)
+
+
+def _spent(loop: Loop, verdict: Verdict) -> Loop:
+    """The loop after its overrides were consumed by the verdict."""
+    if not (isinstance(verdict, Again) and verdict.lifted):
+        return loop
+    used = {one.override for one in verdict.lifted}
+    overrides = tuple(
+        replace(o, used=o.used + 1) if index in used else o
+        for index, o in enumerate(loop.overrides)
+    )
+    return replace(loop, overrides=overrides)
+
+
+def _text(task: Any) -> str:
+    return task if isinstance(task, str) else Candidate.of(task).text or ""
+
+

@@ -1,0 +1,75 @@
+"""Checks and an evaluator over one candidate -> an Evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from errata.errors import CheckFailed
+from errata.loop.record import Evaluation, Finding
+from errata.loop.stop import rule_name
+from errata.protocols import Context
+from errata.usercode import call
+
+Check = Callable[[Any, Context], "Iterable[Finding] | Awaitable[Iterable[Finding]]"]
+Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
+
+EMPTY = Finding(
+    "answer",
+    "the answer is empty",
+    "Answer with the result itself",
+    severity=1.0,
+    key="answer: empty",
+)
+
+
+def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
+    """Whether evaluating again costs nothing: every check says so of itself (`pure = True`)."""
+    every = (*checks, evaluate) if evaluate is not None else checks
+    return all(getattr(check, "pure", False) for check in every)
+
+
+async def evaluated(
+    candidate: Any, at: Context, checks: Sequence[Check], evaluate: Evaluate | None
+) -> Evaluation:
+    """The findings of all checks, in order, and the evaluator's own findings and scores.
+
+    A check or evaluator that raises is asked once more about the same candidate. Raises CheckFailed.
+    """
+    findings: list[Finding] = []
+    if isinstance(candidate, str) and not candidate.strip():
+        findings.append(EMPTY)
+    for check in checks:
+        found = await _twice(check, candidate, at)
+        findings += _findings(check, found)
+    if evaluate is None:
+        return Evaluation(tuple(findings))
+    judged = await _twice(evaluate, candidate, at)
+    if not isinstance(judged, Evaluation):
+        raise _wrong(evaluate, judged, "an Evaluation")
+    return replace(judged, findings=(*findings, *judged.findings))
+
+
+async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
+    failed = partial(CheckFailed, rule_name(check))
+    try:
+        return await call(failed, check, candidate, at, at=at)
+    except CheckFailed:
+        return await call(failed, check, candidate, at, at=at)
+
+
+def _findings(check: Check, found: Any) -> list[Finding]:
+    if found is None or isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        raise _wrong(check, found, "an iterable of Finding, empty where all is well")
+    findings = list(found)
+    for finding in findings:
+        if not isinstance(finding, Finding):
+            raise _wrong(check, finding, "Finding objects")
+    return findings
+
+
+def _wrong(check: Callable[..., Any], value: object, expected: str) -> CheckFailed:
+    error = TypeError(f"it returned {type(value).__name__}; it has to return {expected}")
+    return CheckFailed(rule_name(check), error)

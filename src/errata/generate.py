@@ -1,0 +1,179 @@
+"""Where candidates come from: a model, or the user's own callable; and targeted revision."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from errata.errors import GenerateFailed, InvalidInput, NotJournalable
+from errata.loop.record import Finding
+from errata.memory.recall import as_text
+from errata.protocols import Answer, Context, Message, Model, Usage
+from errata.usercode import call
+
+Generate = Callable[..., "Any | Awaitable[Any]"]
+Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
+
+# What a retry shows of the last candidate, in characters: a prompt must not grow with the answers.
+PREVIOUS = 1_200
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A model that writes candidates.
+
+    `system` says what the model is to be, `schema` (JSON Schema) what its answer must look like,
+    `max_tokens` how long it may get. A retry is a fresh prompt with the task, the last candidate and
+    the feedback, so it stays bounded; recalled examples stand before the task as chat turns.
+    """
+
+    model: Model
+    system: str = ""
+    schema: Mapping[str, Any] | None = None
+    max_tokens: int = 512
+
+    def messages(self, at: Context) -> list[Message]:
+        """The prompt for the attempt that `at` describes."""
+        messages = [Message("system", self.system)] if self.system else []
+        messages += at.examples
+        task = at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
+        if at.hint:
+            last = at.previous if isinstance(at.previous, str) else json.dumps(at.previous)
+            task = (
+                f"{task}\n\nYour last answer:\n{_shortened(last, PREVIOUS)}\n\n{at.hint}\n\n"
+                "Write the corrected answer only."
+            )
+        return [*messages, Message("user", task)]
+
+    async def __call__(self, at: Context) -> Answer:
+        """One candidate for the attempt that `at` describes. Raises ModelError."""
+        return await self.model.complete(
+            self.messages(at),
+            schema=self.schema,
+            max_tokens=self.max_tokens,
+            temperature=at.temperature,
+            seed=at.seed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """The candidates of one attempt, at least one, and what they cost."""
+
+    values: tuple[Any, ...]
+    usage: Usage
+
+    def plain(self) -> list[Any]:
+        """As JSON data, for the journal. Raises NotJournalable."""
+        usage = self.usage
+        counts = [usage.calls, usage.prompt_tokens, usage.completion_tokens]
+        return [[journalable(v) for v in self.values], [*counts, usage.cost, usage.seconds]]
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> Produced:
+        """The inverse of `plain`."""
+        return cls(tuple(plain[0]), Usage(*plain[1]))
+
+
+def journalable(value: Any) -> Any:
+    """The value itself where JSON carries it exactly. Raises NotJournalable."""
+    if isinstance(value, str):
+        return value
+    try:
+        same = json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise NotJournalable(
+            f"a candidate of type {type(value).__name__} cannot be stored; generate text or JSON "
+            "data (str, int, float, bool, None, list, dict), or run with store=None"
+        )
+    return value
+
+
+async def produce(generate: Generate | Writer, at: Context) -> Produced:
+    """Call the generator for one attempt. Raises GenerateFailed, ModelError."""
+    if isinstance(generate, Writer):
+        answer = await generate(at)
+        return Produced((answer.text,), answer.usage)
+    hint = "\n\n".join(part for part in (as_text(at.examples, at.seed), at.hint) if part)
+    value = await call(_failed, generate, at.task, hint, at=at, thread=blocking(generate))
+    return _produced(value)
+
+
+async def revised(
+    revise: Revise, at: Context, previous: Any, findings: Sequence[Finding]
+) -> Produced:
+    """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
+    value = await call(
+        _failed, revise, at.task, previous, findings, at=at, thread=blocking(revise)
+    )
+    return _produced(value)
+
+
+def blocking(function: Callable[..., Any]) -> bool:
+    """Whether calling it would hold up the event loop: a plain function does."""
+    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)
+    return not (inspect.iscoroutinefunction(target) or getattr(function, "is_async", False))
+
+
+def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
+    """A reviser that rewrites only what findings point at.
+
+    `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings and
+    returns the text to put there; overlapping spans are one. Where no finding has a span it gets the
+    whole candidate. The candidate must be text.
+    """
+
+    async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> str:
+        if not isinstance(candidate, str):
+            raise InvalidInput("candidate", candidate, "text, to be revised in places")
+        for start, end, flagged in reversed(_spans(candidate, findings)):
+            text = rewrite(task, candidate[start:end], flagged)
+            if hasattr(text, "__await__"):
+                text = await text
+            candidate = f"{candidate[:start]}{text}{candidate[end:]}"
+        return candidate
+
+    return revise
+
+
+def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[Finding]]]:
+    flagged = [(*f.span, f) for f in findings if f.span is not None]
+    spans: list[tuple[int, int, list[Finding]]] = []
+    for start, end, finding in sorted(flagged, key=lambda one: one[:2]):
+        start, end = max(0, start), min(len(text), end)
+        if spans and start < spans[-1][1]:
+            first, last, before = spans[-1]
+            spans[-1] = (first, max(last, end), [*before, finding])
+        else:
+            spans.append((start, end, [finding]))
+    return spans or [(0, len(text), list(findings))]
+
+
+def _produced(value: Any) -> Produced:
+    values = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not values:
+        raise GenerateFailed("generate returned an empty list; return at least one candidate")
+    usage = Usage()
+    texts = []
+    for one in values:
+        if one is None:
+            raise GenerateFailed("generate returned None; return the candidate")
+        usage += one.usage if isinstance(one, Answer) else Usage(calls=1)
+        texts.append(one.text if isinstance(one, Answer) else one)
+    return Produced(tuple(texts), usage)
+
+
+def _failed(error: BaseException) -> GenerateFailed:
+    return GenerateFailed(f"generate raised {type(error).__name__}: {str(error)[:300]}")
+
+
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]}\n…\n{text[-half:]}"

@@ -1,0 +1,159 @@
+"""Where a driven loop is written down: nowhere, or in a store under a lease that is kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, Protocol
+
+from errata.errors import LeaseLost
+from errata.loop.codec import goal_to, policy_to
+from errata.loop.decide import Policy
+from errata.loop.record import Goal
+from errata.protocols import Entry, Head, Scope, Store, Stored
+from errata.store import open_store
+from errata.store.lease import LEASE_SECONDS, enter, leave, new_owner
+
+ECHO_WINDOW = 20
+
+
+class Journal(Protocol):
+    """What a driver asks of its journal."""
+
+    durable: bool
+
+    def at_work(self) -> AbstractAsyncContextManager[None]:
+        """Hold the loop while an attempt is under way."""
+        ...
+
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+        """What is stored of the loop; None where it begins."""
+        ...
+
+    async def echoes(self) -> Mapping[str, int]:
+        """Finding key -> attempts of other loops of the scope that had it."""
+        ...
+
+    async def commit(self, entry: Entry) -> None:
+        """Write down all of `entry` or nothing."""
+        ...
+
+    def reread(self) -> bool:
+        """After a failure: whether the state has to be read again from here."""
+        ...
+
+    def shares(self, store: Store) -> bool:
+        """Whether what is committed here lands in `store` in one transaction."""
+        ...
+
+
+class Volatile:
+    """No journal: the trace lives in the result alone."""
+
+    durable = False
+
+    def at_work(self) -> AbstractAsyncContextManager[None]:
+        """Nothing to hold."""
+        return nullcontext()
+
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+        """Nothing is stored."""
+        return None
+
+    async def echoes(self) -> Mapping[str, int]:
+        """No other loop is known."""
+        return {}
+
+    async def commit(self, entry: Entry) -> None:
+        """Nothing is written."""
+
+    def reread(self) -> bool:
+        """There is nothing to read."""
+        return False
+
+    def shares(self, store: Store) -> bool:
+        """Memory has to write for itself."""
+        return False
+
+
+class Durable:
+    """A journal in a store. `known` says that the caller named the loop, so it may exist already.
+
+    A loop that only this process can know of is created by its first commit; one that was named is
+    claimed first. While an attempt is under way the lease is renewed.
+    """
+
+    durable = True
+
+    def __init__(self, store: Store, scope: Scope, id: str, known: bool) -> None:
+        self._store, self._scope, self._id, self._known = store, scope, id, known
+        self._owner = new_owner()
+        self._head: Head | None = None
+        self._epoch = 1
+
+    @classmethod
+    def on(cls, store: Store | str, scope: Scope, id: str, known: bool) -> Durable:
+        """A journal on a store or on the store of that name."""
+        opened = open_store(store) if isinstance(store, str) else store
+        return cls(opened, scope, id, known)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Hold the loop; LeaseLost ends the attempt where another process took it over."""
+        enter(self._owner)
+        task = asyncio.current_task()
+        beat = asyncio.create_task(self._beat(task))
+        try:
+            yield
+        except asyncio.CancelledError:
+            if beat.done() and not beat.cancelled() and beat.exception() is not None and task:
+                task.uncancel()
+                raise LeaseLost(str(beat.exception())) from None
+            raise
+        finally:
+            beat.cancel()
+            leave(self._owner)
+
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+        """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
+        self._head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
+        if not self._known:
+            return None
+        stored = await self._store.claim(self._scope, self._id, self._head, self._owner)
+        self._epoch = stored.epoch
+        self._head = None
+        return stored
+
+    async def echoes(self) -> Mapping[str, int]:
+        """Counted over the newest other loops of the scope."""
+        return await self._store.echoes(self._scope, self._id, ECHO_WINDOW)
+
+    async def commit(self, entry: Entry) -> None:
+        """Raises LeaseLost, Conflict and the other kinds of StoreError."""
+        entry = replace(entry, epoch=self._epoch, head=self._head)
+        await self._store.commit(self._scope, entry, self._owner)
+        self._head = None
+
+    def reread(self) -> bool:
+        """The store knows what landed; from now on the loop is one that may exist."""
+        self._known = True
+        return True
+
+    def shares(self, store: Store) -> bool:
+        """Whether it is the same store."""
+        return store is self._store
+
+    async def _beat(self, driven: asyncio.Task[Any] | None) -> None:
+        """Renew the lease as long as the attempt lasts; stop the attempt where it is lost."""
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            if self._head is not None:
+                continue
+            try:
+                await self._store.beat(self._scope, self._id, self._epoch)
+            except LeaseLost:
+                if driven is not None:
+                    driven.cancel()
+                raise

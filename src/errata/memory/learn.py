@@ -1,0 +1,146 @@
+"""The lessons of a loop: only steps that changed the result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from errata.loop.record import Attempt, Finding, Loop
+from errata.memory.signature import Signature, signature
+
+Trust = Literal["operator", "measured", "model", "tool", "external"]
+State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+
+# What is kept of one text of an example, in characters; a longer one is no use in a prompt.
+LONGEST = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A task, the output that was rejected, what was wrong with it, and the one accepted.
+
+    `rejected` and `wrong` are empty where the first try was accepted. `before` and `after` are the
+    scores of the two outputs.
+    """
+
+    task: str
+    accepted: str
+    rejected: str = ""
+    wrong: str = ""
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Tells examples of one reflection apart: over the task and the accepted output."""
+        text = f"{self.task}\0{self.accepted}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """A lesson as it is written: its signature, text, trust and state, and one example.
+
+    `kind` is "check" for a finding that was mended and "example" for an accepted first try.
+    `sighting` is the exact text of this occurrence. `vector` belongs to the example's task and to
+    the embedding space named `space`.
+    """
+
+    kind: str
+    signature: Signature
+    error_type: str
+    text: str
+    sighting: str
+    loop: str = ""
+    example: Example | None = None
+    state: State = "candidate"
+    trust: Trust = "measured"
+    importance: float = 0.5
+    tags: tuple[str, ...] = ()
+    space: str = ""
+    vector: Sequence[float] | None = None
+
+
+def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
+    """What the loop teaches; empty where its last attempt did not pass.
+
+    One verified lesson for each distinct error of an earlier attempt that the accepted one no longer
+    has. An accepted first try is kept as an example that nothing verified.
+    """
+    last = loop.attempts[-1] if loop.attempts else None
+    if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
+        return ()
+    if last.candidate.text is None or not _fits(task, last.candidate.text):
+        return ()
+    if len(loop.attempts) == 1:
+        return (_accepted(loop, last, task),)
+    mended = _mended(loop.attempts)
+    return tuple(_lesson(loop, rejected, finding, last, task) for rejected, finding in mended)
+
+
+def _fits(*texts: str) -> bool:
+    return all(0 < len(text) <= LONGEST for text in texts)
+
+
+def _mended(attempts: Sequence[Attempt]) -> list[tuple[Attempt, Finding]]:
+    """Each error that went away, with the last attempt that had it."""
+    accepted = attempts[-1].evaluation
+    kept = accepted.keys if accepted else frozenset()
+    found: dict[str, tuple[Attempt, Finding]] = {}
+    for attempt in attempts[:-1]:
+        if attempt.evaluation is None or attempt.candidate.digest == attempts[-1].candidate.digest:
+            continue
+        for finding in attempt.evaluation.errors:
+            if finding.key not in kept:
+                found[finding.key] = (attempt, finding)
+    return list(found.values())
+
+
+def _lesson(
+    loop: Loop, rejected: Attempt, finding: Finding, accepted: Attempt, task: str
+) -> Reflection:
+    example = Example(
+        task,
+        accepted.candidate.text or "",
+        (rejected.candidate.text or "")[:LONGEST],
+        finding.message[:LONGEST],
+        dict(rejected.evaluation.scores) if rejected.evaluation else {},
+        dict(accepted.evaluation.scores) if accepted.evaluation else {},
+    )
+    return Reflection(
+        "check",
+        signature(finding.check, finding.key),
+        finding.check,
+        f"{finding.message.rstrip('. ')}. {finding.fix}".strip()[:LONGEST],
+        finding.message[:LONGEST],
+        loop.id,
+        example,
+        "verified",
+        tags=(finding.check,),
+    )
+
+
+def _accepted(loop: Loop, attempt: Attempt, task: str) -> Reflection:
+    return Reflection(
+        "example",
+        signature("accepted", "first try"),
+        "accepted",
+        "Answers that were accepted at the first try.",
+        "accepted at the first try",
+        loop.id,
+        Example(task, attempt.candidate.text or "", after=dict(attempt.evaluation.scores))
+        if attempt.evaluation
+        else None,
+        tags=("accepted",),
+    )
+
+
+def located(
+    reflections: Sequence[Reflection], space: str, vector: Sequence[float] | None
+) -> tuple[Reflection, ...]:
+    """The same reflections with the place of their task in an embedding space."""
+    if vector is None:
+        return tuple(reflections)
+    return tuple(replace(one, space=space, vector=vector) for one in reflections)

@@ -1,0 +1,137 @@
+"""Memory, bound to one scope: remember, seen, recall, render."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from errata.errors import InvalidInput
+from errata.loop.record import Loop
+from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
+from errata.memory.recall import as_messages, choose, rank
+from errata.memory.signature import signature
+from errata.protocols import Embedder, Found, Message, Remembered, Scope, Store
+from errata.store import open_store
+
+LEG = 50
+TRUSTS = ("operator", "measured", "model", "tool", "external")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Whether an error is known: true where it is, with the lessons of its pattern and their count."""
+
+    count: int
+    lessons: tuple[Mapping[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """What memory has to say to one task: chat turns, the ids of the examples in them, and where the
+    task lies in the embedding space named `space`.
+    """
+
+    examples: tuple[Message, ...] = ()
+    shown: tuple[int, ...] = ()
+    space: str = ""
+    vector: Sequence[float] | None = None
+
+
+class Memory:
+    """What was learnt in one scope, kept in a store.
+
+    `store` is a Store or its name (a path, or `:memory:`). With an `embedder`, recall compares
+    meanings; without one, words.
+    """
+
+    def __init__(
+        self, store: Store | str, scope: Scope | None = None, embedder: Embedder | None = None
+    ) -> None:
+        self.store = open_store(store) if isinstance(store, str) else store
+        self.scope = scope or Scope()
+        self.embedder = embedder
+
+    async def remember(
+        self,
+        error_type: str,
+        text: str,
+        *,
+        lesson: str = "",
+        example: Example | None = None,
+        trust: Trust = "operator",
+        tags: Sequence[str] = (),
+    ) -> Remembered:
+        """Count one sighting of an error; a new pattern becomes a lesson. One transaction.
+
+        `trust` says where the text came from; what a tool or a document said is quarantined. Raises
+        StoreError: a failure is never silence.
+        """
+        if trust not in TRUSTS:
+            raise InvalidInput("trust", trust, f"one of {', '.join(TRUSTS)}")
+        if not text.strip():
+            raise InvalidInput("text", text, "the text of an error")
+        state: State = "quarantined" if trust in ("tool", "external") else "candidate"
+        one = Reflection(
+            "error",
+            signature(error_type, text),
+            error_type,
+            (lesson or text)[:LONGEST],
+            text[:LONGEST],
+            example=example,
+            state=state,
+            trust=trust,
+            tags=tuple(tags),
+        )
+        space, vector = await self._place(example.task) if example else ("", None)
+        (answer,) = await self.store.remember(self.scope, located([one], space, vector))
+        return answer
+
+    async def seen(self, error_type: str, text: str) -> Seen:
+        """Have I seen this error before? One indexed read. Raises StoreError."""
+        lessons = await self.store.seen(self.scope, signature(error_type, text).digest)
+        return Seen(sum(int(one["seen"]) for one in lessons), tuple(lessons))
+
+    async def recall(self, task: str, limit: int = 5) -> list[Found]:
+        """The examples that fit the task, best first; an unrelated task brings nothing."""
+        if limit < 1:
+            raise InvalidInput("limit", limit, "an integer of at least 1")
+        space, vector = await self._place(task)
+        found = await self.store.search(self.scope, task, space, vector, max(LEG, limit))
+        return rank(task, found, limit)
+
+    def render(self, found: Sequence[Found]) -> tuple[Message, ...]:
+        """Chat turns for a prompt: at most 3 examples, at most 1 of them not verified."""
+        return as_messages(choose(found))
+
+    async def brief(self, task: str) -> Briefing:
+        """Recall and render for one task, with what is needed to record both."""
+        space, vector = await self._place(task)
+        found = await self.store.search(self.scope, task, space, vector, LEG)
+        chosen = choose(rank(task, found, LEG))
+        return Briefing(as_messages(chosen), tuple(one.id for one in chosen), space, vector)
+
+    def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:
+        """What a finished loop teaches, ready to be written."""
+        return located(learn(loop, task), briefing.space, briefing.vector)
+
+    async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+        """The lessons most often seen, as plain data."""
+        return await self.store.reflections(self.scope, limit)
+
+    async def clear(self) -> int:
+        """Forget everything learnt in this scope; how many lessons that were."""
+        return await self.store.clear(self.scope)
+
+    async def count(self) -> int:
+        """How many lessons there are in this scope."""
+        return await self.store.count(self.scope)
+
+    async def _place(self, text: str) -> tuple[str, Sequence[float] | None]:
+        if self.embedder is None or not text.strip():
+            return "", None
+        (vector,) = await self.embedder.embed([text])
+        return self.embedder.name, vector

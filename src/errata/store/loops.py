@@ -1,0 +1,214 @@
+"""Loops in SQLite: claim, commit, read. Every function runs inside one transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
+from errata.loop import codec
+from errata.loop.decide import Done, Verdict
+from errata.loop.record import Loop, Override
+from errata.protocols import Entry, Head, Scope, Stored, Usage
+from errata.store import reflections
+from errata.store.lease import LEASE_SECONDS, alive
+from errata.store.statements import statements
+
+Db = sqlite3.Connection
+Plain = Mapping[str, Any]
+
+
+def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> Stored:
+    """Take the loop over, creating it where it is new."""
+    key = _key(scope, id)
+    row = one(db, "find_loop", key)
+    if row is None:
+        _insert(db, key, head, owner, now)
+    else:
+        if alive(row["owner"], row["lease"], now) and row["owner"] != owner:
+            raise LeaseLost(
+                f"loop {id!r} is being driven by another process ({row['owner']}); "
+                "wait for it, or stop it"
+            )
+        _same_task(db, key, head)
+        lease = {"n": row["n"], "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
+        db.execute(statements()["take_over"], lease)
+    return read(db, scope, id)
+
+
+def beat(db: Db, scope: Scope, id: str, epoch: int, now: float) -> None:
+    """Renew the lease."""
+    values = {**_key(scope, id), "epoch": epoch, "lease": now + LEASE_SECONDS}
+    if one(db, "beat", values) is None:
+        raise _lost(id)
+
+
+def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
+    """Write all of `entry`, provided that its epoch is still the loop's."""
+    n = _fence(db, scope, entry, owner, now)
+    at = {"n": n, "now": now}
+    if entry.step is not None:
+        step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
+        db.execute(statements()["insert_step"], step)
+    if entry.extra is not None:
+        extra = dump(codec.sparse(entry.extra))
+        db.execute(statements()["set_extra"], {"n": n, "extra": extra})
+    if entry.cancelled:
+        db.execute(statements()["set_cancelled"], {"n": n, "cancelled": entry.cancelled})
+    if entry.override is not None:
+        _override(db, at, entry.override)
+    if entry.attempt is not None:
+        _attempt(db, at, entry)
+    if entry.verdict is not None:
+        _decision(db, at, entry.verdict)
+    for example in entry.shown:
+        db.execute(statements()["insert_exposure"], {**at, "example": example})
+    if entry.reflections:
+        reflections.remember(db, scope, entry.reflections, now)
+
+
+def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:
+    """The loop as it stands."""
+    row = one(db, "read_loop", _key(scope, id))
+    if row is None:
+        raise NotFound("loop", id, where)
+    return _stored(db, row)
+
+
+def newest(db: Db, scope: Scope, limit: int, prefix: str) -> list[Stored]:
+    """The newest loops, newest first."""
+    values = {"tenant": scope.tenant, "project": scope.project, "limit": limit, "prefix": prefix}
+    rows = db.execute(statements()["newest_loops"], values).fetchall()
+    return [_stored(db, row) for row in rows]
+
+
+def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
+    """Finding key -> number of attempts that had it, over the newest other loops."""
+    rows = db.execute(statements()["echoes"], {**_key(scope, id), "window": window}).fetchall()
+    return {row["key"]: row["attempts"] for row in rows}
+
+
+def one(db: Db, name: str, values: Plain) -> sqlite3.Row | None:
+    """The first row of a named statement."""
+    rows = db.execute(statements()[name], values).fetchall()
+    return rows[0] if rows else None
+
+
+def dump(value: Any) -> str:
+    """JSON in ASCII: lone surrogates, which UTF-8 has no bytes for, survive as escapes."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _key(scope: Scope, id: str) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "project": scope.project, "id": id}
+
+
+def _lost(id: str) -> LeaseLost:
+    return LeaseLost(f"loop {id!r} was taken over by another process; nothing was written")
+
+
+def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
+    values = {
+        **key,
+        "task": dump(head.task),
+        "goals": dump(list(head.goals)),
+        "policy": dump(dict(head.policy)),
+        "owner": owner,
+        "lease": now + LEASE_SECONDS,
+        "now": now,
+    }
+    row = one(db, "insert_loop", values)
+    return int(row["n"]) if row else 0
+
+
+def _same_task(db: Db, key: Plain, head: Head) -> None:
+    row = one(db, "read_loop", key)
+    if row is not None and row["task"] != dump(head.task):
+        raise Conflict(
+            f"loop {key['id']!r} is about another task: {row['task'][:80]}; give another id"
+        )
+
+
+def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
+    key = _key(scope, entry.id)
+    values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
+    row = one(db, "fence", values)
+    if row is not None:
+        return int(row["n"])
+    if entry.head is None or one(db, "find_loop", key) is not None:
+        raise _lost(entry.id)
+    return _insert(db, key, entry.head, owner, now)
+
+
+def _attempt(db: Db, at: Plain, entry: Entry) -> None:
+    attempt = entry.attempt
+    if attempt is None:
+        return
+    record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
+    row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
+    if row is not None:
+        if (row["record"], row["value"]) != (record, value):
+            raise Conflict(f"attempt {attempt.number} of {entry.id!r} is stored with other content")
+        return
+    values = {**at, "number": attempt.number, "record": record, "value": value}
+    db.execute(statements()["insert_attempt"], values)
+    db.execute(statements()["clear_steps"], at)
+
+
+def _decision(db: Db, at: Plain, verdict: Verdict) -> None:
+    row = db.execute("select coalesce(max(number), 0) from attempt where loop = :n", at).fetchone()
+    record = dump(codec.verdict_to(verdict))
+    db.execute(statements()["insert_decision"], {**at, "attempt": row[0], "record": record})
+    if isinstance(verdict, Done):
+        state = "passed" if verdict.passed else "stopped"
+        db.execute(statements()["end_loop"], {"n": at["n"], "state": state})
+    else:
+        db.execute(statements()["reopen_loop"], at)
+        for index in sorted({one.override for one in verdict.lifted}):
+            if one(db, "use_override", {"n": at["n"], "index": index}) is None:
+                raise OverrideRefused("an override was consumed by another decision; decide again")
+
+
+def _override(db: Db, at: Plain, override: Override) -> None:
+    values = {
+        **at,
+        "rule": override.rule,
+        "by": override.by,
+        "why": override.why,
+        "decisions": override.decisions,
+    }
+    db.execute(statements()["insert_override"], values)
+
+
+def _stored(db: Db, row: sqlite3.Row) -> Stored:
+    n = {"n": row["n"]}
+    attempts = db.execute(statements()["read_attempts"], n).fetchall()
+    decisions = db.execute(statements()["read_decisions"], n).fetchall()
+    overrides = db.execute(statements()["read_overrides"], n).fetchall()
+    steps = db.execute(statements()["read_steps"], n).fetchall()
+    head = Head(json.loads(row["task"]), json.loads(row["goals"]), json.loads(row["policy"]))
+    loop = Loop(
+        row["id"],
+        tuple(codec.goal_from(g) for g in head.goals),
+        tuple(codec.attempt_from(json.loads(a["record"])) for a in attempts),
+        tuple(Override(**dict(o)) for o in overrides),
+        Usage(**json.loads(row["extra"])),
+        row["cancelled"],
+    )
+    return Stored(
+        row["id"],
+        head,
+        loop,
+        _values(attempts),
+        tuple(codec.verdict_from(json.loads(d["record"])) for d in decisions),
+        {s["key"]: json.loads(s["record"]) for s in steps},
+        row["epoch"],
+        row["created"],
+        row["updated"],
+    )
+
+
+def _values(attempts: Sequence[sqlite3.Row]) -> tuple[Any, ...]:
+    return tuple(json.loads(a["value"]) for a in attempts)

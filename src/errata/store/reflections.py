@@ -1,0 +1,183 @@
+"""Lessons in SQLite: the upsert, the indexed read, and the two legs of a search."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from errata.memory.learn import Example, Reflection
+from errata.protocols import Found, Remembered, Scope
+from errata.store.statements import statements
+
+Db = sqlite3.Connection
+TERMS = 16
+_WORD = re.compile(r"\w+")
+
+
+def remember(
+    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float
+) -> list[Remembered]:
+    """One upsert a reflection: counted in the database, with its sighting and its example."""
+    return [_remember(db, scope, one, now) for one in reflections]
+
+
+def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remembered:
+    values = {
+        **_key(scope),
+        "kind": reflection.kind,
+        "signature": reflection.signature.digest,
+        "pattern": _storable(reflection.signature.pattern),
+        "error_type": _storable(reflection.error_type),
+        "text": _storable(reflection.text),
+        "tags": json.dumps(list(reflection.tags)),
+        "state": reflection.state,
+        "trust": reflection.trust,
+        "importance": reflection.importance,
+        "now": now,
+    }
+    row = db.execute(statements()["upsert_reflection"], values).fetchall()[0]
+    id, seen = int(row["id"]), int(row["seen"])
+    sighting = {
+        "reflection": id,
+        "loop": reflection.loop,
+        "text": _storable(reflection.sighting),
+        "now": now,
+    }
+    db.execute(statements()["insert_occurrence"], sighting)
+    if reflection.example is not None:
+        _add_example(db, scope, id, reflection, reflection.example, now)
+    return Remembered(id, created=seen == 1, seen=seen)
+
+
+def _add_example(
+    db: Db, scope: Scope, id: int, reflection: Reflection, example: Example, now: float
+) -> None:
+    values = {
+        "reflection": id,
+        "scope": token(scope),
+        "task": _storable(example.task),
+        "record": json.dumps(asdict(example)),
+        "digest": example.digest,
+        "now": now,
+    }
+    rows = db.execute(statements()["insert_example"], values).fetchall()
+    if rows and reflection.vector is not None:
+        vector = {
+            **_key(scope),
+            "example": rows[0]["id"],
+            "space": reflection.space,
+            "data": _blob(reflection.vector),
+        }
+        db.execute(statements()["insert_vector"], vector)
+
+
+def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
+    """The reflections most often seen."""
+    rows = db.execute(statements()["top_reflections"], {**_key(scope), "limit": limit}).fetchall()
+    return [_plain(row) for row in rows]
+
+
+def seen(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
+    """The reflections of a pattern digest: one indexed read."""
+    rows = db.execute(statements()["seen"], {**_key(scope), "signature": signature}).fetchall()
+    return [_plain(row) for row in rows]
+
+
+def count(db: Db, scope: Scope) -> int:
+    """How many reflections there are."""
+    return int(db.execute(statements()["count_reflections"], _key(scope)).fetchone()["n"])
+
+
+def clear(db: Db, scope: Scope) -> int:
+    """Delete the reflections of the scope, with their examples and sightings."""
+    return db.execute(statements()["clear_reflections"], _key(scope)).rowcount
+
+
+def search(
+    db: Db, scope: Scope, text: str, space: str, vector: Sequence[float] | None, limit: int
+) -> list[Found]:
+    """Both legs; what either brought, with both distances where both did."""
+    by_text = _by_text(db, scope, text, limit)
+    by_vector = _by_vector(db, scope, space, vector, limit) if vector is not None else {}
+    found = []
+    for id in by_text | by_vector:
+        rows = db.execute(statements()["read_example"], {**_key(scope), "id": id}).fetchall()
+        found += [_found(row, by_vector.get(id), by_text.get(id)) for row in rows]
+    return found
+
+
+def token(scope: Scope) -> str:
+    """The scope as one word of the full-text index."""
+    name = f"{scope.tenant}\0{scope.project}"
+    return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _by_text(db: Db, scope: Scope, text: str, limit: int) -> dict[int, float]:
+    """Example -> BM25 as a share of the best match, 0..1."""
+    words = list(dict.fromkeys(w.lower() for w in _WORD.findall(text)))
+    terms = sorted(words, key=len, reverse=True)[:TERMS]
+    if not terms:
+        return {}
+    ored = " OR ".join(f'"{_storable(term)}"' for term in terms)
+    query = f"scope : {token(scope)} AND task : ({ored})"
+    rows = db.execute(statements()["match_examples"], {"query": query, "limit": limit}).fetchall()
+    best = min((row["score"] for row in rows), default=0.0)
+    return {row["id"]: row["score"] / best if best else 0.0 for row in rows}
+
+
+def _by_vector(
+    db: Db, scope: Scope, space: str, vector: Sequence[float], limit: int
+) -> dict[int, float]:
+    """Example -> cosine, by an exact scan of the scope."""
+    import numpy as np
+
+    rows = db.execute(statements()["scope_vectors"], {**_key(scope), "space": space}).fetchall()
+    query = np.asarray(vector, dtype="<f4")
+    rows = [row for row in rows if len(row["data"]) == query.nbytes]
+    if not rows:
+        return {}
+    matrix = np.frombuffer(b"".join(row["data"] for row in rows), dtype="<f4")
+    scores = matrix.reshape(len(rows), -1) @ query
+    order = np.argsort(-scores, kind="stable")[:limit]
+    return {int(rows[i]["example"]): float(scores[i]) for i in order}
+
+
+def _key(scope: Scope) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "project": scope.project}
+
+
+def _storable(text: str) -> str:
+    """Text that UTF-8 can hold: a lone surrogate becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _blob(vector: Sequence[float]) -> bytes:
+    import numpy as np
+
+    return np.asarray(vector, dtype="<f4").tobytes()
+
+
+def _plain(row: sqlite3.Row) -> Mapping[str, Any]:
+    plain = dict(row)
+    plain["tags"] = json.loads(plain["tags"])
+    return plain
+
+
+def _found(row: sqlite3.Row, cosine: float | None, keyword: float | None) -> Found:
+    return Found(
+        row["id"],
+        row["reflection"],
+        Example(**json.loads(row["record"])),
+        row["kind"],
+        row["state"] == "verified",
+        row["seen"],
+        row["importance"],
+        row["at"],
+        cosine,
+        keyword,
+    )

@@ -1,0 +1,153 @@
+-- name: find_loop
+select n, owner, epoch, lease from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: insert_loop
+insert into loop (tenant, project, id, task, goals, policy, owner, lease, created, updated)
+values (:tenant, :project, :id, :task, :goals, :policy, :owner, :lease, :now, :now)
+returning n;
+
+-- name: take_over
+update loop set epoch = epoch + 1, owner = :owner, lease = :lease, updated = :now where n = :n;
+
+-- name: fence
+update loop set owner = :owner, lease = :lease, updated = :now
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch
+returning n;
+
+-- name: beat
+update loop set lease = :lease
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch
+returning n;
+
+-- name: read_loop
+select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: newest_loops
+select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+from loop
+where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
+order by created desc, n desc limit :limit;
+
+-- name: read_attempts
+select number, record, value from attempt where loop = :n order by number;
+
+-- name: read_decisions
+select attempt, record from decision where loop = :n order by seq;
+
+-- name: read_overrides
+select rule, by, why, decisions, used from override where loop = :n order by seq;
+
+-- name: read_steps
+select key, record from step where loop = :n;
+
+-- name: end_loop
+update loop set state = :state, lease = 0 where n = :n;
+
+-- name: reopen_loop
+update loop set state = 'open' where n = :n and state <> 'open';
+
+-- name: set_extra
+update loop set extra = :extra where n = :n;
+
+-- name: set_cancelled
+update loop set cancelled = :cancelled where n = :n;
+
+-- name: find_attempt
+select record, value from attempt where loop = :n and number = :number;
+
+-- name: insert_attempt
+insert into attempt (loop, number, record, value, created)
+values (:n, :number, :record, :value, :now);
+
+-- name: insert_decision
+insert into decision (loop, seq, attempt, record, created)
+select :n, coalesce(max(seq), 0) + 1, :attempt, :record, :now from decision where loop = :n;
+
+-- name: insert_override
+insert into override (loop, seq, rule, by, why, decisions, created)
+select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :now from override where loop = :n;
+
+-- name: use_override
+update override set used = used + 1
+where loop = :n and used < decisions
+  and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
+returning used;
+
+-- name: insert_step
+insert into step (loop, key, record, created) values (:n, :key, :record, :now)
+on conflict (loop, key) do nothing;
+
+-- name: clear_steps
+delete from step where loop = :n;
+
+-- name: upsert_reflection
+insert into reflection (tenant, project, kind, signature, pattern, error_type, text, tags, state, trust,
+                    importance, first_seen, last_seen)
+values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags, :state, :trust,
+        :importance, :now, :now)
+on conflict (tenant, project, kind, signature) do update
+set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
+    state = case when reflection.state = 'candidate' then excluded.state else reflection.state end
+returning id, seen;
+
+-- name: insert_occurrence
+insert into occurrence (reflection, loop, text, at) values (:reflection, :loop, :text, :now);
+
+-- name: insert_example
+insert into example (reflection, scope, task, record, digest, at)
+values (:reflection, :scope, :task, :record, :digest, :now)
+on conflict (reflection, digest) do nothing
+returning id;
+
+-- name: insert_vector
+insert into vector (example, tenant, project, space, data)
+values (:example, :tenant, :project, :space, :data);
+
+-- name: insert_exposure
+insert into exposure (loop, example, shown, at) values (:n, :example, 1, :now)
+on conflict (loop, example) do nothing;
+
+-- name: top_reflections
+select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen,
+       first_seen, last_seen, (select count(*) from example where reflection = reflection.id) as examples
+from reflection where tenant = :tenant and project = :project
+order by seen desc, last_seen desc, id limit :limit;
+
+-- name: seen
+select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen,
+       first_seen, last_seen, (select count(*) from example where reflection = reflection.id) as examples
+from reflection where tenant = :tenant and project = :project and signature = :signature
+order by seen desc, id;
+
+-- name: match_examples
+select rowid as id, bm25(example_fts) as score
+from example_fts where example_fts match :query
+order by score limit :limit;
+
+-- name: scope_vectors
+select example, data from vector
+where tenant = :tenant and project = :project and space = :space order by example;
+
+-- name: read_example
+select e.id, e.reflection, e.record, e.at, l.kind, l.state, l.seen, l.importance
+from example e join reflection l on l.id = e.reflection
+where e.id = :id and l.tenant = :tenant and l.project = :project
+  and l.state in ('candidate', 'verified');
+
+-- name: count_reflections
+select count(*) as n from reflection where tenant = :tenant and project = :project;
+
+-- name: clear_reflections
+delete from reflection where tenant = :tenant and project = :project;
+
+-- name: echoes
+select key, count(*) as attempts from (
+  select distinct a.loop, a.number, json_extract(f.value, '$.key') as key
+  from (
+    select n from loop where tenant = :tenant and project = :project and id <> :id
+    order by created desc, n desc limit :window
+  ) l
+  join attempt a on a.loop = l.n
+  join json_each(a.record, '$.evaluation.findings') f
+) group by key;

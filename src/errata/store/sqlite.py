@@ -1,0 +1,191 @@
+"""The embedded store: one SQLite file, WAL, synchronous=FULL, one writer thread a process."""
+
+from __future__ import annotations
+
+import atexit
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from errata.errors import StoreCorrupt, StoreNewer
+from errata.memory.learn import Reflection
+from errata.protocols import Entry, Found, Head, Remembered, Scope, Stored
+from errata.store import loops, reflections
+from errata.store.connection import Thread, Work
+
+T = TypeVar("T")
+
+APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
+SCHEMA = 1
+BUSY_SECONDS = 20.0
+
+
+class Sqlite:
+    """A Store in one file. Every method is one transaction and may be called from any event loop."""
+
+    _open: ClassVar[dict[str, Sqlite]] = {}
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.url = path
+        self._busy_seconds = busy_seconds
+        self._writer = Thread(self._connect, writes=True)
+        # A database in memory belongs to one connection.
+        self._reader = (
+            self._writer if path == ":memory:" else Thread(self._connect_reader, writes=False)
+        )
+
+    @classmethod
+    def shared(cls, path: str) -> Sqlite:
+        """The store of this file in this process; one in memory is never shared."""
+        if path == ":memory:":
+            store = cls(path)
+            atexit.register(store._close)
+            return store
+        key = str(Path(path).resolve())
+        with cls._guard:
+            store = cls._open.get(key) or cls(path)
+            cls._open[key] = store
+            return store
+
+    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+        """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
+        return await self._write(lambda db: loops.claim(db, scope, id, head, owner, time.time()))
+
+    async def beat(self, scope: Scope, id: str, epoch: int) -> None:
+        """Renew the lease. Raises LeaseLost."""
+        await self._write(lambda db: loops.beat(db, scope, id, epoch, time.time()))
+
+    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
+        """Write all of `entry` or nothing. Raises LeaseLost, Conflict."""
+        await self._write(lambda db: loops.commit(db, scope, entry, owner, time.time()))
+
+    async def read(self, scope: Scope, id: str) -> Stored:
+        """The loop as it stands. Raises NotFound."""
+        return await self._read(lambda db: loops.read(db, scope, id, self.url))
+
+    async def loops(self, scope: Scope, limit: int, prefix: str = "") -> Sequence[Stored]:
+        """The newest loops whose id begins with `prefix`, newest first."""
+        return await self._read(lambda db: loops.newest(db, scope, limit, prefix))
+
+    async def echoes(self, scope: Scope, id: str, window: int) -> Mapping[str, int]:
+        """In how many attempts of the `window` newest other loops each finding key was seen."""
+        return await self._read(lambda db: loops.echoes(db, scope, id, window))
+
+    async def remember(
+        self, scope: Scope, reflections_: Sequence[Reflection]
+    ) -> Sequence[Remembered]:
+        """Count each sighting, creating what is new."""
+        return await self._write(
+            lambda db: reflections.remember(db, scope, reflections_, time.time())
+        )
+
+    async def reflections(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
+        """The reflections most often seen, as plain data."""
+        return await self._read(lambda db: reflections.top(db, scope, limit))
+
+    async def seen(self, scope: Scope, signature: str) -> Sequence[Mapping[str, Any]]:
+        """The reflections of that pattern digest, as plain data."""
+        return await self._read(lambda db: reflections.seen(db, scope, signature))
+
+    async def search(
+        self, scope: Scope, text: str, space: str, vector: Sequence[float] | None, limit: int
+    ) -> Sequence[Found]:
+        """Examples near `text`: at most `limit` by full text and `limit` by vector."""
+        return await self._read(
+            lambda db: reflections.search(db, scope, text, space, vector, limit)
+        )
+
+    async def clear(self, scope: Scope) -> int:
+        """Forget the reflections of the scope; how many there were."""
+        return await self._write(lambda db: reflections.clear(db, scope))
+
+    async def count(self, scope: Scope) -> int:
+        """How many reflections the scope has."""
+        return await self._read(lambda db: reflections.count(db, scope))
+
+    async def close(self) -> None:
+        """Finish what is under way and close the file; used again, it opens again."""
+        self._close()
+
+    def _close(self) -> None:
+        self._writer.close()
+        self._reader.close()
+
+    async def _write(self, work: Work[T]) -> T:
+        return await self._writer.run(work)
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._reader.run(work)
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.url, timeout=self._busy_seconds, isolation_level=None)
+        db.row_factory = sqlite3.Row
+        try:
+            db.execute("pragma foreign_keys = on")
+            if not _is_current(db, self.url):
+                db.execute("pragma journal_mode = wal")
+                _migrate(db, self.url)
+            db.execute("pragma synchronous = full")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        db = self._connect()
+        db.execute("pragma query_only = on")
+        return db
+
+
+@atexit.register
+def _close_all() -> None:
+    for store in list(Sqlite._open.values()):
+        store._close()
+
+
+def _is_current(db: sqlite3.Connection, path: str) -> bool:
+    """Whether the schema is ours and up to date. Raises StoreNewer, StoreCorrupt."""
+    application = db.execute("pragma application_id").fetchone()[0]
+    version = db.execute("pragma user_version").fetchone()[0]
+    tables = db.execute("select count(*) from sqlite_schema").fetchone()[0]
+    if application != APPLICATION and (tables or version):
+        raise StoreCorrupt(f"{path} is another program's database; name another file")
+    if version > SCHEMA:
+        raise StoreNewer(
+            f"{path} has schema {version}, this errata knows {SCHEMA}; upgrade errata to open it"
+        )
+    return bool(version == SCHEMA)
+
+
+def _migrate(db: sqlite3.Connection, path: str) -> None:
+    db.execute("begin immediate")
+    try:
+        if not _is_current(db, path):  # another process may have come first
+            version = db.execute("pragma user_version").fetchone()[0]
+            for number in range(version + 1, SCHEMA + 1):
+                for statement in _statements(f"sqlite_{number:04}.sql"):
+                    db.execute(statement)
+            db.execute(f"pragma application_id = {APPLICATION}")
+            db.execute(f"pragma user_version = {SCHEMA}")
+        db.execute("commit")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("rollback")
+        raise
+
+
+def _statements(name: str) -> list[str]:
+    """The statements of a file; a trigger, which holds semicolons of its own, stays whole."""
+    text = resources.files("errata.store").joinpath("sql", name).read_text("utf-8")
+    statements, part = [], ""
+    for line in text.splitlines(keepends=True):
+        part += line
+        if sqlite3.complete_statement(part):
+            statements.append(part)
+            part = ""
+    return statements

@@ -1,0 +1,47 @@
+"""The one place that calls code of the user's, and turns whatever it raises into a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from errata.errors import ErrataError, UserCodeError
+from errata.protocols import Context
+
+_context: ContextVar[Context] = ContextVar("errata_context")
+
+
+def context() -> Context:
+    """Where the attempt stands that this code is called for. Raises LookupError outside of one."""
+    return _context.get()
+
+
+async def call(
+    failed: Callable[[BaseException], UserCodeError],
+    function: Callable[..., Any],
+    *arguments: Any,
+    at: Context,
+    thread: bool = False,
+) -> Any:
+    """What `function` returns, awaited where it is awaitable.
+
+    `failed` makes the error for an exception of the function's; errors of errata pass as they are.
+    With `thread` it runs in a worker thread, so that a blocking function holds up nobody.
+    """
+    token = _context.set(at)
+    try:
+        if thread:
+            value = await asyncio.to_thread(function, *arguments)
+        else:
+            value = function(*arguments)
+        if hasattr(value, "__await__"):
+            value = await value
+    except ErrataError:
+        raise
+    except Exception as error:  # user code
+        raise failed(error) from error
+    finally:
+        _context.reset(token)
+    return value
