@@ -1,0 +1,1 @@
+"""Models and embedders: one adapter a file, found by the names users write."""
