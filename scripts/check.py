@@ -17,9 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent
-# Those of these that exist are checked for style and types; `src` always does.
-CODE = [name for name in ("src", "scripts", "tests", "bench", "examples") if (ROOT / name).is_dir()]
-# The public face is typed completely, as a type checker of a user sees it.
+# Those of these that hold Python are checked for types; style is checked everywhere.
+FOLDERS = ("src", "scripts", "tests", "bench", "examples")
+CODE = [name for name in FOLDERS if any((ROOT / name).rglob("*.py"))]
+# The public face is typed completely, as a type checker of a user sees it; pyright looks for errata
+# where the first `python` on the PATH would.
 VERIFY = ("--verifytypes", "errata", "--ignoreexternal")
 
 
@@ -32,7 +34,7 @@ def script(name: str) -> tuple[str, ...]:
 CHECKS: dict[str, tuple[str, ...]] = {
     "docs": script("run_docs"),
     "types": (PYTHON, "-m", "mypy", *CODE),
-    "public-types": (str(BIN / "pyright"), "--pythonpath", PYTHON, *VERIFY),
+    "public-types": (str(BIN / "pyright"), *VERIFY),
     "imports": (str(BIN / "lint-imports"), "--no-logo"),
     "coverage": script("room_coverage"),
     "style": (PYTHON, "-m", "ruff", "check", "."),
@@ -59,6 +61,7 @@ def run(name: str) -> Outcome:
     done = subprocess.run(
         CHECKS[name],
         cwd=ROOT,
+        env=os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
