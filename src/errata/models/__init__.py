@@ -1,1 +1,90 @@
-"""Models and embedders: one adapter a file, found by the names users write."""
+"""Models and embedders: one adapter a file, opened by the names that users write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from errata.errors import UnknownName
+from errata.protocols import Embedder, Model
+
+if TYPE_CHECKING:
+    from errata.models.sources import Progress
+
+__all__ = ["FORMS", "open_embedder", "open_model"]
+
+FORMS = (
+    "embedded",
+    "embedded:smollm2",
+    "embedded:/path/to/file.gguf",
+    "openai:NAME",
+    "anthropic:NAME",
+    "google:NAME",
+    "http://127.0.0.1:8000/v1#NAME",
+    "module:function",
+)
+
+
+def open_model(
+    name: str,
+    *,
+    cache: Path | None = None,
+    threads: int | None = None,
+    context: int = 4096,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Model:
+    """The model that a user means by `name`, one of FORMS; close it when done.
+
+    `cache`, `threads`, `context` (tokens) and `progress` are for embedded models, `api_key` for
+    models on the network. `timeout` is in seconds a call; None is 120 s on the network and no limit
+    otherwise. Nothing is loaded or fetched before the first call. Raises UnknownName, InvalidInput.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "embedded":
+        from errata.models.embedded import Embedded
+
+        return Embedded(
+            name, cache=cache, threads=threads, context=context, timeout=timeout, progress=progress
+        )
+    if kind in ("http", "https"):
+        url, _, model = name.partition("#")
+        return _remote(name, "endpoint", model, url, api_key, timeout)
+    match kind:
+        case "openai" | "anthropic" | "google":
+            return _remote(name, kind, rest, None, api_key, timeout)
+        case _:
+            pass
+    if kind and rest and "/" not in name:
+        from errata.models.function import Function
+
+        return Function(name, timeout=timeout)
+    raise UnknownName("model", name, FORMS)
+
+
+def open_embedder(
+    name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
+) -> Embedder:
+    """The embedder called `name`; nothing is fetched before the first call. Raises UnknownName."""
+    if name != "minilm":
+        raise UnknownName("embedder", name, ("minilm",))
+    from errata.models.embedder import MiniLM
+
+    return MiniLM(cache=cache, progress=progress)
+
+
+def _remote(
+    name: str,
+    provider: Literal["openai", "anthropic", "google", "endpoint"],
+    model: str,
+    url: str | None,
+    api_key: str | None,
+    timeout: float | None,
+) -> Model:
+    from errata.models.remote import Remote
+
+    if not model:
+        raise UnknownName("model", name, FORMS)
+    limit = 120.0 if timeout is None else timeout
+    return Remote(provider, model, url=url, api_key=api_key, timeout=limit)

@@ -1,0 +1,131 @@
+"""Any Python callable as a model, named `module:function`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from errata.errors import MalformedAnswer, ModelError, UnknownName
+from errata.models.bounds import check_request, check_timeout, checked, within
+from errata.models.threads import in_thread
+from errata.protocols import Answer, Message, Usage
+
+
+class Function:
+    """A model made of `call(messages) -> str | Answer`, synchronous or not.
+
+    It is given `schema`, `max_tokens`, `temperature` and `seed` by keyword where its signature has
+    them. A synchronous one runs in a thread of its own. `timeout` is in seconds a call; a thread
+    that does not come back in time is left behind. Raises UnknownName, ModelError (the module
+    raised when it was imported).
+    """
+
+    def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
+        check_timeout(timeout)
+        self._name = call if isinstance(call, str) else _name_of(call)
+        self._call = _look_up(call) if isinstance(call, str) else call
+        self._timeout = timeout
+        self._takes = _keywords(self._call)
+
+    @property
+    def name(self) -> str:
+        """`module:function`."""
+        return self._name
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
+        """What the callable answers; without usage of its own it counts as one call.
+
+        Raises ModelError with the callable's exception as its cause, ModelTimeout, MalformedAnswer
+        (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
+        """
+        check_request(messages, max_tokens, temperature)
+        given = {
+            "schema": schema,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        chosen = {name: value for name, value in given.items() if name in self._takes}
+        begun = time.monotonic()
+        async with within(self._timeout, self._name):
+            said = await self._ask(partial(self._call, list(messages), **chosen))
+        seconds = time.monotonic() - begun
+        return checked(self._name, self._answer(said, seconds), schema)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        """The only place where the user's code runs, and so where any exception is caught."""
+        try:
+            if inspect.iscoroutinefunction(self._call):
+                return await call()
+            said = await in_thread(call)
+            return await said if inspect.isawaitable(said) else said
+        except ModelError:
+            raise
+        except Exception as error:
+            what = f"model {self._name!r} raised {type(error).__name__}: {error}"
+            raise ModelError(what) from error
+
+    def _answer(self, said: object, seconds: float) -> Answer:
+        if isinstance(said, str):
+            return Answer(said, Usage(calls=1, seconds=seconds))
+        if isinstance(said, Answer):
+            usage = said.usage
+            return said if usage.seconds else replace(said, usage=replace(usage, seconds=seconds))
+        raise MalformedAnswer(
+            f"model {self._name!r} returned {type(said).__name__}, not str or Answer", repr(said)
+        )
+
+
+def _name_of(call: Callable[..., Any]) -> str:
+    return f"{getattr(call, '__module__', '?')}:{getattr(call, '__qualname__', repr(call))}"
+
+
+def _look_up(name: str) -> Callable[..., Any]:
+    module_name, _, path = name.partition(":")
+    found: Any = _module(name, module_name)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        callables = [n for n, v in vars(_module(name, module_name)).items() if callable(v)]
+        public = [f"{module_name}:{n}" for n in callables if not n.startswith("_")]
+        raise UnknownName("model", name, public or ["no callable in that module"])
+    checked_call: Callable[..., Any] = found
+    return checked_call
+
+
+def _module(name: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # importing runs the user's code too
+        if isinstance(error, ModuleNotFoundError) and error.name and module.startswith(error.name):
+            raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
+        what = f"importing {module} for model {name!r} raised {type(error).__name__}: {error}"
+        raise ModelError(what) from error
+
+
+def _keywords(call: Callable[..., Any]) -> frozenset[str]:
+    every = frozenset(("schema", "max_tokens", "temperature", "seed"))
+    try:
+        parameters = inspect.signature(call).parameters
+    except (TypeError, ValueError):  # a builtin does not tell
+        return frozenset()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return every
+    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return every & {name for name, p in parameters.items() if p.kind in by_keyword}
