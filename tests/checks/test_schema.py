@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from errata import checks
+from errata.checks.schema import MOST
+from errata.errors import InvalidInput
+from tests.checks.support import findings, keys
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 5},
+        "n": {"type": "integer", "minimum": 0},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+        "day": {"format": "date"},
+        "u": {"anyOf": [{"type": "integer"}, {"type": "object", "required": ["q"]}]},
+        "next": {"$ref": "#"},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+class Item(BaseModel):
+    name: str
+    n: int = Field(0, ge=0)
+    tags: list[int] = []
+
+
+BY_SCHEMA, BY_MODEL = checks.json_schema(SCHEMA), checks.json_schema(Item)
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    ['{"name": "ab", "n": 1}', ' {"name":"ab"}\n', {"name": "ab"}, '{"name":"a","tags":[]}'],
+)
+@pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
+def test_what_fits_passes(check, candidate):
+    assert findings(check, candidate) == []
+
+
+def test_an_instance_of_the_model_passes():
+    assert findings(BY_MODEL, Item(name="a")) == []
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ('{"name": 5}', ["$.name type"]),
+        ('{"name": "abcdef"}', ["$.name maxLength"]),
+        ('{"n": 1}', ["$ 'name' is a required property"]),
+        ('{"name": "a", "x": 1}', ["$ additionalProperties"]),
+        ('{"name": "a", "n": -1}', ["$.n minimum"]),
+        ('{"name": "a", "day": "monday"}', ["$.day format"]),
+        ('{"name": "a", "u": {}}', ["$.u 'q' is a required property"]),
+        ('{"name": "a", "u": "s"}', ["$.u anyOf"]),
+        ('{"name": "a", "tags": ["c", "a", "d"]}', ["$.tags[] enum", "$.tags[] enum"]),
+        ('{"name": "a", "next": {"name": 1}}', ["$.next.name type"]),
+        ("[1]", ["$ type"]),
+        ([1], ["$ type"]),
+        ("null", ["$ type"]),
+    ],
+)
+def test_one_finding_a_problem(candidate, expected):
+    assert keys(BY_SCHEMA, candidate) == [f"json_schema: {key}" for key in expected]
+
+
+def test_a_finding_says_where_what_and_how():
+    (finding,) = findings(BY_SCHEMA, '{"name": "a", "tags": ["a", "c"]}')
+    assert finding.message == "at $.tags[1]: 'c' does not meet enum ['a', 'b']"
+    assert finding.fix == "use one of ['a', 'b']"
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ('{"n": "x", "name": "a"}', ["$.n int_parsing"]),
+        ('{"tags": [1, "x"]}', ["$.name missing", "$.tags[] int_parsing"]),
+        ({"name": 3}, ["$.name string_type"]),
+    ],
+)
+def test_a_model_gives_one_finding_a_problem(candidate, expected):
+    assert keys(BY_MODEL, candidate) == [f"json_schema: {key}" for key in expected]
+
+
+@pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "a"}\n```',
+        'Here it is: {"name": "a"}',
+        '{"name": "a"} I hope this helps!',
+        'As in [1], {"name": "a"}',
+    ],
+)
+def test_text_around_the_json_is_found(check, text):
+    (finding,) = findings(check, text)
+    assert finding.key == "json_schema: text around"
+    assert "bare JSON only" in finding.fix
+
+
+def test_what_is_inside_the_fence_is_checked_all_the_same():
+    found = keys(BY_SCHEMA, '```\n{"name": 1}\n```')
+    assert found == ["json_schema: text around", "json_schema: $.name type"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("hello", "not JSON"),
+        ("{name: 1}", "not JSON"),
+        ("{'name': 'a'}", "not JSON"),
+        ('{"name": "a",}', "not JSON"),
+        ('{"name": "a"', "breaks off"),
+        ('{"name": "a', "breaks off"),
+        ("```json\n{", "not JSON"),
+        ("9" * 5000, "not JSON"),
+        ("[" * 100_000, "depth"),
+        ('{"a":' * 100_000, "depth"),
+        ('x {"a":' + "[" * 100_000, "depth"),
+        ('{"name": "a", "name": "b"}', "twice name"),
+        ('{"name": "\\ud800"}', "lone surrogates"),
+        ('{"name": "a", "n": NaN}', "not a number"),
+        ('{"name": "a", "n": -Infinity}', "not a number"),
+        ('{"name": "a", "n": 1e999}', "not a number"),
+    ],
+)
+def test_broken_json_has_a_finding_of_its_own(text, key):
+    found = keys(BY_SCHEMA, text)
+    assert found[0] == f"json_schema: {key}"
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object(), b"x"])
+def test_data_that_json_cannot_carry_is_found(value):
+    assert "json_schema: not a number" in keys(BY_SCHEMA, {"name": "a", "u": value})
+
+
+def test_a_value_that_holds_itself_is_found():
+    value: dict[str, object] = {"name": "a"}
+    value["next"] = value
+    assert "json_schema: not a number" in keys(BY_SCHEMA, value)
+
+
+def test_problems_are_listed_up_to_a_number():
+    text = json.dumps({"name": "a", "tags": ["x"] * 5000})
+    found = findings(BY_SCHEMA, text)
+    assert len(found) == MOST + 1
+    assert found[-1].level == "note"
+    assert found[-1].message == "190+ more problems are not listed"
+
+
+def test_an_object_of_many_keys_is_read_in_one_pass():
+    text = "{" + ", ".join(f'"{n}": 1' for n in range(50_000)) + ', "0": 2, "name": "a"}'
+    assert keys(checks.json_schema({"type": "object"}), text) == ["json_schema: twice 0"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_any_json_fits_the_empty_schema(value):
+    assert findings(checks.json_schema({}), json.dumps(value)) == []
+
+
+@given(st.text() | JSON.map(json.dumps) | st.text(alphabet='{}[]",:1a`'))
+def test_no_text_raises(text):
+    for check in (BY_SCHEMA, BY_MODEL):
+        for finding in findings(check, text):
+            (finding.message + finding.fix + finding.key).encode()
+
+
+@given(JSON)
+def test_a_value_is_judged_as_its_text(value):
+    if isinstance(value, dict | list):
+        assert keys(BY_SCHEMA, value) == keys(BY_SCHEMA, json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "field"),
+    [
+        ({"type": "strange"}, "schema"),
+        ({"minLength": -1}, "schema"),
+        ({"pattern": "("}, "schema"),
+        ({"$ref": "#/nowhere"}, "$ref"),
+        ({"$ref": "https://example.com/other.json"}, "$ref"),
+        (5, "schema"),
+        (int, "schema"),
+        ("{}", "schema"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_when_the_check_is_made(schema, field):
+    with pytest.raises(InvalidInput) as error:
+        checks.json_schema(schema)
+    assert error.value.field == field
+
+
+def test_a_schema_changed_afterwards_changes_nothing():
+    schema = {"type": "object"}
+    check = checks.json_schema(schema)
+    schema["type"] = "array"
+    assert findings(check, "{}") == []

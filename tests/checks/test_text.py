@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata import checks
+from errata.checks.pattern import CHEAP, steps
+from errata.checks.reading import LONGEST, shorten
+from errata.errors import InvalidInput
+from tests.checks.support import findings, keys
+
+NOTES = "the quick brown fox"
+SIMPLE = [
+    checks.words(1, 10),
+    checks.characters(1, 100),
+    checks.contains("fox"),
+    checks.excludes("cat"),
+    checks.equals(NOTES),
+    checks.not_empty(),
+    checks.regex(r"[a-z ]+"),
+]
+ALL = [*SIMPLE, checks.json_schema({"type": "object"})]
+
+
+def name(check: object) -> str:
+    return str(getattr(check, "name", check))
+
+
+@pytest.mark.parametrize("check", SIMPLE, ids=name)
+def test_a_good_text_passes(check):
+    assert findings(check, NOTES) == []
+    assert check.pure is True
+
+
+@pytest.mark.parametrize(
+    ("check", "candidate", "key", "message"),
+    [
+        (checks.words(at_most=3), NOTES, "words<=3", "4 words, at most 3 asked for"),
+        (checks.words(at_least=5), NOTES, "words>=5", "4 words, at least 5 asked for"),
+        (checks.words(at_least=2), "one", "words>=2", "1 word, at least 2 asked for"),
+        (checks.characters(at_most=5), "abcdef", "characters<=5", "6 characters, at most 5"),
+        (checks.characters(at_least=5), "abc", "characters>=5", "3 characters, at least 5"),
+        (checks.contains("Fox", case=True), NOTES, "contains 'Fox'", "'Fox' is missing"),
+        (checks.contains("cat"), NOTES, "contains 'cat'", "'cat' is missing"),
+        (checks.excludes("QUICK"), NOTES, "excludes 'QUICK'", "'QUICK' occurs at character 4"),
+        (checks.equals("x"), NOTES, "equals", "'the quick brown fox' is not the expected"),
+        (checks.regex("[a-z]+"), NOTES, "regex [a-z]+", "'the quick brown fox' does not match"),
+        (checks.regex("cat", full=False), NOTES, "regex cat", "does not hold anything"),
+        (checks.regex("a", "no a", "write a"), "b", "regex a", "no a"),
+    ],
+)
+def test_a_bad_text_is_found(check, candidate, key, message):
+    (finding,) = findings(check, candidate)
+    assert finding.key == key
+    assert message in finding.message
+    assert finding.fix
+    assert finding.level == "error"
+
+
+@pytest.mark.parametrize("check", ALL, ids=name)
+@pytest.mark.parametrize(
+    ("candidate", "kind"),
+    [
+        (None, "no answer"),
+        (7, "not text"),
+        (b"bytes", "not text"),
+        (object(), "not text"),
+        ("", "empty"),
+        (" \n\t ", "empty"),
+        ("x" * 10_000_000, "too long"),
+        (NOTES + "\ud800", "lone surrogates"),
+        (NOTES + "\x00", "control characters"),
+        (NOTES + "\x1b[0m", "control characters"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
+)
+def test_degenerate_input_has_its_own_finding(check, candidate, kind):
+    found = findings(check, candidate)
+    assert f"{check.name}: {kind}" in [finding.key for finding in found]
+    for finding in found:
+        json.dumps([finding.message, finding.fix], ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("check", SIMPLE, ids=name)
+@given(candidate=st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text())))
+def test_no_check_raises(check, candidate):
+    for finding in findings(check, candidate):
+        assert finding.message
+        assert len(finding.message) < 400
+
+
+def test_a_key_does_not_hold_what_was_seen():
+    for check in SIMPLE[2:]:
+        first, second = findings(check, "cat 1"), findings(check, "cat 2")
+        assert [f.key for f in first] == [f.key for f in second]
+
+
+@given(st.integers(0, 30), st.integers(1, 10), st.integers(0, 10))
+def test_bounds_are_included(seen, low, more):
+    check = checks.words(low, low + more)
+    within = low <= seen <= low + more
+    assert (not findings(check, " ".join(["w"] * seen))) is within
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_contains_and_excludes_are_opposites(text, needle):
+    held = "contains " + repr(needle) not in keys(checks.contains(needle, case=True), text)
+    kept_out = "excludes " + repr(needle) not in keys(checks.excludes(needle, case=True), text)
+    readable = not text.isspace()
+    assert held is (needle in text or not readable)
+    assert kept_out is (needle not in text or not readable)
+
+
+def test_each_needle_is_found_once_and_placed():
+    both = findings(checks.excludes("a", "b", "a"), "xb a")
+    assert [(f.key, f.span) for f in both] == [("excludes 'a'", (3, 4)), ("excludes 'b'", (1, 2))]
+    assert findings(checks.excludes("x"), "ßx")[0].span is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "normalise", "candidate", "same"),
+    [
+        ("Straße", ("case",), "STRASSE", True),
+        ("Straße", (), "straße", False),
+        ("ﬁne", ("nfkc",), "fine", True),
+        ("ﬁne", ("case",), "FINE", True),
+        ("a b", ("space",), " a\n\t b ", True),
+        ("a b", ("nfkc", "case"), "a  b", False),
+        ("a b", ("nfkc", "case", "space"), "A  B", True),
+        ("42", ("nfkc", "case", "space"), "４２", True),
+        ("", ("space",), "  ", True),
+    ],
+)
+def test_equals_normalises_as_asked(expected, normalise, candidate, same):
+    assert (not findings(checks.equals(expected, normalise=normalise), candidate)) is same
+
+
+@given(st.text(min_size=1))
+def test_a_text_equals_itself(text):
+    assert not findings(checks.equals(text), text)
+    assert not findings(checks.equals(text, normalise=()), text)
+
+
+def test_equals_does_not_leak_the_expected_text():
+    for candidate in ("wrong", None, "", "\x00"):
+        for finding in findings(checks.equals("hidden treasure"), candidate):
+            assert "treasure" not in repr(finding)
+    assert "treasure" not in repr(checks.equals("hidden treasure"))
+    (shown,) = findings(checks.equals("hidden treasure", show=True), "wrong")
+    assert "hidden treasure" in shown.message + shown.fix
+
+
+@pytest.mark.parametrize(
+    ("factory", "arguments", "field"),
+    [
+        (checks.words, {}, "at_least"),
+        (checks.words, {"at_least": -1}, "at_least"),
+        (checks.words, {"at_least": 5, "at_most": 4}, "at_most"),
+        (checks.words, {"at_most": 0}, "at_most"),
+        (checks.characters, {"at_least": "3"}, "at_least"),
+        (checks.characters, {"at_least": True}, "at_least"),
+        (checks.equals, {"expected": "a", "normalise": ("upper",)}, "normalise"),
+        (checks.equals, {"expected": "a", "normalise": "case"}, "normalise"),
+        (checks.equals, {"expected": 5}, "expected"),
+        (checks.equals, {"expected": "a", "show": 1}, "show"),
+        (checks.regex, {"pattern": "("}, "pattern"),
+        (checks.regex, {"pattern": ""}, "pattern"),
+        (checks.regex, {"pattern": "a", "seconds": 0}, "seconds"),
+        (checks.regex, {"pattern": "a", "seconds": "1"}, "seconds"),
+        (checks.regex, {"pattern": "a", "full": 1}, "full"),
+    ],
+)
+def test_wrong_configuration_is_refused_when_the_check_is_made(factory, arguments, field):
+    with pytest.raises(InvalidInput) as error:
+        factory(**arguments)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("factory", [checks.contains, checks.excludes])
+def test_needles_are_texts_that_are_not_empty(factory):
+    for needles in [(), ("",), (1,)]:
+        with pytest.raises(InvalidInput, match="needles"):
+            factory(*needles)
+    with pytest.raises(InvalidInput, match="case"):
+        factory("a", case="no")
+
+
+# Patterns that could take for ever
+
+
+@pytest.mark.parametrize(
+    ("pattern", "length", "full", "cheap"),
+    [
+        ("[a-z]+", LONGEST, True, True),
+        (r"\d{4}-\d{2}-\d{2}", LONGEST, True, True),
+        ("yes|no|maybe", LONGEST, True, True),
+        (r"(?i)(ab)?c{1,3}(?=d)", LONGEST, True, True),
+        (".*a.*b", 4000, True, True),
+        (".*a.*b", 100_000, True, False),
+        ("a+b", 100_000, False, False),
+        ("(a+)+", 10, True, False),
+        ("(a|aa)*", 10, True, False),
+        (r"(a)\1", 10, True, False),
+        ("(?:a?){20}", 10, True, False),
+        ("a?" * 30 + "a" * 30, 30, True, False),
+    ],
+)
+def test_what_is_matched_in_this_process(pattern, length, full, cheap):
+    assert (steps(pattern, length, full) <= CHEAP) is cheap
+
+
+def test_a_pattern_that_explodes_is_stopped():
+    check = checks.regex("(a+)+b", seconds=0.5)
+    assert keys(check, "a" * 50) == ["regex time-out (a+)+b"]
+
+
+@pytest.mark.parametrize("text", ["1,22,3,", "1,22,x", "é,", "\ud800", "1,\n"])
+def test_a_pattern_matched_apart_answers_alike(text):
+    import re
+
+    check = checks.regex(r"(\d+,)*")
+    wrong = "regex " + check.pattern in keys(check, text)
+    assert wrong is (re.fullmatch(check.pattern, text) is None)
+
+
+def test_whitespace_around_is_named():
+    (finding,) = findings(checks.regex("yes|no"), "yes\n")
+    assert "whitespace around" in finding.fix
+
+
+def test_importing_the_checks_imports_no_library():
+    code = (
+        "import sys, errata.checks; "
+        "print([m for m in ('pydantic', 'jsonschema', 'asyncio', 'subprocess') if m in sys.modules])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+@given(st.text() | st.integers() | st.lists(st.text()), st.integers(10, 200))
+def test_shortened_values_can_be_stored(value, most):
+    short = shorten(value, most)
+    assert len(short) <= most
+    short.encode()
