@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 # Where each public name lives. A name is imported when it is first used, so that `import errata`
 # costs next to nothing.
 _HOMES = {
@@ -70,6 +68,7 @@ _ROOMS = {"checks": "errata.checks", "errors": "errata.errors", "models": "errat
 _ROOMS |= {"policies": "errata.loop.policies", "testing": "errata.testing"}
 
 if TYPE_CHECKING:
+    __version__: str
     from errata import checks as checks
     from errata import errors as errors
     from errata import models as models
@@ -180,6 +179,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _ROOMS:
         value = import_module(_ROOMS[name])
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("errata")
     else:
         raise AttributeError(f"module 'errata' has no attribute {name!r}")
     globals()[name] = value

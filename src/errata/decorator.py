@@ -21,8 +21,8 @@ def self_correcting(
     """Run the decorated `generate(task, hint, …)` until what it returns passes.
 
     Options as of `run`. The function keeps its colour: an async one is awaited, a plain one is
-    called. Callers give the task and whatever follows the hint; the hint comes from the loop. They
-    get the accepted candidate. Where none was accepted, NotPassed is raised with the result, or with
+    called. Callers give the task and whatever follows the hint, which comes from the loop, and get
+    the accepted candidate. Where there is none, NotPassed is raised with the result, or with
     `on_exhausted="best"` the best candidate is returned.
     """
     if on_exhausted not in ("raise", "best"):

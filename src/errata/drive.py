@@ -10,17 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 from uuid import uuid4
 
-from errata.errors import InvalidInput, ModelTimeout, OverrideRefused
+from errata.errors import InvalidInput, ModelTimeout
 from errata.evaluate import Check, Evaluate, evaluated, pure
 from errata.generate import Generate, Produced, Revise, Writer, journalable, produce, revised
 from errata.journal import Durable, Journal, Volatile
 from errata.loop import policies
-from errata.loop.decide import Again, Done, Policy, Verdict, decide
+from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide
 from errata.loop.explain import Explanation, explain
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
-from errata.loop.stop import NEVER_LIFTED, Budget, Stop, near, rule_name
+from errata.loop.stop import Budget, Stop, near
+from errata.memory.learn import Reflection
 from errata.memory.memory import Briefing, Memory
-from errata.protocols import Context, Entry, Message, Model, Scope, Store, Usage
+from errata.protocols import Context, Entry, Model, Scope, Store, Usage
 
 C = TypeVar("C")
 
@@ -149,8 +150,8 @@ class Run(Generic[C]):
         without an actor, or on a loop that passed.
         """
         async with self._at_work() as state:
-            self._check_override(state, rule, by, decisions)
             override = Override(rule, by, why, decisions)
+            admit(override, state.verdict, self.policy)
             loop = replace(state.loop, overrides=(*state.loop.overrides, override))
             entry, verdict = Entry(self.id, 0, override=override), state.verdict
             if isinstance(verdict, Done):
@@ -159,18 +160,6 @@ class Run(Generic[C]):
             await self._commit(entry)
             self._state = replace(state, loop=_spent(loop, verdict), verdict=verdict)
             return verdict
-
-    def _check_override(self, state: _State, rule: str, by: str, decisions: int) -> None:
-        names = {n for r in self.policy.rules for n in rule_name(r).split("+")} - NEVER_LIFTED
-        if rule not in names:
-            known = ", ".join(sorted(names)) or "none"
-            raise OverrideRefused(f"rule {rule!r} cannot be overridden here; these can: {known}")
-        if not by.strip():
-            raise OverrideRefused("an override needs an actor: say who lifts the rule")
-        if decisions < 1:
-            raise OverrideRefused(f"decisions is {decisions}; it must be at least 1")
-        if isinstance(state.verdict, Done) and state.verdict.passed:
-            raise OverrideRefused(f"loop {self.id!r} passed; there is nothing to lift")
 
     @asynccontextmanager
     async def _at_work(self) -> AsyncIterator[_State]:
@@ -187,9 +176,9 @@ class Run(Generic[C]):
     async def _opened(self) -> _State:
         """The state that the journal holds, or a fresh one."""
         stored = await self._journal.open(self._task, self._goals, self.policy)
-        state = _State(Loop(self.id, self._goals))
+        state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
-            loop = replace(stored.loop, goals=self._goals)
+            loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
             last: Verdict = stored.verdicts[-1] if stored.verdicts else Again()
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             for key, plain in stored.journal.items():
@@ -219,13 +208,11 @@ class Run(Generic[C]):
                     f"{self._timeout:g} s; the loop can be resumed as {self.id!r}"
                 ) from None
             return await self._out_of_time(max(left, time.perf_counter() - began))
-        loop = replace(state.loop, attempts=(*state.loop.attempts, attempt))
+        loop = state.loop.then(attempt)
         verdict = decide(loop, self.policy)
         await self._record(state, loop, value, verdict)
         values = (*state.values, value)
-        return replace(
-            state, loop=_spent(loop, verdict), values=values, verdict=verdict, finished=None
-        )
+        return _State(_spent(loop, verdict), values, verdict, None, state.briefing)
 
     async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
         loop, number = state.loop, len(state.loop.attempts) + 1
@@ -236,16 +223,15 @@ class Run(Generic[C]):
         else:
             produced = await self._produced(state, at)
             if not self._pure and self._journal.durable:
-                spent = replace(produced.usage, seconds=time.perf_counter() - began)
-                produced = replace(produced, usage=spent)
+                spent = produced.usage.lasting(time.perf_counter() - began)
+                produced = Produced(produced.values, spent)
                 await self._commit(Entry(self.id, 0, step=(key, produced.plain())))
                 self._state = replace(state, finished=(key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
         if self._journal.durable:
             journalable(value)
         candidate = Candidate.of(value)
-        seconds = max(produced.usage.seconds, time.perf_counter() - began)
-        usage = replace(produced.usage, seconds=seconds)
+        usage = produced.usage.lasting(max(produced.usage.seconds, time.perf_counter() - began))
         seen = near(candidate, loop.attempts) if loop.attempts else None
         return value, Attempt(number, candidate, evaluation, usage, seen)
 
@@ -257,9 +243,7 @@ class Run(Generic[C]):
             return await revised(self._revise, at, at.previous, last.findings if last else ())
         return await produce(self._generate, at)
 
-    async def _best_of(
-        self, loop: Loop, produced: Produced, at: Context
-    ) -> tuple[Any, Evaluation]:
+    async def _best_of(self, loop: Loop, produced: Produced, at: Context) -> tuple[Any, Evaluation]:
         """Evaluate every candidate; the best by the order that picks the best attempt."""
         tried = [
             (value, await evaluated(value, at, self._checks, self._evaluate))
@@ -281,7 +265,7 @@ class Run(Generic[C]):
             self._data,
             self._temperature if warmer is None else max(warmer, self._temperature),
             self._seed + number - 1,
-            cast("tuple[Message, ...]", state.briefing.examples),
+            state.briefing.examples,
         )
 
     def _seconds_left(self, loop: Loop) -> float | None:
@@ -292,22 +276,24 @@ class Run(Generic[C]):
         """The budget of seconds ran out within an attempt: what was spent counts, and it ends."""
         state = self._state or _State(Loop(self.id))
         spent = state.finished[1].usage if state.finished else Usage(calls=1)
-        extra = state.loop.extra + replace(spent, seconds=seconds)
+        extra = state.loop.extra + spent.lasting(seconds)
         loop = replace(state.loop, extra=extra)
         verdict = decide(loop, self.policy)
         await self._commit(Entry(self.id, 0, extra=loop.extra, verdict=verdict))
         return replace(state, loop=loop, verdict=verdict)
 
     async def _record(self, state: _State, loop: Loop, value: Any, verdict: Verdict) -> None:
+        """Write the attempt down, and what the loop teaches, in one transaction where it can be."""
         memory, entry = self._memory, Entry(self.id, 0, attempt=loop.attempts[-1], value=value)
-        entry = replace(entry, verdict=verdict)
+        lessons: Sequence[Reflection] = ()
+        if memory is not None and isinstance(verdict, Done):
+            lessons = memory.lessons(loop, _text(self._task), state.briefing)
         if memory is not None and self._journal.shares(memory.store):
-            lessons = memory.lessons(loop, _text(self._task), state.briefing)
             entry = replace(entry, reflections=lessons, shown=state.briefing.shown)
-        elif memory is not None:
-            lessons = memory.lessons(loop, _text(self._task), state.briefing)
+        elif memory is not None and lessons:
             await memory.store.remember(memory.scope, lessons)
-        await self._commit(entry)
+        if self._journal.durable:
+            await self._commit(replace(entry, verdict=verdict))
 
     async def _commit(self, entry: Entry) -> None:
         await self._journal.commit(entry)
@@ -319,17 +305,55 @@ class Run(Generic[C]):
         return Result(self.id, value, verdict, state.loop, self.policy)
 
 
-async def run(task: Any, *, generate: Generate | Writer | Model, **options: Any) -> Result[Any]:
+async def run(
+    task: Any,
+    *,
+    generate: Generate | Writer | Model,
+    checks: Sequence[Check] = (),
+    evaluate: Evaluate | None = None,
+    goals: Sequence[Goal] = (),
+    policy: Policy = policies.default,
+    revise: Revise | None = None,
+    memory: Memory | Store | str | None = None,
+    initial: Any = None,
+    store: Store | str | None = "errata.db",
+    id: str = "",
+    scope: Scope | None = None,
+    data: Any = None,
+    timeout: float | None = None,  # noqa: ASYNC109 - one attempt's, not this call's
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
-    `generate(task, hint)` returns a candidate (or a list of them: all are evaluated and the best is
-    the attempt's); a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
+    `generate(task, hint)` returns a candidate, or a list of them: all are evaluated, the best is
+    the attempt's; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
     scores, `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
-    candidate out of the last. An `initial` candidate counts as attempt 1. With `memory` accepted
-    answers are recalled and learnt. `store` makes it durable (None: not at all) and `id` names it, so
-    that it can be resumed. `timeout` bounds one attempt, in seconds. Other arguments as of `Run`.
+    candidate out of the last. An `initial` candidate counts as attempt 1. With `memory`, accepted
+    answers are recalled and learnt. `store` makes it durable (None: not at all), and under a given
+    `id` it can be resumed. `data` reaches checks and generator as `Context.data`. `timeout` bounds
+    one attempt, in seconds. `temperature` and `seed` are where a sampling generator begins.
+
+    Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
-    return await Run[Any](task, generate=generate, **options).finish()
+    return await Run[Any](
+        task,
+        generate=generate,
+        checks=checks,
+        evaluate=evaluate,
+        goals=goals,
+        policy=policy,
+        revise=revise,
+        memory=memory,
+        initial=initial,
+        store=store,
+        id=id,
+        scope=scope,
+        data=data,
+        timeout=timeout,
+        temperature=temperature,
+        seed=seed,
+    ).finish()
 
 
 def _generator(generate: Generate | Writer | Model) -> Generate | Writer:
@@ -366,5 +390,3 @@ def _spent(loop: Loop, verdict: Verdict) -> Loop:
 
 def _text(task: Any) -> str:
     return task if isinstance(task, str) else Candidate.of(task).text or ""
-
-

@@ -36,7 +36,7 @@ async def evaluated(
 ) -> Evaluation:
     """The findings of all checks, in order, and the evaluator's own findings and scores.
 
-    A check or evaluator that raises is asked once more about the same candidate. Raises CheckFailed.
+    One that raises is asked once more about the same candidate. Raises CheckFailed.
     """
     findings: list[Finding] = []
     if isinstance(candidate, str) and not candidate.strip():

@@ -26,8 +26,8 @@ class Writer:
     """A model that writes candidates.
 
     `system` says what the model is to be, `schema` (JSON Schema) what its answer must look like,
-    `max_tokens` how long it may get. A retry is a fresh prompt with the task, the last candidate and
-    the feedback, so it stays bounded; recalled examples stand before the task as chat turns.
+    `max_tokens` how long it may get. A retry is a fresh prompt with the task, the last candidate
+    and the feedback, so it stays bounded; recalled examples stand before the task as chat turns.
     """
 
     model: Model
@@ -108,27 +108,26 @@ async def revised(
     revise: Revise, at: Context, previous: Any, findings: Sequence[Finding]
 ) -> Produced:
     """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
-    value = await call(
-        _failed, revise, at.task, previous, findings, at=at, thread=blocking(revise)
-    )
+    value = await call(_failed, revise, at.task, previous, findings, at=at, thread=blocking(revise))
     return _produced(value)
 
 
 def blocking(function: Callable[..., Any]) -> bool:
     """Whether calling it would hold up the event loop: a plain function does."""
-    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)
-    return not (inspect.iscoroutinefunction(target) or getattr(function, "is_async", False))
+    target = function if inspect.isroutine(function) else type(function).__call__
+    asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
+    return not (asynchronous or getattr(function, "is_async", False))
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     """A reviser that rewrites only what findings point at.
 
     `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings and
-    returns the text to put there; overlapping spans are one. Where no finding has a span it gets the
-    whole candidate. The candidate must be text.
+    returns the text to put there; overlapping spans are one. Where no finding has a span it gets
+    the whole candidate. The candidate must be text.
     """
 
-    async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> str:
+    async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, to be revised in places")
         for start, end, flagged in reversed(_spans(candidate, findings)):

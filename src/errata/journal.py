@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import replace
 from typing import Any, Protocol
 
+from errata.codec import goal_to, policy_to
 from errata.errors import LeaseLost
-from errata.loop.codec import goal_to, policy_to
 from errata.loop.decide import Policy
 from errata.loop.record import Goal
 from errata.protocols import Entry, Head, Scope, Store, Stored

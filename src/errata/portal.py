@@ -24,8 +24,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns, for callers that have no event loop.
 
-    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised. Raises
-    UsageError when called from a running event loop, which would wait for itself.
+    An interrupt (Ctrl-C) cancels the coroutine and is raised. Raises UsageError when called from a
+    running event loop, which would wait for itself.
     """
     try:
         asyncio.get_running_loop()

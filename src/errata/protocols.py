@@ -1,4 +1,4 @@
-"""The contracts that have several methods (Model, Embedder, Store), and the values they exchange."""
+"""The contracts with several methods (Model, Embedder, Store), and the values they exchange."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ class Usage:
     def tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+    def lasting(self, seconds: float) -> Usage:
+        """The same with other wall time, in seconds."""
+        return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -127,9 +131,10 @@ class Context:
     """Where a candidate stands: what a check, an evaluator or a generator may want to know.
 
     `attempt` counts from 1. `hint` is the feedback on the attempt before, "" at the first.
-    `previous` is the candidate before this one, None at the first. `data` is the task's own context,
-    whatever the caller gave. `temperature` and `seed` are what a sampling generator should use now.
-    `examples` are recalled worked examples as chat turns (user: task, assistant: accepted output).
+    `previous` is the candidate before this one, None at the first. `data` is the task's own
+    context, whatever the caller gave. `temperature` and `seed` are what a sampling generator should
+    use now. `examples` are recalled worked examples as chat turns (user: task, assistant: accepted
+    output).
     """
 
     task: Any
@@ -210,7 +215,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The answer of an upsert: the reflection's id, whether it is new, and how often it was seen."""
+    """The answer of an upsert: the lesson's id, whether it is new, and how often it was seen."""
 
     id: int
     created: bool
@@ -221,7 +226,7 @@ class Remembered:
 class Found:
     """An example that a search brought: its distances are a cosine (-1..1) and a BM25 share (0..1).
 
-    None where the leg did not find it. `seen` counts the sightings of its reflection, `at` is when the
+    None where the leg did not find it. `seen` counts the sightings of its lesson, `at` is when the
     example was stored, in seconds since 1970.
     """
 
@@ -247,7 +252,7 @@ class Store(Protocol):
         ...
 
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
-        """Take the loop over, creating it where it is new. Raises LeaseLost where another has it."""
+        """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
         ...
 
     async def beat(self, scope: Scope, id: str, epoch: int) -> None:
@@ -270,7 +275,9 @@ class Store(Protocol):
         """In how many attempts of the `window` newest other loops each finding key was seen."""
         ...
 
-    async def remember(self, scope: Scope, reflections: Sequence[Reflection]) -> Sequence[Remembered]:
+    async def remember(
+        self, scope: Scope, reflections: Sequence[Reflection]
+    ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new."""
         ...
 

@@ -1,4 +1,4 @@
-"""Public doubles for tests: a model that follows a script, an embedder of fixed places, histories."""
+"""Public doubles for tests: a scripted model, an embedder of fixed places, made-up histories."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from errata.errors import InvalidInput
+from errata.errors import InvalidInput, OverrideRefused
 from errata.loop.feedback import clean, feedback
-from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop
+from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override
 from errata.loop.stop import NEVER_LIFTED, PRECEDENCE, All, Stop, StopRule, rule_name
 
 
@@ -97,6 +97,24 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     return _again(evaluation, loop.goals, lifted)
 
 
+def admit(override: Override, verdict: Verdict, policy: Policy) -> None:
+    """Whether an override may be given to a loop whose latest verdict this is.
+
+    Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
+    without an actor, for no decision at all, or on a loop that passed.
+    """
+    names = sorted({name for rule in policy.rules for name in _names(rule)})
+    if override.rule not in names:
+        known = ", ".join(names) or "none"
+        raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
+    if not override.by.strip():
+        raise OverrideRefused("an override needs an actor: say who lifts the rule")
+    if override.decisions < 1:
+        raise OverrideRefused(f"decisions is {override.decisions}; it must be at least 1")
+    if isinstance(verdict, Done) and verdict.passed:
+        raise OverrideRefused("the loop passed; there is nothing to lift")
+
+
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Every error, then every goal that is unmet or unscored, goals as declared."""
     found = [Trigger(f.check, clean(f.message, 200)) for f in evaluation.errors]
@@ -128,13 +146,12 @@ def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[S
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
-            names = ", ".join(goal.score for goal in missing) or "the candidate"
-            spoken.append((Stop("unscored", f"no score for {names}"), frozenset()))
+            what = ", ".join(goal.score for goal in missing) or "the candidate"
+            spoken.append((Stop("unscored", f"no score for {what}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)
         if detail:
-            names = frozenset(_names(rule))
-            spoken.append((Stop(rule_name(rule), detail), names))
+            spoken.append((Stop(rule_name(rule), detail), frozenset(_names(rule))))
     if len(spoken) > 1:
         spoken.sort(key=lambda one: _place(one[0].rule))
     return spoken

@@ -90,7 +90,7 @@ def _goal_changes(loop: Loop) -> Iterator[str]:
     if len(unmet) == 1 and not last.evaluation.unscored(loop.goals):
         goal = unmet[0]
         score = last.evaluation.scores[goal.score]
-        yield f"{goal.score} of {goal.threshold:g} (it was {score:g}), or that threshold at {score:g}"
+        yield f"{goal.score} at {goal.threshold:g} instead of {score:g}"
 
 
 def _rule_changes(loop: Loop, policy: Policy) -> Iterator[str]:
@@ -124,7 +124,8 @@ def _relaxed(rule: StopRule, loop: Loop) -> tuple[StopRule, str] | None:
         case Plateau(patience=int(patience)):
             more = len(loop.attempts)
             return replace(rule, patience=more), f"a patience of {more} instead of {patience}"
-    return None
+        case _:
+            return None
 
 
 def liftable(verdict: Verdict) -> tuple[str, ...]:

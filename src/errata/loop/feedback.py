@@ -12,10 +12,10 @@ HEAD = "The last answer was not accepted:"
 
 
 def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = (), most: int = MOST) -> str:
-    """One line a finding (what is wrong, then how to mend it), one a goal; at most `most` characters.
+    """One line a finding (what is wrong, how to mend it), one a goal; at most `most` characters.
 
-    Errors come first, then unmet goals, then warnings; notes stay out. What does not fit is counted,
-    never cut in half. Control characters are removed: findings may quote text of any origin.
+    Errors come first, then unmet goals, then warnings; notes stay out. What does not fit is
+    counted, never cut in half. Control characters go: findings may quote text of any origin.
     """
     warnings = [f for f in evaluation.findings if f.level == "warning"]
     lines = [_finding(f) for f in evaluation.errors]
@@ -46,13 +46,11 @@ def _goal(goal: Goal, score: float) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """One line without control or invisible format characters, shortened in the middle to `most`."""
+    """One line without control or format characters, shortened in the middle to `most`."""
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        text = "".join(
-            " " if c.isspace() else c for c in text if c.isspace() or _visible(c)
-        )
+        text = "".join(" " if c.isspace() else c for c in text if c.isspace() or _visible(c))
     text = " ".join(text.split())
     if len(text) <= most:
         return text

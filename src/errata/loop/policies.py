@@ -1,4 +1,4 @@
-"""The shipped policies. A preset is a value: take it, or `dataclasses.replace` what you want other."""
+"""The shipped policies. A preset is a value: take it, or `dataclasses.replace` parts of it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ class Evaluation:
     def __post_init__(self) -> None:
         for name, value in self.scores.items():
             if not isinstance(value, int | float) or not isfinite(value):
-                raise InvalidInput(f"score {name}", value, "a finite number; leave it out if unknown")
+                raise InvalidInput(
+                    f"score {name}", value, "a finite number; leave it out if unknown"
+                )
 
     @cached_property
     def errors(self) -> tuple[Finding, ...]:
@@ -153,10 +155,9 @@ def _canonical(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One numbered try, from 1. `repeats` is the earlier attempt whose candidate is nearly this one.
+    """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
 
-    The host finds near repeats once, when it records the attempt (`errata.loop.stop.near`); equal
-    digests need no mark.
+    The host finds it once, when it records the attempt (`near`); equal digests need no mark.
     """
 
     number: int
@@ -247,6 +248,19 @@ class Loop:
             numbers = [a.number for a in self.attempts]
             raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
 
+    def then(self, attempt: Attempt) -> Loop:
+        """The loop with one more attempt."""
+        return Loop(
+            self.id,
+            self.goals,
+            (*self.attempts, attempt),
+            self.overrides,
+            self.extra,
+            self.cancelled,
+            self.echoes,
+            self.improves,
+        )
+
     @cached_property
     def usage(self) -> Usage:
         """What all attempts cost together, and what was spent outside them."""
@@ -284,7 +298,7 @@ class Loop:
 
     @cached_property
     def repeats(self) -> int:
-        """How many attempts brought a candidate that the loop had seen before, the same or nearly."""
+        """How many attempts brought a candidate seen before in the loop, the same or nearly."""
         seen: set[str] = set()
         count = 0
         for attempt in self.attempts:
@@ -299,7 +313,7 @@ class Loop:
 
     @cached_property
     def improved(self) -> tuple[bool, ...]:
-        """For each attempt, whether it improved on the best before it; the first evaluated one did."""
+        """For each attempt, whether it improved on the best before it; the first one did."""
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None

@@ -287,7 +287,9 @@ def _whole(field: str, value: int) -> None:
 def _share(field: str, value: float, above: float | None = None) -> None:
     low = value > above if above is not None else value >= 0
     if not (isfinite(value) and low and value <= 1):
-        raise InvalidInput(field, value, "above 0 and at most 1" if above is not None else "in 0..1")
+        raise InvalidInput(
+            field, value, "above 0 and at most 1" if above is not None else "in 0..1"
+        )
 
 
 def _last_improvement(loop: Loop) -> int:
@@ -317,9 +319,9 @@ NEAR_LIMIT = 100_000
 def near(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
     """The number of the first earlier attempt with nearly the same text, None where there is none.
 
-    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, negations and
-    operators are the same in the same order. Texts above 100,000 characters are told apart by their
-    digest alone. Found once by the host, never in `decide`.
+    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, negations
+    and operators are the same in the same order. Texts above 100,000 characters are told apart by
+    their digest alone. Found once by the host, never in `decide`.
     """
     text = candidate.text
     if text is None or len(text) > NEAR_LIMIT:

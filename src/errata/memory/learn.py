@@ -66,8 +66,8 @@ class Reflection:
 def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
     """What the loop teaches; empty where its last attempt did not pass.
 
-    One verified lesson for each distinct error of an earlier attempt that the accepted one no longer
-    has. An accepted first try is kept as an example that nothing verified.
+    One verified lesson for each distinct error of an earlier attempt that the accepted one no
+    longer has. An accepted first try is kept as an example that nothing verified.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):

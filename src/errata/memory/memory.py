@@ -20,7 +20,7 @@ TRUSTS = ("operator", "measured", "model", "tool", "external")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Whether an error is known: true where it is, with the lessons of its pattern and their count."""
+    """Whether an error is known: true where it is, with its count and its lessons."""
 
     count: int
     lessons: tuple[Mapping[str, Any], ...] = ()
@@ -31,8 +31,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory has to say to one task: chat turns, the ids of the examples in them, and where the
-    task lies in the embedding space named `space`.
+    """What memory has to say to one task: chat turns, and the ids of the examples in them.
+
+    `vector` is where the task lies in the embedding space named `space`.
     """
 
     examples: tuple[Message, ...] = ()

@@ -159,7 +159,7 @@ def _typed(error: BaseException) -> BaseException:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE:
         told: StoreError = StoreCorrupt(
-            f"{error}: the file is damaged or no database; restore a copy, or move it away to begin anew"
+            f"{error}: the file is damaged or no database; restore a copy, or move it away"
         )
     elif isinstance(error, OSError) or code in _CAUSES:
         told = StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")

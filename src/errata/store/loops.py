@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from errata import codec
 from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
-from errata.loop import codec
 from errata.loop.decide import Done, Verdict
 from errata.loop.record import Loop, Override
 from errata.protocols import Entry, Head, Scope, Stored, Usage

@@ -25,7 +25,7 @@ BUSY_SECONDS = 20.0
 
 
 class Sqlite:
-    """A Store in one file. Every method is one transaction and may be called from any event loop."""
+    """A Store in one file. A method is one transaction and may be called from any event loop."""
 
     _open: ClassVar[dict[str, Sqlite]] = {}
     _guard: ClassVar[threading.Lock] = threading.Lock()
