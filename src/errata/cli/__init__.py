@@ -1,0 +1,1 @@
+"""The command line: one file a command group; nothing heavy is imported before it is needed."""

@@ -1,0 +1,335 @@
+"""Task files: JSON Lines, YAML or TOML with one schema, and errors that name the line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from pathlib import Path
+from typing import Any
+
+from errata.checks.loading import load
+from errata.codec import policy_from, policy_to
+from errata.errors import InvalidInput, TaskFileError, UsageError
+from errata.evaluate import Check
+from errata.loop.decide import Policy
+from errata.loop.policies import preset
+from errata.loop.record import Direction, Goal
+
+# Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.
+MOST_VALUES = 1_000_000
+LONGEST_ID = 200
+KEYS = ("id", "task", "context", "goals", "checks", "policy")
+_GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
+_AT_LINE = re.compile(r"at line (\d+)")
+_TOML_HEAD = re.compile(r"""\s*\[\[\s*(tasks|"tasks"|'tasks')\s*\]\]""")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One entry of a task file; `line` is where it begins, from 1, 0 where that is not known."""
+
+    id: str
+    task: str
+    context: Any
+    goals: tuple[Goal, ...]
+    checks: tuple[Check, ...]
+    policy: Policy | None
+    line: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    line: int
+    value: Any
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """The tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
+
+    Checks are loaded, and modules that they name are looked for beside the file first. Raises
+    TaskFileError with the line.
+    """
+    readers: Mapping[str, Callable[[Path, str], list[_Entry]]] = {
+        ".jsonl": _json_lines,
+        ".yaml": _yaml,
+        ".yml": _yaml,
+        ".toml": _toml,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        kinds = ", ".join(readers)
+        raise TaskFileError(str(path), 0, f"its name must end in one of {kinds}")
+    entries = reader(path, _text(path))
+    if not entries:
+        raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
+    tasks: list[Task] = []
+    lines: dict[str, int] = {}
+    for entry in entries:
+        task = _task(path, entry)
+        if task.id in lines:
+            what = f"id {task.id!r} is taken by the task of line {lines[task.id]}; give another"
+            raise TaskFileError(str(path), entry.line, what)
+        lines[task.id] = entry.line
+        tasks.append(task)
+    return tasks
+
+
+def goal(value: Any) -> Goal:
+    """A goal as people write it: `alignment >= 0.75`, or an object with the fields of Goal.
+
+    >>> goal("drift <= 0.25")
+    Goal(score='drift', threshold=0.25, direction='at_most')
+
+    Raises InvalidInput.
+    """
+    if isinstance(value, str):
+        return _goal_of_text(value)
+    allowed = 'text such as "alignment >= 0.75", or an object with score, threshold, direction'
+    if not isinstance(value, Mapping) or not value.keys() <= {"score", "threshold", "direction"}:
+        raise InvalidInput("a goal", value, allowed)
+    score, threshold = value.get("score"), value.get("threshold")
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not isinstance(score, str) or not score or not number:
+        raise InvalidInput("a goal", value, allowed)
+    threshold = float(value["threshold"])
+    return Goal(score, threshold, value.get("direction", "at_least"))
+
+
+def policy(value: Any) -> Policy:
+    """A policy as people write it: the name of a preset, or an object that changes one.
+
+    The object has `preset` (default: "default") and any of rules, min_gain, unscored and name.
+    Raises InvalidInput, UnknownName.
+    """
+    if isinstance(value, str):
+        return preset(value)
+    keys = {"preset", "rules", "min_gain", "unscored", "name"}
+    if not isinstance(value, Mapping) or not value.keys() <= keys:
+        allowed = f"the name of a preset, or an object of {', '.join(sorted(keys))}"
+        raise InvalidInput("policy", value, allowed)
+    given = dict(value)
+    base = policy_to(preset(str(given.pop("preset", "default"))))
+    changed = {**base, "name": "", **given} if given else base
+    _check_rules(changed["rules"])
+    try:
+        return policy_from(changed)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("policy", value, f"a policy ({error})") from error
+
+
+def _goal_of_text(text: str) -> Goal:
+    found = _GOAL.fullmatch(text.strip())
+    try:
+        if found is None:
+            raise ValueError
+        threshold = float(found["threshold"])
+    except ValueError:
+        raise InvalidInput("a goal", text, 'written like "alignment >= 0.75"') from None
+    direction: Direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
+    return Goal(found["score"], threshold, direction)
+
+
+def _check_rules(rules: Any) -> None:
+    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
+    for rule in rules:
+        if rule.get("rule") == "all":
+            _check_rules(rule.get("rules"))
+
+
+def _task(path: Path, entry: _Entry) -> Task:
+    try:
+        value = _plain(entry.value)
+        if not isinstance(value, dict):
+            raise InvalidInput("a task", value, "an object with id, task and checks")
+        for key in value:
+            if key not in KEYS:
+                raise InvalidInput("a key", key, f"one of {', '.join(KEYS)}")
+        return Task(
+            _id(value.get("id")),
+            _words(value.get("task")),
+            value.get("context"),
+            tuple(map(goal, _list(value, "goals"))),
+            tuple(load(spec, folder=path.parent) for spec in _checks(value)),
+            None if value.get("policy") is None else policy(value["policy"]),
+            entry.line,
+        )
+    except UsageError as error:
+        raise TaskFileError(str(path), entry.line, str(error)) from error
+    except RecursionError as error:
+        raise TaskFileError(str(path), entry.line, "it is nested too deeply") from error
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
+        allowed = f"text of 1 to {LONGEST_ID} printable characters (quote a number)"
+        raise InvalidInput("id", value, allowed)
+    return value
+
+
+def _words(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput("task", value, "text that says what to do")
+    return value
+
+
+def _list(value: Mapping[str, Any], key: str) -> Sequence[Any]:
+    found = value.get(key)
+    if found is not None and not isinstance(found, list):
+        raise InvalidInput(key, found, "a list")
+    return found or []
+
+
+def _checks(value: Mapping[str, Any]) -> Sequence[Any]:
+    specs = _list(value, "checks")
+    if not specs:
+        allowed = (
+            'a list of at least one, such as [{"name": "not_empty"}]: without a check, all pass'
+        )
+        raise InvalidInput("checks", value.get("checks"), allowed)
+    return specs
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON would hold it, whichever format it came from. Raises InvalidInput."""
+    room = iter(range(MOST_VALUES))
+
+    def plain(one: Any) -> Any:
+        if next(room, None) is None:
+            raise InvalidInput("a task", "too large", f"made of at most {MOST_VALUES} values")
+        match one:
+            case None | bool() | int() | float() | str():
+                return one
+            case date() | time():
+                return one.isoformat()
+            case Mapping():
+                return {_key(key): plain(each) for key, each in one.items()}
+            case list() | tuple():
+                return [plain(each) for each in one]
+            case _:
+                pass
+        raise InvalidInput("a value", one, "what JSON knows: text, numbers, lists, objects")
+
+    return plain(value)
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise InvalidInput("a key", key, "text (quote it)")
+    return key
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        what = f"it cannot be read ({error.strerror}); check the path"
+        raise TaskFileError(str(path), 0, what) from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        raise TaskFileError(str(path), line, what) from error
+
+
+def _json_lines(path: Path, text: str) -> list[_Entry]:
+    entries = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            what = f"not one JSON object on one line: {error}"
+            raise TaskFileError(str(path), number, what) from error
+        entries.append(_Entry(number, value))
+    return entries
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice!r} is given twice")
+    return made
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _yaml(path: Path, text: str) -> list[_Entry]:
+    import yaml
+
+    # libyaml is about ten times as quick; not every build has it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            line = node.start_mark.line + 1
+            raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
+        entries = []
+        for item in node.value:
+            _yaml_keys_once(path, item)
+            entries.append(_Entry(item.start_mark.line + 1, loader.construct_document(item)))
+        return entries
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
+        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise TaskFileError(str(path), line, f"not YAML: {what}") from error
+    except (ValueError, RecursionError) as error:
+        raise TaskFileError(str(path), 0, f"not YAML that can be read: {error}") from error
+    finally:
+        loader.dispose()
+
+
+def _yaml_keys_once(path: Path, root: Any) -> None:
+    """Raise for a key that is given twice: YAML would silently keep the last."""
+    import yaml
+
+    waiting, met = [root], {id(root)}
+    while waiting:
+        node = waiting.pop()
+        inner: list[Any] = node.value if isinstance(node, yaml.SequenceNode) else []
+        if isinstance(node, yaml.MappingNode):
+            keys: set[Any] = set()
+            for key, value in node.value:
+                inner.append(value)
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
+                    line = key.start_mark.line + 1
+                    raise TaskFileError(str(path), line, f"key {key.value!r} is given twice")
+                keys.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key))
+        waiting += [one for one in inner if id(one) not in met]
+        met |= {id(one) for one in inner}
+
+
+def _toml(path: Path, text: str) -> list[_Entry]:
+    import tomllib
+
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = _AT_LINE.search(str(error))
+        line = int(found[1]) if found else 0
+        raise TaskFileError(str(path), line, f"not TOML: {error}") from error
+    others = sorted(document.keys() - {"tasks"})
+    tasks = document.get("tasks", [])
+    if others or not isinstance(tasks, list):
+        what = f"{others[0] if others else 'tasks'!r} is not expected; write each task as [[tasks]]"
+        raise TaskFileError(str(path), 0, what)
+    return list(_toml_entries(text, tasks))
+
+
+def _toml_entries(text: str, tasks: Sequence[Any]) -> Iterator[_Entry]:
+    heads = [n for n, line in enumerate(text.split("\n"), 1) if _TOML_HEAD.match(line)]
+    lines = heads if len(heads) == len(tasks) else [0] * len(tasks)
+    for line, value in zip(lines, tasks, strict=True):
+        yield _Entry(line, value)
