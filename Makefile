@@ -36,5 +36,6 @@ quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name]
 soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor
 	@ERRATA_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)
 
-lock: setup ## requirements.lock anew from pyproject.toml, with the newest releases
-	@$(PY) scripts/lock.py
+# Without the environment, which a lock that is wrong could not make.
+lock: ## requirements.lock anew from pyproject.toml, with the newest releases
+	@$(or $(PYTHON),python3) scripts/lock.py
