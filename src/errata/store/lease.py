@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from functools import cache
-from pathlib import Path
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -14,7 +12,7 @@ _active: set[str] = set()
 
 def new_owner() -> str:
     """A token for one driver in this process: host, process, its start, and a nonce."""
-    return f"{_host()}|{os.getpid()}|{_started(os.getpid())}|{secrets.token_hex(6)}"
+    return f"{_host()}|{os.getpid()}|{_started(os.getpid())}|{os.urandom(6).hex()}"
 
 
 def enter(owner: str) -> None:
@@ -65,7 +63,8 @@ def _running(pid: int) -> bool:
 def _started(pid: int) -> str:
     """When the process started, in clock ticks since boot (proc(5), field 22); "" where unknown."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            stat = file.read()
     except OSError:
         return ""
     return stat.rpartition(")")[2].split()[19]

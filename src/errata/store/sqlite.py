@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from errata.errors import StoreCorrupt, StoreNewer
@@ -16,6 +15,7 @@ from errata.memory.learn import Reflection
 from errata.protocols import Entry, Found, Head, Remembered, Scope, Stored
 from errata.store import loops, reflections
 from errata.store.connection import Thread, Work
+from errata.store.statements import read_sql
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Sqlite:
             store = cls(path)
             atexit.register(store._close)
             return store
-        key = str(Path(path).resolve())
+        key = os.path.realpath(path)
         with cls._guard:
             store = cls._open.get(key) or cls(path)
             cls._open[key] = store
@@ -181,9 +181,8 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
 
 def _statements(name: str) -> list[str]:
     """The statements of a file; a trigger, which holds semicolons of its own, stays whole."""
-    text = resources.files("errata.store").joinpath("sql", name).read_text("utf-8")
     statements, part = [], ""
-    for line in text.splitlines(keepends=True):
+    for line in read_sql(name).splitlines(keepends=True):
         part += line
         if sqlite3.complete_statement(part):
             statements.append(part)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
-from importlib import resources
 
 
 @cache
 def statements() -> dict[str, str]:
     """Name -> SQL, read once."""
-    text = resources.files("errata.store").joinpath("sql", "sqlite.sql").read_text("utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    parts = re.split(r"^-- name: (\w+)\n", read_sql("sqlite.sql"), flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def read_sql(name: str) -> str:
+    """The text of a file of `sql/`. Without pathlib or importlib.resources: both cost a start."""
+    with open(os.path.join(os.path.dirname(__file__), "sql", name), encoding="utf-8") as file:
+        return file.read()

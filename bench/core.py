@@ -1,0 +1,120 @@
+"""The pure core and the loop in one process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterable
+from dataclasses import replace
+
+import errata
+from bench.rows import Figure
+from bench.timing import best, best_async
+from errata.protocols import Context
+
+EVERY_RULE = errata.Policy(
+    (
+        errata.MaxAttempts(99),
+        errata.Budget(calls=10**6),
+        errata.Echo(99),
+        errata.Repeat(99),
+        errata.Fatigue(1.0),
+        errata.Plateau(99),
+    )
+)
+
+# The high-water mark is the kernel's for this program alone (Linux); getrusage would count the parent.
+START = """
+import time
+began = time.perf_counter()
+import errata
+from errata.store import open_store
+import asyncio, sys
+async def opened():
+    store = open_store(sys.argv[1])
+    await store.count(errata.Scope())
+    await store.close()
+asyncio.run(opened())
+seconds = time.perf_counter() - began
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(seconds, int(status["VmHWM"].split()[0]) / 1024)
+"""
+
+
+def made(attempts: int) -> errata.Loop:
+    """A loop that gets slowly better and has a different finding each time."""
+    goals = (errata.Goal("quality", 10.0), errata.Goal("drift", 0.0, "at_most"))
+    return errata.Loop(
+        "bench",
+        goals,
+        tuple(
+            errata.Attempt(
+                n,
+                errata.Candidate.of(f"candidate number {n}"),
+                errata.Evaluation(
+                    (errata.Finding("check", f"complaint {n}", "mend it"),),
+                    {"quality": 0.06 * n, "drift": 1 / n},
+                ),
+                errata.Usage(1, 100, 20, 0.0, 0.1),
+            )
+            for n in range(1, attempts + 1)
+        ),
+    )
+
+
+def short(candidate: str, at: Context) -> list[errata.Finding]:
+    """At most two words."""
+    count = len(candidate.split())
+    if count <= 2:
+        return []
+    return [errata.Finding("words", f"{count} words", "At most 2 words", key="words<=2")]
+
+
+short.pure = True  # type: ignore[attr-defined]
+
+
+async def generate(task: str, hint: str) -> str:
+    """Wrong at first, right with feedback."""
+    return "a b" if hint else "a b c"
+
+
+async def cycle(number: int) -> object:
+    """Fail, feedback, pass: two attempts with full trace and decisions, nothing stored."""
+    return await errata.run("task", generate=generate, checks=[short], store=None)
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """Deciding, the cycle in memory, and starting."""
+    for attempts, target in ((4, 25.0), (20, 60.0)):
+        loop = made(attempts)
+        # A new value each time: nothing that one decision worked out is there for the next.
+        seconds = best(lambda loop=loop: errata.decide(replace(loop), EVERY_RULE), 500)  # type: ignore[misc]
+        yield Figure(f"decide, {attempts} attempts, all rules", seconds * 1e6, "µs", target)
+    yield Figure(
+        "in-process cycle (fail, feedback, pass)", best_async(cycle, 500) * 1e3, "ms", 0.08
+    )
+    yield Figure("memory kept by a cycle", kept_bytes(), "bytes", 100)
+    runs = [started(f"{folder}/start-{n}.db") for n in range(7)]
+    yield Figure("import errata + open a new store", min(r[0] for r in runs), "s", 0.10)
+    yield Figure("resident memory after that", max(r[1] for r in runs), "MB", 25)
+
+
+def kept_bytes() -> float:
+    """Bytes that one more cycle leaves behind, over 2,000 cycles."""
+    best_async(cycle, 500, rounds=1)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    best_async(cycle, 2000, rounds=1)
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return max(0.0, (after - before) / 2000)
+
+
+def started(path: str) -> tuple[float, float]:
+    """Seconds and MB of a fresh interpreter that imports errata and opens a store."""
+    out = subprocess.run(
+        [sys.executable, "-c", START, path], capture_output=True, text=True, check=True
+    ).stdout
+    seconds, megabytes = map(float, out.split())
+    return seconds, megabytes

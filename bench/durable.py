@@ -1,0 +1,148 @@
+"""The durable loop: commits and fsyncs an attempt, and the ratio to bare SQLite in the same run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+
+import errata
+from bench.core import generate, short
+from bench.rows import Figure
+from bench.timing import best_async
+from errata.store.sqlite import Sqlite
+
+CYCLES = 40
+ROUNDS = 7
+TOGETHER = 64
+
+
+async def impure(candidate: str, at: errata.Context) -> list[errata.Finding]:
+    """The same check, not declared pure: its answer is journalled before it is evaluated."""
+    return short(candidate, at)
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """One cycle has two attempts; the floor is as many bare commits of the same size.
+
+    Ours and the floor take turns, and the ratio is the median of the pairs, so that a disk whose
+    speed drifts does not decide it.
+    """
+    for name, check, most in (("pure checks", short, 1.0), ("other checks", impure, 2.0)):
+        path = f"{folder}/{name.split()[0]}.db"
+        pairs = [pair(folder, path, check, int(most)) for _ in range(ROUNDS)]
+        ours, floor = (min(column) for column in zip(*pairs, strict=True))
+        ratio = median(mine / bare for mine, bare in pairs)
+        yield Figure(f"durable attempt, {name}", ours * 1e3, "ms")
+        yield Figure(f"its {most:g} bare SQLite commits (WAL, FULL)", floor * 1e3, "ms")
+        yield Figure(f"durable attempt ÷ bare commits, {name}", ratio, "×")
+        yield Figure(f"commits an attempt, {name}", commits(path, check), "", most)
+    yield from fsyncs(folder)
+    yield from together(f"{folder}/together.db")
+
+
+def pair(folder: str, path: str, check: object, most: int) -> tuple[float, float]:
+    """Seconds an attempt: ours, and the bare commits it needs."""
+    floor = bare(f"{folder}/floor.db", 2 * CYCLES * most) * most
+    ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
+    return ours, floor
+
+
+async def cycle(path: str, check: object) -> object:
+    """Fail, feedback, pass, stored."""
+    return await errata.run("task", generate=generate, checks=[check], store=path)  # type: ignore[list-item]
+
+
+def bare(path: str, times: int) -> float:
+    """Seconds for one commit of about the size of an attempt."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("pragma journal_mode = wal")
+    db.execute("pragma synchronous = full")
+    db.execute("create table if not exists t (a integer primary key, b text)")
+    began = time.perf_counter()
+    for _ in range(times):
+        db.execute("begin immediate")
+        db.execute("insert into t (b) values (?)", ("x" * 900,))
+        db.execute("commit")
+    seconds = (time.perf_counter() - began) / times
+    db.close()
+    return seconds
+
+
+def commits(path: str, check: object) -> float:
+    """Commits an attempt, counted on the connection."""
+    seen: list[str] = []
+
+    class Counting(Sqlite):
+        def _connect(self) -> sqlite3.Connection:
+            db = super()._connect()
+            db.set_trace_callback(lambda sql: seen.append(sql) if sql == "commit" else None)
+            return db
+
+    async def count() -> float:
+        store = Counting(path)
+        await store.count(errata.Scope())
+        seen.clear()
+        for _ in range(20):
+            await errata.run("task", generate=generate, checks=[check], store=store)  # type: ignore[list-item]
+        await store.close()
+        return len(seen) / 40
+
+    return asyncio.run(count())
+
+
+ONE_RUN = """
+import asyncio, sys, errata
+from bench.durable import cycle, impure
+from bench.core import short
+async def main():
+    for _ in range(int(sys.argv[2])):
+        await cycle(sys.argv[1], short if sys.argv[3] == "pure" else impure)
+asyncio.run(main())
+"""
+
+
+def fsyncs(folder: str) -> Iterable[Figure]:
+    """fsync and fdatasync calls an attempt by the kernel's count, where strace is installed.
+
+    Two lengths of run are compared, so that what opening and closing costs is left out.
+    """
+    strace = shutil.which("strace")
+    if strace is None:
+        return
+    for kind, most in (("pure", 1.0), ("other", 2.0)):
+        counts = []
+        for cycles in (10, 60):
+            log = Path(folder) / f"{kind}-{cycles}.strace"
+            program = [sys.executable, "-c", ONE_RUN, f"{folder}/{kind}-{cycles}-f.db"]
+            subprocess.run(
+                [strace, "-f", "-o", str(log), "-e", "trace=fsync,fdatasync", *program]
+                + [str(cycles), kind],
+                check=True,
+                env={**os.environ, "PYTHONPATH": os.getcwd()},
+            )
+            counts.append(sum("sync(" in line for line in log.read_text().splitlines()))
+        value = (counts[1] - counts[0]) / 100
+        yield Figure(f"fsyncs an attempt, {kind} checks", value, "", most)
+
+
+def together(path: str) -> Iterable[Figure]:
+    """Group commit: many loops at once against one after the other."""
+
+    async def one(_: int) -> object:
+        return await cycle(path, short)
+
+    async def many(_: int) -> object:
+        return await asyncio.gather(*(one(n) for n in range(TOGETHER)))
+
+    alone = best_async(one, TOGETHER, rounds=3)
+    group = best_async(many, 3, rounds=3) / TOGETHER
+    yield Figure(f"durable cycle, {TOGETHER} loops at once", group * 1e3, "ms")
+    yield Figure(f"{TOGETHER} at once against one after the other", alone / group, "× faster")
