@@ -24,7 +24,7 @@ EVERY_RULE = errata.Policy(
     )
 )
 
-# The high-water mark is the kernel's for this program alone (Linux); getrusage would count the parent.
+# The high-water mark is the kernel's (Linux), of this program alone: getrusage counts the parent.
 START = """
 import time
 began = time.perf_counter()
