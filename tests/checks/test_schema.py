@@ -29,7 +29,7 @@ SCHEMA = {
 
 class Item(BaseModel):
     name: str
-    n: int = Field(0, ge=0)
+    n: int = Field(default=0, ge=0)
     tags: list[int] = []
 
 

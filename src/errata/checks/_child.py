@@ -7,6 +7,7 @@ Whatever the program does with file descriptors 0 to 2 ends in the null device.
 
 from __future__ import annotations
 
+import _thread
 import base64
 import builtins
 import fcntl
@@ -35,8 +36,8 @@ STARTS = (
 
 OUT_OF_MEMORY = 86
 
-# Taken before the program runs: it may replace what is in `builtins`.
-RUN = exec
+# The program may replace what is in `builtins`; the functions below keep what is there now.
+globals()["__builtins__"] = dict(vars(builtins))
 
 Record = Callable[..., None]
 
@@ -62,18 +63,28 @@ def limit(asked: dict[str, Any]) -> None:
     signal.alarm(cpu)
 
 
-def refuse_processes(threads: bool) -> None:
+def refuse_processes() -> None:
     """Refuses to start processes: the limit on their number does not bind a superuser."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event.startswith("_thread.start") and not threads:
-            raise PermissionError("the program may not start threads here")
         if event in STARTS or event == "subprocess.Popen":
             raise PermissionError(f"the program may not start processes here ({event})")
         if event in ("os.kill", "os.killpg"):
             raise PermissionError("the program may not send signals here")
 
     sys.addaudithook(hook)
+
+
+def refuse_threads() -> None:
+    """Refuses to start threads, which the limit on processes does not do for a superuser either."""
+
+    def refuse(*args: Any, **named: Any) -> None:
+        raise PermissionError("the program may not start threads here")
+
+    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+        for module, attribute in ((_thread, name), (sys.modules.get("threading"), f"_{name}")):
+            if hasattr(module, attribute):
+                setattr(module, attribute, refuse)
 
 
 def recorder(nonce: str) -> Record:
@@ -91,6 +102,14 @@ def recorder(nonce: str) -> Record:
             line = line[write(out, line) :]
 
     return record
+
+
+def shower() -> Callable[[object], str]:
+    """`repr` in a length that is bounded, for values whose own `__repr__` may be broken."""
+    short = reprlib.Repr()
+    short.maxlevel, short.maxstring, short.maxother, short.maxlong = 4, 160, 160, 160
+    short.maxlist = short.maxtuple = short.maxdict = short.maxset = short.maxfrozenset = 12
+    return short.repr
 
 
 def describe(error: BaseException, shown: Callable[[object], str]) -> dict[str, Any]:
@@ -124,7 +143,7 @@ def said(error: BaseException) -> str:
     """The message of an exception, whose `__str__` may be broken itself."""
     try:
         return str(error)
-    except BaseException as worse:
+    except BaseException as worse:  # user code
         return f"(its message cannot be shown: {type(worse).__name__})"
 
 
@@ -142,8 +161,8 @@ def load(source: str, record: Record, shown: Callable[[object], str]) -> dict[st
     try:
         code = compile(source, PROGRAM, "exec", dont_inherit=True)
         broken = "load"
-        RUN(code, names)
-    except BaseException as error:
+        exec(code, names)
+    except BaseException as error:  # user code
         record(broken=broken, **describe(error, shown))
         return None
     return names
@@ -172,8 +191,8 @@ def run_steps(
             spaces[group] = dict(space)
         record(step=number)
         try:
-            RUN(code, spaces[group])
-        except BaseException as error:
+            exec(code, spaces[group])
+        except BaseException as error:  # user code
             record(failed=number, **describe(error, shown))
             del error
 
@@ -182,10 +201,7 @@ def main() -> None:
     """One run from payload to verdict; ends the process without running what the program left."""
     asked = json.load(sys.stdin)
     record = recorder(asked["nonce"])
-    short = reprlib.Repr()
-    short.maxlevel, short.maxstring, short.maxother, short.maxlong = 4, 160, 160, 160
-    short.maxlist = short.maxtuple = short.maxdict = short.maxset = short.maxfrozenset = 12
-    shown = short.repr
+    shown = shower()
     end = os._exit
     remember_source(PROGRAM, asked["program"])
     remember_source(TESTS, asked["tests"])
@@ -197,7 +213,9 @@ def main() -> None:
     except (OSError, ValueError) as error:
         record(refused=str(error))
         end(0)
-    refuse_processes(asked["threads"])
+    refuse_processes()
+    if not asked["threads"]:
+        refuse_threads()
     record(begun=True)
     names = load(asked["program"], record, shown)
     if names is not None:

@@ -285,7 +285,7 @@ def _not_run(step: Step) -> Finding:
 
 
 def _failure(check: PythonTests, step: Step, told: Record) -> Finding:
-    asserted = check.plan.asserted(told["line"])
+    asserted = check.plan.asserted(told["line"], step.source)
     trace = told["trace"]
     if told["asserted"] and asserted:
         source = asserted.source

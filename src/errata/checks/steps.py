@@ -53,10 +53,10 @@ class Plan:
     steps: tuple[Step, ...]
     asserts: tuple[Asserted, ...]
 
-    def asserted(self, line: int) -> Asserted | None:
-        """The assert statement on a line, the shortest where there are several."""
+    def asserted(self, line: int, source: str) -> Asserted | None:
+        """The assert on a line; of several the one with this source, else the shortest."""
         found = [a for a in self.asserts if a.first <= line <= a.last]
-        return min(found, key=lambda a: a.last - a.first, default=None)
+        return min(found, key=lambda a: (a.source != source, a.last - a.first), default=None)
 
 
 def split(tests: str, entry_point: str | None) -> Plan:

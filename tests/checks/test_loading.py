@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import sys
+from itertools import count
+from typing import Any
+
+import pytest
+
+from errata import checks
+from errata.errors import InvalidInput, UnknownName
+from tests.checks.support import CONTEXT, findings, keys
+
+SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "characters": ({"at_most": 3}, "abc", "abcd"),
+    "contains": ({"needles": ["a", "b"]}, "ab", "a"),
+    "equals": ({"expected": "yes", "normalise": ["case"]}, "YES", "no"),
+    "excludes": ({"needles": "a"}, "b", "a"),
+    "json_schema": ({"schema": {"type": "object"}}, "{}", "[]"),
+    "not_empty": ({}, "a", ""),
+    "python_tests": ({"tests": "assert f() == 1", "entry_point": "f"}, "f = lambda: 1", "f = 1"),
+    "regex": ({"pattern": "a+"}, "aa", "b"),
+    "words": ({"at_least": 2}, "a b", "a"),
+}
+UNIQUE = count()
+
+
+@pytest.fixture
+def write(tmp_path):
+    before = list(sys.path)
+
+    def written(source: str, name: str = "") -> str:
+        name = name or f"mine_{next(UNIQUE)}"
+        tmp_path.joinpath(*name.split(".")).with_suffix(".py").write_text(source)
+        return name
+
+    yield written
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_every_short_name_makes_a_check_that_fires(name):
+    arguments, good, bad = SPECS[name]
+    check = checks.load({"name": name, **arguments}, None)
+    assert getattr(check, "name", "") == name
+    assert findings(check, good) == []
+    assert findings(check, bad)
+
+
+def test_the_short_names_are_all_there_is():
+    assert checks.known() == tuple(sorted(SPECS))
+
+
+def test_an_unknown_name_lists_those_there_are():
+    with pytest.raises(UnknownName, match=r"'wrods'; there are: characters, .*words"):
+        checks.load({"name": "wrods"}, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"at_most": 5}, "name of a check"),
+        ({"name": 5}, "name of a check"),
+        ({"name": "a b:c"}, "name of a check"),
+        ({"name": "os:"}, "name of a check"),
+        ("words", "check is 'words'"),
+        ({"name": "words", "most": 5}, "most of check 'words' is 5.*at_least, at_most"),
+        ({"name": "words", "at_most": "5"}, "at_most of check 'words'"),
+        ({"name": "regex"}, "pattern of check 'regex'"),
+        ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
+        ({"name": "json_schema", "schema": {"type": "odd"}}, "schema of check 'json_schema'"),
+        ({"name": "contains"}, "needles of check 'contains'.*required"),
+        ({"name": "contains", "needles": 5}, "needles of check 'contains'"),
+        ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
+        ({"name": "python_tests", "tests": "assert ("}, "tests of check 'python_tests'"),
+        ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
+        ({"name": "math:pi"}, "name of a function"),
+    ],
+    ids=range(16),
+)
+def test_a_wrong_argument_is_named_with_its_check(spec, message):
+    with pytest.raises(InvalidInput, match=message):
+        checks.load(spec, None)
+
+
+def test_a_factory_beside_the_task_file_is_called(write, tmp_path):
+    name = write(
+        "from errata.loop.record import Finding\n"
+        "def at_most(n):\n"
+        "    long = Finding('mine', 'long')\n"
+        "    return lambda candidate, context: [long] if len(candidate) > n else []\n"
+    )
+    check = checks.load({"name": f"{name}:at_most", "n": 2}, tmp_path)
+    assert keys(check, "ab") == []
+    assert keys(check, "abc") == ["mine: long"]
+
+
+def test_a_check_itself_is_used_as_it_is(write, tmp_path):
+    name = write("def mine(candidate, context, limit=3):\n    return [candidate, context, limit]\n")
+    check = checks.load({"name": f"{name}:mine"}, tmp_path)
+    assert check("a", CONTEXT) == ["a", CONTEXT, 3]
+    assert check.__name__ == "mine"
+    bound = checks.load({"name": f"{name}:mine", "limit": 5}, tmp_path)
+    assert bound("a", CONTEXT) == ["a", CONTEXT, 5]
+    assert vars(bound) == {"name": "mine", "pure": False}
+
+
+def test_a_module_in_the_folder_goes_before_an_installed_one(write, tmp_path):
+    name = write("def check(candidate, context): return ['mine']\n", "json")
+    assert checks.load({"name": f"{name}:check"}, tmp_path)("", CONTEXT) == ["mine"]
+    assert sys.modules["json"].__name__ == "json"
+    assert not hasattr(sys.modules["json"], "check")
+
+
+def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path):
+    neighbour = write("LIMIT = 7\n")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / f"{neighbour}_b.py").write_text("LIMIT = 8\n")
+    name = write(f"from {neighbour} import LIMIT\ndef check(c, context): return [LIMIT]\n")
+    inner = write(
+        f"from {neighbour}_b import LIMIT\ndef check(c, x): return [LIMIT]\n", "inner.deep"
+    )
+    assert checks.load({"name": f"{name}:check"}, tmp_path)("", CONTEXT) == [7]
+    assert checks.load({"name": f"{inner}:check"}, tmp_path)("", CONTEXT) == [8]
+
+
+def test_a_file_is_run_once_and_again_when_it_changed(write, tmp_path):
+    name = write("SEEN = []\ndef check(c, x): return SEEN\n")
+    spec = {"name": f"{name}:check"}
+    assert checks.load(spec, tmp_path) is checks.load(spec, tmp_path)
+    write("def check(c, x): return ['changed, longer']\n", name)
+    assert checks.load(spec, tmp_path)("", CONTEXT) == ["changed, longer"]
+
+
+def test_an_installed_module_is_found_without_a_folder(tmp_path):
+    spec = {"name": "errata.checks.text:words", "at_most": 1}
+    assert keys(checks.load(spec, None), "a b") == ["words<=1"]
+    assert keys(checks.load(spec, tmp_path), "a b") == ["words<=1"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def (", "import not_there_at_all", "1 / 0", "x", "raise ValueError('odd')"],
+)
+def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
+    name = write(source)
+    loaded = set(sys.modules)
+    with pytest.raises(InvalidInput, match="module of a check"):
+        checks.load({"name": f"{name}:check"}, tmp_path)
+    assert not {m for m in set(sys.modules) - loaded if m.startswith("_errata_check_")}
+
+
+def test_a_missing_function_lists_those_there_are(write, tmp_path):
+    name = write("def one(c, x): ...\ndef two(c, x): ...\n")
+    with pytest.raises(UnknownName, match="'three'; there are: one, two"):
+        checks.load({"name": f"{name}:three"}, tmp_path)
+
+
+def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
+    name = write(
+        "def refuses(limit):\n    raise ValueError('too odd')\n"
+        "def nothing(limit=1):\n    return 5\n"
+        "def several(*limits, **more):\n    return lambda c, x: [limits, more]\n"
+    )
+    with pytest.raises(InvalidInput, match=r"arguments of check.*too odd"):
+        checks.load({"name": f"{name}:refuses", "limit": 1}, tmp_path)
+    with pytest.raises(InvalidInput, match=r"limit of check.*required"):
+        checks.load({"name": f"{name}:refuses"}, tmp_path)
+    with pytest.raises(InvalidInput, match="a check: callable"):
+        checks.load({"name": f"{name}:nothing"}, tmp_path)
+    several = checks.load({"name": f"{name}:several", "limits": [1, 2], "x": 3}, tmp_path)
+    assert several("", CONTEXT) == [(1, 2), {"x": 3}]
+
+
+def test_a_function_that_does_not_tell_its_arguments_is_called():
+    with pytest.raises(InvalidInput, match="arguments of check 'builtins:iter'"):
+        checks.load({"name": "builtins:iter"}, None)

@@ -1,0 +1,483 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata import checks
+from errata.checks.program import unfenced
+from errata.checks.steps import split
+from errata.errors import InvalidInput
+from tests.checks.support import CONTEXT, findings, keys
+
+ADD = "def add(a, b):\n    return a + b\n"
+TESTS = "import math\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n"
+BOTH = ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]
+CHECK = checks.python_tests(TESTS, "add", seconds=20)
+QUICK = checks.python_tests(TESTS, "add", seconds=1)
+
+
+def test_a_right_program_passes():
+    assert findings(CHECK, ADD) == []
+    assert CHECK.pure is False
+
+
+@pytest.mark.parametrize("fence", ["```python\n{}```", "\n```\n{}\n```  \n", "~~~py\n{}~~~"])
+def test_one_fence_around_the_program_is_taken_off(fence):
+    assert findings(CHECK, fence.format(ADD)) == []
+
+
+@given(st.text(alphabet="a`~\n "))
+def test_without_a_whole_fence_the_text_stays(text):
+    left = unfenced(text)
+    assert left == text or (left.removesuffix("\n") in text and text.strip()[0] in "`~")
+
+
+def test_each_failing_assertion_is_a_finding_with_the_actual_value():
+    wrong = findings(CHECK, "def add(a, b):\n    return a - b + 1\n")
+    assert [f.key for f in wrong] == BOTH
+    assert wrong[0].message == "`assert add(1, 2) == 3` fails: `add(1, 2)` is 0"
+    assert wrong[0].fix == "change the program so that this holds: add(1, 2) == 3"
+    assert wrong[0].evidence == "tests.py:2 in <module>: assert add(1, 2) == 3"
+
+
+def test_the_key_does_not_depend_on_the_actual_value():
+    first = keys(CHECK, "def add(a, b): return a - b - 1")
+    assert first == keys(CHECK, "def add(a, b): return object()") == BOTH
+
+
+def test_an_exception_is_told_with_its_place():
+    found = findings(CHECK, "def add(a, b):\n    return a + c\n")
+    assert [f.key for f in found] == BOTH
+    assert found[0].message.endswith("raises NameError: name 'c' is not defined")
+    assert "program.py:2 in add: return a + c" in found[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("program", "key", "said"),
+    [
+        ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
+        ("Sure! Here is the code:\n```python\n" + ADD + "```", "syntax", "not valid Python"),
+        (ADD + "\ud800", "syntax", "not valid Python"),
+        ("(" * 5000, "syntax", "not valid Python"),
+        ("def ad(a, b): pass", "missing add", "defines ad"),
+        ("add = 5", "missing add", "defines no function"),
+        ("1 / 0", "load ZeroDivisionError", "division by zero"),
+        ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
+        ("import sys\nsys.exit(0)\n" + ADD, "load SystemExit", "before any test"),
+        ("raise KeyboardInterrupt\n" + ADD, "load KeyboardInterrupt", "before any test"),
+        ("input()", "load EOFError", "before any test"),
+        ("import os\nos._exit(0)\n" + ADD, "ended early", "exit 0"),
+        ("import ctypes\nctypes.string_at(0)\n" + ADD, "crashed SIGSEGV", "crashed"),
+        ("import os\nos.closerange(0, 200)\n" + ADD, "killed", "closed what its tests"),
+        ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
+    ],
+    ids=range(15),
+)
+def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key, said):
+    found = findings(CHECK, program)
+    cause = next(f for f in found if f.key == key)
+    assert said in cause.message
+    assert cause.fix
+    # The tests that did not run count too: else a broken program would beat one with two failures.
+    assert [f.key for f in found][-2:] == BOTH
+    assert len(found) >= 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True: pass",
+        "import time; time.sleep(1000)",
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    while True: pass",
+        "import os\n    while True: os.write(1, b'x' * 65536)",
+    ],
+    ids=range(4),
+)
+def test_a_program_that_does_not_end_is_stopped(body):
+    found = findings(QUICK, f"def add(a, b):\n    {body}\n")
+    assert [f.key for f in found] == ["time-out", *BOTH]
+    assert "while running `assert add(1, 2) == 3`" in found[0].message
+
+
+def test_a_loop_at_the_top_is_stopped_too():
+    assert keys(QUICK, "while True: pass") == ["time-out", *BOTH]
+
+
+# What a sloppy program may do
+
+
+def test_memory_is_limited():
+    check = checks.python_tests(TESTS, "add", memory_mb=128, seconds=30)
+    body = "x = []\ndef add(a, b):\n    while True: x.append(bytearray(1 << 20))\n"
+    found = findings(check, body)
+    assert "assert add(1, 2) == 3" in [f.key for f in found]
+    assert "128 MiB" in found[0].fix
+
+
+def test_memory_held_until_nothing_is_left_is_no_pass():
+    hold = "x = []\ntry:\n    while True: x.append(bytearray(1000))\nexcept MemoryError: pass\n"
+    check = checks.python_tests(TESTS, "add", memory_mb=96, seconds=30)
+    assert keys(check, hold + "def add(a, b): return [a] * 10**6\n")[-2:] == BOTH
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import os; os.fork()",
+        "import os; os.system('true')",
+        "import subprocess; subprocess.run(['true'])",
+        "import multiprocessing; multiprocessing.Process(target=print).start()",
+        "import os; os.execv('/bin/true', ['true'])",
+        "import os; os.kill(os.getppid(), 9)",
+        "import threading; threading.Thread(target=print).start()",
+    ],
+    ids=range(7),
+)
+def test_processes_signals_and_threads_are_refused(start):
+    found = findings(CHECK, f"def add(a, b):\n    {start}\n    return a + b\n")
+    assert [f.key for f in found] == BOTH
+    assert "may not" in found[0].message or "can't start new thread" in found[0].message
+
+
+def test_threads_can_be_allowed():
+    check = checks.python_tests("assert twice(2) == 4", "twice", seconds=20, threads=True)
+    program = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "def twice(n):\n"
+        "    with ThreadPoolExecutor(2) as pool: return sum(pool.map(abs, [n, n]))\n"
+    )
+    assert findings(check, program) == []
+
+
+def test_installed_packages_can_be_allowed():
+    program = "import pydantic\n" + ADD
+    assert "load ModuleNotFoundError" in keys(CHECK, program)
+    assert keys(checks.python_tests(TESTS, "add", packages=True, seconds=30), program) == []
+
+
+def test_much_output_is_discarded_and_harms_nothing():
+    flood = "import sys\nfor _ in range(2000):\n    print('x' * 10000)\n"
+    assert findings(CHECK, flood + "    sys.stderr.write('y' * 10000)\n" + ADD) == []
+
+
+def test_the_environment_is_empty():
+    os.environ["ERRATA_TEST_MARK"] = "seen"
+    try:
+        check = checks.python_tests("assert environment() == {}", "environment", seconds=20)
+        program = "import os\ndef environment(): return dict(os.environ)\n"
+        assert findings(check, program) == []
+    finally:
+        del os.environ["ERRATA_TEST_MARK"]
+
+
+def test_files_are_limited_and_removed(tmp_path):
+    check = checks.python_tests("assert write() == 1", "write", file_mb=1, seconds=20)
+    note = tmp_path / "where"
+    program = (
+        "import os\n"
+        "def write():\n"
+        f"    open({str(note)!r}, 'w').write(os.getcwd())\n"
+        "    with open('big', 'wb') as file:\n"
+        "        for _ in range(64): file.write(bytes(1 << 16))\n"
+        "    return 1\n"
+    )
+    (found,) = findings(check, program)
+    assert "OSError" in found.message
+    assert "File too large" in found.message
+    folder = Path(note.read_text())
+    assert folder.parent.samefile(tempfile.gettempdir())
+    assert not folder.exists()
+
+
+FAKE = """
+import os
+for fd in range(100):
+    try: os.write(fd, b'0000 {"done": 2}\\n0000 {"ended": true}')
+    except OSError: pass
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def add(a, b):\n    import sys; sys.exit(0)",
+        "def add(a, b):\n    import os; os._exit(0)",
+        "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
+        "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
+        FAKE + "def add(a, b): return -1",
+        "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): return -1",
+        "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
+        "import builtins\nbuiltins.AssertionError = KeyError\ndef add(a, b): return -1",
+        "AssertionError = int\n__builtins__ = {}\ndef add(a, b): return -1",
+        "import os, json\nos.write = lambda *_: 1\njson.dumps = str\ndef add(a, b): return -1",
+        "import sys\nsys.modules.clear()\ndef add(a, b): return -1",
+        "def add(a, b): raise AssertionError",
+        "def add(a, b): raise SystemExit(0)",
+        "def add(a, b): raise GeneratorExit",
+        "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, b): raise Bad",
+        "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return Odd()",
+        "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
+        "import sys\nsys.stdout.close()\ndef add(a, b): return -1",
+        "def __getattr__(name): return None\ndef add(a, b): return -1",
+    ],
+    ids=range(19),
+)
+def test_no_wrong_program_passes_by_accident(program):
+    found = keys(CHECK, program)
+    assert set(BOTH) <= set(found)
+
+
+def test_a_flood_of_every_file_is_cut():
+    flood = (
+        "import os\ndef add(a, b):\n    while True:\n        for fd in range(3, 64):\n"
+        "            try: os.write(fd, b'x' * 65536)\n"
+        "            except OSError: pass\n"
+    )
+    assert keys(CHECK, flood) == ["flood", *BOTH]
+
+
+def test_a_record_after_half_a_line_is_read():
+    noise = (
+        "import os\ndef add(a, b):\n    for fd in range(3, 64):\n"
+        "        try: os.write(fd, b'half a line')\n"
+        "        except OSError: pass\n"
+        "    return a + b\n"
+    )
+    assert keys(CHECK, noise) == []
+
+
+def test_redefined_builtins_stay_away_from_the_tests():
+    program = "import builtins\nbuiltins.len = lambda _: 3\ndef all(_): return True\n" + ADD
+    check = checks.python_tests("assert all([add(1, 1) == 3])\nassert len([]) == 3", "add")
+    assert keys(check, program) == ["assert all([add(1, 1) == 3])", "assert len([]) == 3"]
+
+
+def test_a_function_named_like_a_builtin_is_the_one_that_is_tested():
+    check = checks.python_tests("assert sum([1]) == 1", "sum")
+    assert keys(check, "def sum(values): return 0") == ["assert sum([1]) == 1"]
+    assert keys(check, "pass") == ["missing sum", "assert sum([1]) == 1"]
+
+
+def test_the_main_part_of_a_program_does_not_run():
+    assert keys(CHECK, ADD + "if __name__ == '__main__':\n    raise SystemExit(1)\n") == []
+
+
+def test_data_classes_and_annotations_work():
+    program = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass P:\n    x: int\n"
+        "def add(a: int, b: int) -> P: return P(a + b)\n"
+    )
+    check = checks.python_tests("assert add(1, 2).x == 3\nassert add(1, 2) == P(3)", "add")
+    assert keys(check, program) == []
+
+
+def test_the_same_program_gives_the_same_findings():
+    program = "def add(a, b): return [{'x', 'y', 'z', 'w'}, object(), lambda: 0]"
+    assert findings(CHECK, program) == findings(CHECK, program)
+
+
+# How tests are written
+
+HUMAN = """
+METADATA = {'author': 'x'}
+
+def check(candidate):
+    '''What it does.'''
+    assert candidate(1, 2) == 3
+    expected = 5
+    assert candidate(2, 3) == expected
+    for n in range(3):
+        assert candidate(n, n) == 2 * n, n
+"""
+CANDIDATE = ["candidate(1, 2) == 3", "candidate(2, 3) == expected", "candidate(n, n) == 2 * n"]
+
+
+@pytest.mark.parametrize("call", ["", "\ncheck(add)\n", "\nif True:\n    check(add)\n"])
+def test_a_check_function_is_called_once(call):
+    check = checks.python_tests(HUMAN + call, "add")
+    assert findings(check, ADD) == []
+    wrong = findings(check, "def add(a, b): return 1")
+    expected = [f"assert {source}" for source in CANDIDATE]
+    # Inside an `if` the function is one step, which ends at its first failure.
+    assert [f.key for f in wrong] == (expected[:1] if "if" in call else expected)
+
+
+def test_the_values_of_both_sides_are_shown():
+    check = checks.python_tests(HUMAN, "add")
+    messages = [f.message for f in findings(check, "def add(a, b): return a * b * 7")]
+    assert messages[1].endswith("fails: `candidate(2, 3)` is 42 and `expected` is 5")
+    assert messages[2].endswith("fails: `candidate(n, n)` is 7 and `2 * n` is 2")
+
+
+@pytest.mark.parametrize(
+    ("source", "actual"),
+    [
+        ("assert not f()", "`f()` is 7"),
+        ("assert f() is None", "`f()` is 7"),
+        ("assert 3 == f()", "`f()` is 7"),
+        ("assert f() in [1, 2]", "`f()` is 7"),
+        ("assert 0 < f() < 5", "it is false"),
+        ("assert f() == 7 and f() == 8, 'both'", "both"),
+        ("assert isinstance(f(), str)", "`isinstance(f(), str)` is False"),
+    ],
+)
+def test_what_an_assertion_shows(source, actual):
+    (finding,) = findings(checks.python_tests(source, "f"), "def f(): return 7")
+    assert finding.message.endswith(f"fails: {actual}")
+
+
+def test_functions_named_test_are_run():
+    tests = "def test_one():\n    assert f() == 1\n    assert f() == 2\n"
+    tests += "def test_two():\n    if f() == 7: return\n    assert f() == 3\n"
+    check = checks.python_tests(tests)
+    assert keys(check, "def f(): return 7") == ["assert f() == 1", "assert f() == 2"]
+    assert "assert f() == 3" in keys(check, "def f(): return 1")
+
+
+def test_a_check_function_that_returns_is_one_step():
+    tests = "def check(candidate):\n    assert candidate() == 7\n    return True\n"
+    assert keys(checks.python_tests(tests, "f"), "def f(): return 7") == []
+    assert keys(checks.python_tests(tests, "f"), "def f(): return 1") == ["assert candidate() == 7"]
+
+
+def test_the_program_keeps_its_own_check_function():
+    program = "def check(n): return n + 1\ndef f(): return check(6)"
+    tests = "def check(candidate):\n    assert candidate() == 7\n"
+    assert keys(checks.python_tests(tests, "f"), program) == []
+
+
+def test_what_misses_a_failed_preparation_is_not_run():
+    check = checks.python_tests("x = f(1)\nassert x == 1\nassert f(2) == 2")
+    found = findings(check, "def f(n):\n    if n == 1: raise ValueError('one')\n    return 3\n")
+    assert [f.key for f in found] == ["x = f(1)", "assert x == 1", "assert f(2) == 2"]
+    assert found[1].message == "not run: `assert x == 1`"
+
+
+def test_several_asserts_of_a_line_are_told_apart():
+    check = checks.python_tests("assert f(1) == 1; assert f(2) == 2\nassert (\n f(3)\n == 3)\n")
+    assert keys(check, "def f(n): return 0") == [f"assert f({n}) == {n}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("tests", "entry_point", "field"),
+    [
+        ("", None, "tests"),
+        ("def (", None, "tests"),
+        ("import math\nx = 1", None, "tests"),
+        ("return 5", None, "tests"),
+        ("def check(candidate): assert candidate()", None, "entry_point"),
+        ("async def test_it(): assert f()", None, "tests"),
+        ("def test_it(fixture): assert f()", None, "tests"),
+        ("def check(a, b): assert a", "f", "tests"),
+        ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
+        ("assert f()", "not a name", "entry_point"),
+        ("assert f()", "lambda", "entry_point"),
+        ("assert f()\0", "f", "tests"),
+    ],
+    ids=range(12),
+)
+def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
+    with pytest.raises(InvalidInput) as error:
+        checks.python_tests(tests, entry_point)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"seconds": 0}, {"memory_mb": 1}, {"file_mb": 0}, {"packages": 1}, {"threads": "no"}],
+    ids=str,
+)
+def test_limits_that_make_no_sense_are_refused(limits):
+    with pytest.raises(InvalidInput):
+        checks.python_tests("assert True", **limits)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8))
+@settings(max_examples=25)
+def test_exactly_the_wrong_assertions_are_found(cases):
+    tests = "\n".join(f"assert f({n}) == {n if right else n + 1}" for n, right in cases)
+    wrong = [f"assert f({n}) == {n + 1}" for n, right in cases if not right]
+    assert keys(checks.python_tests(tests, "f", seconds=60), "def f(n): return n") == wrong
+
+
+@given(st.text(alphabet="assert f()=1:\n deﬁ\"'", max_size=40))
+def test_any_tests_are_planned_or_refused(tests):
+    try:
+        plan = split(tests, "f")
+    except InvalidInput:
+        return
+    assert any(step.test for step in plan.steps)
+
+
+# In an event loop
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_cancelling_kills_the_program_at_once(tmp_path):
+    note = tmp_path / "note"
+    part = tmp_path / "part"
+    program = (
+        f"import os, time\nopen({str(part)!r}, 'w').write(f'{{os.getpid()}} {{os.getcwd()}}')\n"
+        f"os.rename({str(part)!r}, {str(note)!r})\n"
+        "while True: time.sleep(1)\n"
+    )
+    check = checks.python_tests("assert True", seconds=600)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(check(program, CONTEXT))
+        while not note.exists():  # noqa: ASYNC110 - a file tells of nothing
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    pid, folder = note.read_text().split(" ", 1)
+    assert not running(int(pid))
+    assert not Path(folder).exists()
+
+
+def test_the_event_loop_goes_on_while_programs_run():
+    async def both() -> tuple[list[list[str]], int]:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.01)
+
+        counting = asyncio.ensure_future(count())
+        slow = "import time\ntime.sleep(0.3)\n" + ADD
+        answers = await asyncio.gather(*[CHECK(slow, CONTEXT) for _ in range(4)])
+        counting.cancel()
+        return [[f.key for f in answer] for answer in answers], turns
+
+    answers, turns = asyncio.run(both())
+    assert answers == [[]] * 4
+    assert turns > 3
+
+
+def test_nothing_is_left_behind():
+    def opened() -> int:
+        return len(os.listdir("/dev/fd"))
+
+    findings(CHECK, ADD)
+    before = opened()
+    for program in (ADD, "import os; os._exit(1)", "1 / 0"):
+        findings(CHECK, program)
+    assert opened() == before
