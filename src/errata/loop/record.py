@@ -205,18 +205,17 @@ class Improvement:
         """Whether `new` improves on `best`."""
         if len(new.errors) != len(best.errors):
             return len(new.errors) < len(best.errors)
-        if not goals:
-            return False
-        gain = thousandths(self.min_gain)
-        gains = [_gain(goal, best, new) for goal in goals]
-        return max(gains) >= gain and min(gains) >= -gain
-
-
-def _gain(goal: Goal, best: Evaluation, new: Evaluation) -> int:
-    before, after = best.scores.get(goal.score), new.scores.get(goal.score)
-    if before is None or after is None:
-        return 0
-    return goal.margin(after) - goal.margin(before)
+        least = thousandths(self.min_gain)
+        before, after = best.scores, new.scores
+        gained = False
+        for goal in goals:
+            if goal.score in before and goal.score in after:
+                gain = thousandths(after[goal.score]) - thousandths(before[goal.score])
+                gain = gain if goal.direction == "at_least" else -gain
+                if gain < -least:
+                    return False
+                gained = gained or gain >= least
+        return gained
 
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
@@ -264,14 +263,14 @@ class Loop:
     @cached_property
     def usage(self) -> Usage:
         """What all attempts cost together, and what was spent outside them."""
-        parts = [self.extra, *(attempt.usage for attempt in self.attempts)]
-        return Usage(
-            sum(p.calls for p in parts),
-            sum(p.prompt_tokens for p in parts),
-            sum(p.completion_tokens for p in parts),
-            sum(p.cost for p in parts),
-            sum(p.seconds for p in parts),
-        )
+        calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
+        for part in (self.extra, *(attempt.usage for attempt in self.attempts)):
+            calls += part.calls
+            prompt += part.prompt_tokens
+            completion += part.completion_tokens
+            cost += part.cost
+            seconds += part.seconds
+        return Usage(calls, prompt, completion, cost, seconds)
 
     @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
@@ -286,15 +285,22 @@ class Loop:
 
     def rank(self, number: int, evaluation: Evaluation) -> Rank:
         """Where an evaluation stands under the goals of this loop; the smallest is the best."""
-        if not self.goals:
-            return len(evaluation.errors), 0, 0, number
-        scores = evaluation.scores
-        margins = [
-            goal.margin(scores[goal.score]) if goal.score in scores else UNSCORED
-            for goal in self.goals
-        ]
-        missed = sum(margin < 0 for margin in margins)
-        return len(evaluation.errors), missed, -min(margins), number
+        errors, scores = len(evaluation.errors), evaluation.scores
+        missed, worst = 0, 0
+        for place, (score, limit, sign) in enumerate(self._limits):
+            value = scores.get(score)
+            margin = UNSCORED if value is None else sign * (round(value * 1000) - limit)
+            missed += margin < 0
+            worst = margin if place == 0 or margin < worst else worst
+        return errors, missed, -worst, number
+
+    @cached_property
+    def _limits(self) -> tuple[tuple[str, int, int], ...]:
+        """Each goal as its score's name, its threshold in thousandths, and which side is good."""
+        return tuple(
+            (g.score, thousandths(g.threshold), 1 if g.direction == "at_least" else -1)
+            for g in self.goals
+        )
 
     @cached_property
     def repeats(self) -> int:
