@@ -84,6 +84,11 @@ class Embedded:
         """The name as a user would write it."""
         return self._name
 
+    @property
+    def pid(self) -> int | None:
+        """The process that holds the model; None before the first call and after its end."""
+        return None if self._desk is None else self._desk.pid
+
     async def complete(
         self,
         messages: Sequence[Message],
@@ -155,6 +160,12 @@ class _Desk:
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="errata-embedded", daemon=True)
         self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, where there is a child."""
+        with self._lock:
+            return None if self._child is None else self._child.pid
 
     async def ask(self, job: _Job) -> dict[str, Any]:
         """The child's reply. Cancelling tells the child to stop and does not wait for it."""

