@@ -19,7 +19,7 @@ ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "import math\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n"
 BOTH = ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]
 CHECK = checks.python_tests(TESTS, "add", seconds=20)
-QUICK = checks.python_tests(TESTS, "add", seconds=1)
+QUICK = checks.python_tests(TESTS, "add", seconds=2)
 
 
 def test_a_right_program_passes():
@@ -353,6 +353,25 @@ def test_the_program_keeps_its_own_check_function():
     assert keys(checks.python_tests(tests, "f"), program) == []
 
 
+def test_notes_and_annotations_of_tests_are_respected():
+    tests = (
+        "'''Notes.'''\nfrom __future__ import annotations\n"
+        "def same(x: NotDefined) -> bool: return x == 7\n"
+        "def test_nothing():\n    '''Only a note.'''\n"
+        "def test_default(n=3):\n    assert f() == n\n"
+        "class Sample: pass\n"
+        "assert same(f())\n"
+    )
+    assert keys(checks.python_tests(tests), "def f(): return 7") == ["assert f() == n"]
+
+
+def test_long_sources_are_cut_and_stay_apart():
+    tests = "".join(f"assert f() == {'1' * 300}{n}\n" for n in (1, 2))
+    first, second = keys(checks.python_tests(tests), "def f(): return 7")
+    assert first != second
+    assert max(len(first), len(second)) < 260
+
+
 def test_what_misses_a_failed_preparation_is_not_run():
     check = checks.python_tests("x = f(1)\nassert x == 1\nassert f(2) == 2")
     found = findings(check, "def f(n):\n    if n == 1: raise ValueError('one')\n    return 3\n")
@@ -380,8 +399,10 @@ def test_several_asserts_of_a_line_are_told_apart():
         ("assert f()", "not a name", "entry_point"),
         ("assert f()", "lambda", "entry_point"),
         ("assert f()\0", "f", "tests"),
+        ("def check(x, *, y): assert x", "f", "tests"),
+        ("assert f()\nassert await f()", "f", "tests"),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
     with pytest.raises(InvalidInput) as error:
