@@ -1,0 +1,41 @@
+"""Run the jobs, print a table, and write `bench/out/quality.json`: one flat object."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.quality import signatures, stop
+
+JOBS = {"stop": stop.run, "signatures": signatures.run}
+OUT = Path("bench/out/quality.json")
+
+
+def main() -> int:
+    """0 when every asked job ran."""
+    parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with NAME.SPLIT.jsonl.gz")
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--only", choices=sorted(JOBS))
+    asked = parser.parse_args()
+    table = Table("key", "ours", "simple baseline", "published anchor")
+    figures: dict[str, float] = {}
+    for name, job in JOBS.items():
+        if asked.only in (None, name):
+            for row in job(asked.data, asked.split):
+                figures[row.key] = row.ours
+                simple = "" if row.baseline is None else f"{row.baseline:.3f}"
+                table.add_row(row.key, f"{row.ours:.3f}", simple, row.anchor)
+    Console().print(table)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

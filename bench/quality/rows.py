@@ -1,0 +1,30 @@
+"""What a job prints: a key, our figure, and what stands beside it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of ours, the simple baseline of the same run, and a published anchor in words."""
+
+    key: str
+    ours: float
+    baseline: float | None = None
+    anchor: str = ""
+
+
+def read(data: Path, name: str, split: str) -> Iterator[dict[str, Any]]:
+    """The rows of a set. Raises SystemExit that names the file where it is absent."""
+    path = data / f"{name}.{split}.jsonl.gz"
+    if not path.exists():
+        raise SystemExit(f"{path} is absent; give the folder with the data sets as --data")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
