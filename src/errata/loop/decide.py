@@ -9,7 +9,7 @@ from typing import Literal
 from errata.errors import InvalidInput, OverrideRefused
 from errata.loop.feedback import clean, feedback
 from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override
-from errata.loop.stop import NEVER_LIFTED, PRECEDENCE, All, Stop, StopRule, rule_name
+from errata.loop.stop import LIFTABLE, PRECEDENCE, All, Stop, StopRule, rule_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _names(rule: StopRule) -> Iterator[str]:
             yield from _names(member)
     else:
         name = rule_name(rule)
-        if name not in NEVER_LIFTED:
+        if name in LIFTABLE:
             yield name
 
 

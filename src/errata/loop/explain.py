@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from errata.loop.decide import Again, Done, Policy, Verdict, decide, triggers
 from errata.loop.feedback import clean
 from errata.loop.record import Attempt, Loop
-from errata.loop.stop import NEVER_LIFTED, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
+from errata.loop.stop import LIFTABLE, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,4 +132,4 @@ def liftable(verdict: Verdict) -> tuple[str, ...]:
     """The names of the rules that an override could lift now, as the verdict stands."""
     if isinstance(verdict, Again):
         return ()
-    return tuple(s.rule for s in verdict.stopped_by if s.rule not in NEVER_LIFTED)
+    return tuple(s.rule for s in verdict.stopped_by if s.rule in LIFTABLE)

@@ -29,7 +29,8 @@ PRECEDENCE = (
     "fatigue",
     "plateau",
 )
-NEVER_LIFTED = frozenset({"cancelled", "budget", "unscored"})
+# What an override may lift; cancelling and budgets are final, and so is a rule of the user's own.
+LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau"})
 
 
 @dataclass(frozen=True, slots=True)
