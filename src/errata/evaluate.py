@@ -11,6 +11,7 @@ from errata.errors import CheckFailed
 from errata.loop.record import Evaluation, Finding
 from errata.loop.stop import rule_name
 from errata.protocols import Context
+from errata.redact import redacted
 from errata.usercode import call
 
 Check = Callable[[Any, Context], "Iterable[Finding] | Awaitable[Iterable[Finding]]"]
@@ -49,7 +50,7 @@ async def evaluated(
     judged = await _twice(evaluate, candidate, at)
     if not isinstance(judged, Evaluation):
         raise _wrong(evaluate, judged, "an Evaluation")
-    return replace(judged, findings=(*findings, *judged.findings))
+    return replace(judged, findings=(*findings, *map(_safe, judged.findings)))
 
 
 async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
@@ -67,7 +68,16 @@ def _findings(check: Check, found: Any) -> list[Finding]:
     for finding in findings:
         if not isinstance(finding, Finding):
             raise _wrong(check, finding, "Finding objects")
-    return findings
+    return [_safe(finding) for finding in findings]
+
+
+def _safe(finding: Finding) -> Finding:
+    """The finding without secrets, before anything shortens it and cuts a secret in two."""
+    texts = (finding.message, finding.fix, finding.evidence, finding.key)
+    message, fix, evidence, key = clean = tuple(redacted(text) if text else text for text in texts)
+    if clean == texts:
+        return finding
+    return replace(finding, message=message, fix=fix, evidence=evidence, key=key)
 
 
 def _wrong(check: Callable[..., Any], value: object, expected: str) -> CheckFailed:

@@ -12,6 +12,7 @@ from errata.errors import GenerateFailed, InvalidInput, NotJournalable
 from errata.loop.record import Finding
 from errata.memory.recall import as_text
 from errata.protocols import Answer, Context, Message, Model, Usage
+from errata.redact import redacted
 from errata.usercode import call
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
@@ -43,10 +44,11 @@ class Writer:
         if at.hint:
             last = at.previous if isinstance(at.previous, str) else json.dumps(at.previous)
             task = (
-                f"{task}\n\nYour last answer:\n{_shortened(last, PREVIOUS)}\n\n{at.hint}\n\n"
+                f"{task}\n\nYour last answer:\n{_shortened(redacted(last), PREVIOUS)}\n\n{at.hint}\n\n"
                 "Write the corrected answer only."
             )
-        return [*messages, Message("user", task)]
+        messages.append(Message("user", task))
+        return [Message(one.role, redacted(one.content)) for one in messages]
 
     async def __call__(self, at: Context) -> Answer:
         """One candidate for the attempt that `at` describes. Raises ModelError."""

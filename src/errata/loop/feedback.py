@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from errata.loop.record import Evaluation, Finding, Goal
+from errata.loop.record import Evaluation, Finding, Goal, shown
 
 MOST = 1_500
 EACH = 400
@@ -14,11 +14,12 @@ HEAD = "The last answer was not accepted:"
 def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = (), most: int = MOST) -> str:
     """One line a finding (what is wrong, how to mend it), one a goal; at most `most` characters.
 
-    Errors come first, then unmet goals, then warnings; notes stay out. What does not fit is
-    counted, never cut in half. Control characters go: findings may quote text of any origin.
+    Errors come first, the most severe before the others, then unmet goals, then warnings; notes
+    stay out. What does not fit is counted, never cut in half. Control characters go: findings may
+    quote text of any origin.
     """
     warnings = [f for f in evaluation.findings if f.level == "warning"]
-    lines = [_finding(f) for f in evaluation.errors]
+    lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
     lines += [_finding(f) for f in warnings]
     if not lines:
@@ -42,7 +43,9 @@ def _finding(finding: Finding) -> str:
 
 def _goal(goal: Goal, score: float) -> str:
     word = "at least" if goal.direction == "at_least" else "at most"
-    return f"- {clean(goal.score, 60)} is {score:g}; it must be {word} {goal.threshold:g}."
+    return (
+        f"- {clean(goal.score, 60)} is {shown(score)}; it must be {word} {shown(goal.threshold)}."
+    )
 
 
 def clean(text: str, most: int) -> str:

@@ -12,6 +12,7 @@ from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
 from errata.loop.decide import Done, Verdict
 from errata.loop.record import Loop, Override
 from errata.protocols import Entry, Head, Scope, Stored, Usage
+from errata.redact import redacted_data
 from errata.store import reflections
 from errata.store.lease import LEASE_SECONDS, alive
 from errata.store.statements import statements
@@ -97,8 +98,8 @@ def one(db: Db, name: str, values: Plain) -> sqlite3.Row | None:
 
 
 def dump(value: Any) -> str:
-    """JSON in ASCII: lone surrogates, which UTF-8 has no bytes for, survive as escapes."""
-    return json.dumps(value, separators=(",", ":"))
+    """JSON without secrets, in ASCII: lone surrogates, which UTF-8 cannot hold, become escapes."""
+    return json.dumps(redacted_data(value), separators=(",", ":"))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from errata.memory.learn import Example, Reflection
 from errata.protocols import Found, Remembered, Scope
+from errata.redact import redacted, redacted_data
 from errata.store.statements import statements
 
 Db = sqlite3.Connection
@@ -61,7 +62,7 @@ def _add_example(
         "reflection": id,
         "scope": token(scope),
         "task": _storable(example.task),
-        "record": json.dumps(asdict(example)),
+        "record": json.dumps(redacted_data(asdict(example))),
         "digest": example.digest,
         "now": now,
     }
@@ -152,7 +153,8 @@ def _key(scope: Scope) -> dict[str, Any]:
 
 
 def _storable(text: str) -> str:
-    """Text that UTF-8 can hold: a lone surrogate becomes a question mark."""
+    """Text without secrets that UTF-8 can hold: a lone surrogate becomes a question mark."""
+    text = redacted(text)
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
