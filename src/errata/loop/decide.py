@@ -8,7 +8,7 @@ from typing import Literal
 
 from errata.errors import InvalidInput, OverrideRefused
 from errata.loop.feedback import clean, feedback
-from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override
+from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override, shown
 from errata.loop.stop import LIFTABLE, PRECEDENCE, All, Stop, StopRule, rule_name
 
 
@@ -115,6 +115,18 @@ def admit(override: Override, verdict: Verdict, policy: Policy) -> None:
         raise OverrideRefused("the loop passed; there is nothing to lift")
 
 
+def spent(loop: Loop, verdict: Verdict) -> Loop:
+    """The loop after the verdict has consumed its overrides; only one that goes on consumes."""
+    if not (isinstance(verdict, Again) and verdict.lifted):
+        return loop
+    used = {one.override for one in verdict.lifted}
+    overrides = tuple(
+        replace(o, used=o.used + 1) if index in used else o
+        for index, o in enumerate(loop.overrides)
+    )
+    return replace(loop, overrides=overrides)
+
+
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Every error, then every goal that is unmet or unscored, goals as declared."""
     found = [Trigger(f.check, clean(f.message, 200)) for f in evaluation.errors]
@@ -123,7 +135,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
         if score is None:
             found.append(Trigger(goal.score, f"{goal.score} has no score"))
         elif not goal.met(score):
-            found.append(Trigger(goal.score, f"{goal.score} {score:g} misses {goal}"))
+            found.append(Trigger(goal.score, f"{goal.score} {shown(score)} misses {goal}"))
     return tuple(found)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from errata.loop.decide import Again, Done, Policy, Verdict, decide, triggers
+from errata.loop.decide import Again, Done, Policy, Verdict, decide, spent, triggers
 from errata.loop.feedback import clean
-from errata.loop.record import Attempt, Loop
+from errata.loop.record import Loop, shown
 from errata.loop.stop import LIFTABLE, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
+from errata.protocols import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,37 @@ class Explanation:
         return "\n".join(_words(self))
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change that alone turns the verdict: in words, and the loop and policy it would give."""
+
+    words: str
+    loop: Loop
+    policy: Policy
+
+
 def explain(loop: Loop, policy: Policy) -> Explanation:
-    """The same answer for the same loop and policy, always."""
+    """The same answer for the same loop and policy, always.
+
+    Earlier attempts are told as they were decided then: before what was cut later was spent, and
+    with the overrides that lifted a rule there. So is the last one where it consumed an override.
+    """
+    loop = replace(loop, improves=policy.improvement)
+    unused = tuple(replace(o, used=0) for o in loop.overrides)
+    past = replace(loop, overrides=unused, extra=Usage(), cancelled="")
     lines = []
-    for end in range(1, len(loop.attempts) + 1):
-        prefix = replace(loop, attempts=loop.attempts[:end], cancelled="")
-        seen = loop if end == len(loop.attempts) else prefix
-        lines.append(_line(seen, decide(seen, policy)))
-    verdict = decide(loop, policy)
-    return Explanation(tuple(lines), verdict, tuple(_changes(loop, policy, verdict)))
+    for end in range(1, len(loop.attempts)):
+        past = replace(past, attempts=loop.attempts[:end])
+        lines.append(_line(past, was := decide(past, policy)))
+        past = spent(past, was)
+    last = replace(loop, overrides=past.overrides)
+    verdict = decide(last, policy)
+    if spent(last, verdict).overrides != loop.overrides:
+        verdict = decide(loop, policy)
+    if loop.attempts:
+        lines.append(_line(loop, verdict))
+    words = tuple(change.words for change in changes(loop, policy, verdict))
+    return Explanation(tuple(lines), verdict, words)
 
 
 def _line(loop: Loop, verdict: Verdict) -> Line:
@@ -74,34 +97,31 @@ def _words(explanation: Explanation) -> Iterator[str]:
         yield f"would have changed it: {change}"
 
 
-def _changes(loop: Loop, policy: Policy, verdict: Verdict) -> Iterator[str]:
-    if isinstance(verdict, Again):
+def changes(loop: Loop, policy: Policy, verdict: Verdict) -> Iterator[Change]:
+    """What would have turned the verdict: the one goal that was missed, or one rule relaxed."""
+    if isinstance(verdict, Again) or verdict.passed:
         return
-    if not verdict.passed:
-        yield from _goal_changes(loop)
-        yield from _rule_changes(loop, policy)
-
-
-def _goal_changes(loop: Loop) -> Iterator[str]:
-    last: Attempt | None = loop.attempts[-1] if loop.attempts else None
-    if last is None or last.evaluation is None or last.evaluation.errors:
-        return
-    unmet = last.evaluation.unmet(loop.goals)
-    if len(unmet) == 1 and not last.evaluation.unscored(loop.goals):
-        goal = unmet[0]
-        score = last.evaluation.scores[goal.score]
-        yield f"{goal.score} at {goal.threshold:g} instead of {score:g}"
-
-
-def _rule_changes(loop: Loop, policy: Policy) -> Iterator[str]:
+    if loop.attempts and (evaluation := loop.attempts[-1].evaluation):
+        unmet = evaluation.unmet(loop.goals)
+        if len({goal.score for goal in unmet}) == 1:
+            goal = unmet[0]
+            scores = {**evaluation.scores, goal.score: goal.threshold}
+            last = replace(loop.attempts[-1], evaluation=replace(evaluation, scores=scores))
+            met = replace(loop, attempts=(*loop.attempts[:-1], last))
+            was = shown(evaluation.scores[goal.score])
+            words = f"{goal.score} at {shown(goal.threshold)} instead of {was}"
+            if decide(met, policy) == Done(met.best, passed=True):
+                yield Change(words, met, policy)
     for index, rule in enumerate(policy.rules):
-        relaxed = _relaxed(rule, loop)
-        if relaxed is None:
-            continue
-        other, words = relaxed
-        rules = (*policy.rules[:index], other, *policy.rules[index + 1 :])
-        if rule(loop) and isinstance(decide(loop, replace(policy, rules=rules)), Again):
-            yield words
+        relaxed = _relaxed(rule, loop) if rule(loop) else None
+        if relaxed is not None:
+            other = replace(policy, rules=_with(policy.rules, index, relaxed[0]))
+            if isinstance(decide(loop, other), Again):
+                yield Change(relaxed[1], loop, other)
+
+
+def _with(rules: tuple[StopRule, ...], index: int, rule: StopRule) -> tuple[StopRule, ...]:
+    return (*rules[:index], rule, *rules[index + 1 :])
 
 
 def _relaxed(rule: StopRule, loop: Loop) -> tuple[StopRule, str] | None:
@@ -132,4 +152,5 @@ def liftable(verdict: Verdict) -> tuple[str, ...]:
     """The names of the rules that an override could lift now, as the verdict stands."""
     if isinstance(verdict, Again):
         return ()
-    return tuple(s.rule for s in verdict.stopped_by if s.rule in LIFTABLE)
+    names = [name for s in verdict.stopped_by for name in s.rule.split("+")]
+    return tuple(dict.fromkeys(name for name in names if name in LIFTABLE))

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite
 from typing import Any, Literal
 
 from errata.errors import InvalidInput
@@ -16,6 +15,7 @@ from errata.protocols import Usage
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+LARGEST = 1e12  # of a score or threshold: up to here a float still tells thousandths apart
 
 
 def thousandths(value: float) -> int:
@@ -25,6 +25,21 @@ def thousandths(value: float) -> int:
     True
     """
     return round(value * 1000)
+
+
+def shown(value: float) -> str:
+    """A score or threshold in words, as exactly as it is compared.
+
+    >>> shown(0.7499), shown(1234567.8)
+    ('0.75', '1234567.8')
+    """
+    return f"{thousandths(value) / 1000:.15g}"
+
+
+def number(field: str, value: object, low: float, high: float) -> None:
+    """Raises InvalidInput where `value` is no number in `low`..`high`."""
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +65,7 @@ class Finding:
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise InvalidInput("level", self.level, "error, warning or note")
-        if not 0 <= self.severity <= 1:
-            raise InvalidInput("severity", self.severity, "a number in 0..1")
+        number("severity", self.severity, 0, 1)
         if not self.key:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")
 
@@ -69,8 +83,7 @@ class Goal:
     direction: Direction = "at_least"
 
     def __post_init__(self) -> None:
-        if not isfinite(self.threshold):
-            raise InvalidInput(f"threshold of {self.score}", self.threshold, "a finite number")
+        number(f"threshold of {self.score}", self.threshold, -LARGEST, LARGEST)
         if self.direction not in ("at_least", "at_most"):
             raise InvalidInput("direction", self.direction, "at_least or at_most")
 
@@ -85,7 +98,7 @@ class Goal:
 
     def __str__(self) -> str:
         sign = ">=" if self.direction == "at_least" else "<="
-        return f"{self.score} {sign} {self.threshold:g}"
+        return f"{self.score} {sign} {shown(self.threshold)}"
 
 
 @dataclass(frozen=True)
@@ -97,9 +110,9 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         for name, value in self.scores.items():
-            if not isinstance(value, int | float) or not isfinite(value):
+            if not isinstance(value, int | float) or not abs(value) <= LARGEST:
                 raise InvalidInput(
-                    f"score {name}", value, "a finite number; leave it out if unknown"
+                    f"score {name}", value, "a number within ±1e12; leave it out if unknown"
                 )
 
     @cached_property
@@ -192,14 +205,13 @@ class Improvement:
     """What counts as better than the best so far.
 
     Fewer errors; or as many errors and one goal gains at least `min_gain` while none loses more
-    than that. `min_gain` is in score units, > 0.
+    than that. `min_gain` is in score units, at least 0.001.
     """
 
     min_gain: float = 0.05
 
     def __post_init__(self) -> None:
-        if not 0 < self.min_gain < float("inf"):
-            raise InvalidInput("min_gain", self.min_gain, "a number above 0")
+        number("min_gain", self.min_gain, 0.001, LARGEST)
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Whether `new` improves on `best`."""
@@ -220,7 +232,7 @@ class Improvement:
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
 Rank = tuple[int, int, int, int]
-UNSCORED = -(10**9)  # a margin worse than any score has
+UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
 
 
 @dataclass(frozen=True)

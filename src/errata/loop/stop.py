@@ -10,11 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import isfinite
 from typing import ClassVar, Literal
 
 from errata.errors import InvalidInput
-from errata.loop.record import Attempt, Candidate, Loop, thousandths
+from errata.loop.record import LARGEST, Attempt, Candidate, Loop, number, thousandths
 
 StopRule = Callable[[Loop], "str | None"]
 
@@ -77,10 +76,12 @@ class Budget:
     name: ClassVar[str] = "budget"
 
     def __post_init__(self) -> None:
-        for field in ("tokens", "cost", "seconds", "calls"):
-            value = getattr(self, field)
-            if value is not None and not 0 < value < float("inf"):
-                raise InvalidInput(f"budget {field}", value, "a number above 0")
+        limits = {f: getattr(self, f) for f in ("tokens", "cost", "seconds", "calls")}
+        if all(limit is None for limit in limits.values()):
+            raise InvalidInput("budget", "empty", f"given {', '.join(limits)} or several of them")
+        for field, limit in limits.items():
+            if limit is not None:
+                number(f"budget {field}", limit, 1e-9, LARGEST)
 
     def __call__(self, loop: Loop) -> str | None:
         """Names every limit that is reached."""
@@ -92,7 +93,7 @@ class Budget:
             "calls": (usage.calls, self.calls),
         }
         reached = [
-            f"{made:g} of {limit:g} {what}"
+            f"{made:.12g} of {limit:.12g} {what}"
             for what, (made, limit) in spent.items()
             if limit is not None and made >= limit
         ]
@@ -112,9 +113,9 @@ class Fatigue:
     name: ClassVar[str] = "fatigue"
 
     def __post_init__(self) -> None:
-        for field in ("limit", "increment"):
-            _share(field, getattr(self, field), above=0.0)
-        _share("decay", self.decay)
+        number("limit", self.limit, 0.001, 1)
+        number("increment", self.increment, 0.001, 1)
+        number("decay", self.decay, 0, 1)
 
     def level(self, loop: Loop) -> float:
         """The fatigue after the last attempt, 0..1."""
@@ -212,8 +213,9 @@ class Plateau:
     """Nothing gets better any more.
 
     Speaks after `patience` attempts without improvement; with `novelty`, already at an attempt
-    that neither improves nor brings a finding not seen before; with `floor`, as soon as the worst
-    severity is below it (the candidate is kept as it is). None or False: that part is silent.
+    that neither improves nor brings a finding not seen before; with `floor`, as soon as there are
+    findings but the worst severity is below it (the candidate is kept as it is). None or False:
+    that part is silent.
     """
 
     patience: int | None = 2
@@ -225,7 +227,7 @@ class Plateau:
         if self.patience is not None:
             _whole("patience", self.patience)
         if self.floor is not None:
-            _share("floor", self.floor, above=0.0)
+            number("floor", self.floor, 0.001, 1)
         if self.patience is None and not self.novelty and self.floor is None:
             raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
 
@@ -234,8 +236,9 @@ class Plateau:
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return None
-        if self.floor is not None and thousandths(last.worst) < thousandths(self.floor):
-            return f"worst severity {last.worst:.2f} is below {self.floor:.2f}"
+        floor = self.floor
+        if floor is not None and last.keys and thousandths(last.worst) < thousandths(floor):
+            return f"worst severity {last.worst:.2f} is below {floor:.2f}"
         stale = len(loop.attempts) - 1 - _last_improvement(loop)
         if self.patience is not None and stale >= self.patience:
             return f"no improvement for {stale} attempts"
@@ -281,16 +284,8 @@ class All:
 
 
 def _whole(field: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(field, value, "an integer of at least 1")
-
-
-def _share(field: str, value: float, above: float | None = None) -> None:
-    low = value > above if above is not None else value >= 0
-    if not (isfinite(value) and low and value <= 1):
-        raise InvalidInput(
-            field, value, "above 0 and at most 1" if above is not None else "in 0..1"
-        )
 
 
 def _last_improvement(loop: Loop) -> int:
