@@ -15,7 +15,7 @@ from errata.evaluate import Check, Evaluate, evaluated, pure
 from errata.generate import Generate, Produced, Revise, Writer, journalable, produce, revised
 from errata.journal import Durable, Journal, Volatile
 from errata.loop import policies
-from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide
+from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide, spent
 from errata.loop.explain import Explanation, explain
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
 from errata.loop.stop import Budget, Stop, near
@@ -156,9 +156,9 @@ class Run(Generic[C]):
             entry, verdict = Entry(self.id, 0, override=override), state.verdict
             if isinstance(verdict, Done):
                 verdict = decide(loop, self.policy)
-                entry = replace(entry, verdict=verdict)
+                entry, loop = replace(entry, verdict=verdict), spent(loop, verdict)
             await self._commit(entry)
-            self._state = replace(state, loop=_spent(loop, verdict), verdict=verdict)
+            self._state = replace(state, loop=loop, verdict=verdict)
             return verdict
 
     @asynccontextmanager
@@ -212,7 +212,7 @@ class Run(Generic[C]):
         verdict = decide(loop, self.policy)
         await self._record(state, loop, value, verdict)
         values = (*state.values, value)
-        return _State(_spent(loop, verdict), values, verdict, None, state.briefing)
+        return _State(spent(loop, verdict), values, verdict, None, state.briefing)
 
     async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
         loop, number = state.loop, len(state.loop.attempts) + 1
@@ -374,18 +374,6 @@ def _journal(store: Store | str | None, scope: Scope | None, id: str, known: boo
     if store is None:
         return Volatile()
     return Durable.on(store, scope or Scope(), id, known)
-
-
-def _spent(loop: Loop, verdict: Verdict) -> Loop:
-    """The loop after its overrides were consumed by the verdict."""
-    if not (isinstance(verdict, Again) and verdict.lifted):
-        return loop
-    used = {one.override for one in verdict.lifted}
-    overrides = tuple(
-        replace(o, used=o.used + 1) if index in used else o
-        for index, o in enumerate(loop.overrides)
-    )
-    return replace(loop, overrides=overrides)
 
 
 def _text(task: Any) -> str:
