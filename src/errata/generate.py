@@ -43,10 +43,9 @@ class Writer:
         task = at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
         if at.hint:
             last = at.previous if isinstance(at.previous, str) else json.dumps(at.previous)
-            task = (
-                f"{task}\n\nYour last answer:\n{_shortened(redacted(last), PREVIOUS)}\n\n{at.hint}\n\n"
-                "Write the corrected answer only."
-            )
+            last = _shortened(redacted(last), PREVIOUS)
+            retry = f"Your last answer:\n{last}\n\n{at.hint}\n\nWrite the corrected answer only."
+            task = f"{task}\n\n{retry}"
         messages.append(Message("user", task))
         return [Message(one.role, redacted(one.content)) for one in messages]
 
