@@ -1,1 +1,10 @@
 """The command line: one file a command group; nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run `errata` with the arguments of this process and exit with its code."""
+    from errata.cli.app import app
+
+    app(prog_name="errata")

@@ -47,7 +47,7 @@ async def batch(
     scope: Scope,
     policy: Policy | None,
     jobs: int = 1,
-    timeout: float | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
     seed: int = 0,
     watch: Callable[[Row], None] | None = None,
 ) -> list[Row]:

@@ -1,0 +1,73 @@
+"""Ctrl-C: the first cancels what runs and waits for nobody, the second ends the process at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from errata.cli.output import say
+
+T = TypeVar("T")
+
+# How long what was cancelled may take to clean up. A check of the user's may block for ever.
+GRACE_SECONDS = 1.0
+CODE = 130
+
+
+def drive(work: Coroutine[Any, Any, T], last_words: str = "interrupted") -> T:
+    """What the coroutine returns. Ctrl-C cancels it and raises KeyboardInterrupt(last_words).
+
+    Where it does not end within a second, the last words are printed and the process exits with
+    130: what was committed is safe, all else begins anew.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(work)
+    press = _Press(last_words)
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        return asyncio.run(press.watch(work))
+    except asyncio.CancelledError:
+        if not press.pressed:
+            raise
+        raise KeyboardInterrupt(last_words) from None
+    finally:
+        press.ended.set()
+        signal.signal(signal.SIGINT, before)
+
+
+class _Press:
+    """The signal's receiver for the time of one coroutine."""
+
+    def __init__(self, last_words: str) -> None:
+        self.pressed = False
+        self.ended = threading.Event()
+        self._last_words = last_words
+        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await the coroutine in a task that the signal cancels."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._target = asyncio.get_running_loop(), task
+        if self.pressed:
+            work.close()
+            raise asyncio.CancelledError
+        return await work
+
+    def __call__(self, signum: int, frame: object) -> None:
+        if self.pressed:
+            os._exit(CODE)
+        self.pressed = True
+        threading.Thread(target=self._leave, name="errata-leave", daemon=True).start()
+        if self._target is not None:
+            loop, task = self._target
+            loop.call_soon_threadsafe(task.cancel)
+
+    def _leave(self) -> None:
+        if not self.ended.wait(GRACE_SECONDS):
+            say(f"errata: {self._last_words}")
+            os._exit(CODE)

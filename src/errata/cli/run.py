@@ -1,0 +1,206 @@
+"""`errata run`: drive every task of a file, resumably."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from errata.cli.output import Db, Json, print_json, say, short, show, table
+
+if TYPE_CHECKING:
+    from errata.cli.batch import Row
+    from errata.cli.progress import FetchProgress, TaskProgress
+    from errata.cli.settings import Settings
+    from errata.cli.tasks import Task
+    from errata.loop.decide import Policy
+    from errata.protocols import Store
+
+# Options of a run that the command to resume it replaces; both with and without a value of its own.
+REPLACED = {"--run": 2, "--resume": 1, "--json": 1}
+HEADS = ("", "tasks", "at once", "solved", "calls", "tokens", "seconds")
+MOST_LINES = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run as the command line asks for it."""
+
+    tasks: Sequence[Task]
+    name: str
+    system: str
+    policy: Policy
+    seed: int
+    settings: Settings
+
+
+def run(
+    ctx: typer.Context,
+    tasks: Annotated[
+        Path, typer.Argument(metavar="TASKS", help="A .jsonl, .yaml or .toml file of tasks.")
+    ],
+    model: Annotated[str | None, typer.Option(help="The model. [embedded]")] = None,
+    db: Db = None,
+    name: Annotated[
+        str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run; without --run, with the newest.")
+    ] = False,
+    memory: Annotated[
+        bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="A preset: when to stop. [default]")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Tasks at once. [1]")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds an attempt. [120]")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Tokens an answer. [256]")] = None,
+    system: Annotated[str, typer.Option(help="What the model is told first.")] = "",
+    goal: Annotated[
+        list[str] | None, typer.Option(help='A goal of every task, as "alignment >= 0.75".')
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The first seed of the model.")] = 0,
+    json: Json = False,
+) -> int:
+    """Drive every task of a file until it passes or is stopped.
+
+    Exits 0 where all passed and 1 where one did not. Interrupted or killed, it can be resumed: no
+    answer that was stored is asked for again.
+    """
+    from errata.cli.interrupt import drive
+    from errata.cli.settings import settings
+    from errata.cli.tasks import policy as read_policy
+
+    values = settings(
+        model=model,
+        db=db,
+        memory=memory,
+        policy=policy,
+        jobs=jobs,
+        timeout=timeout,
+        max_tokens=max_tokens,
+    )
+    entries = _entries(tasks, goal or [])
+    chosen = _named(values, tasks, entries, name, resume, read_policy(values.policy))
+    job = Job(entries, chosen, system, read_policy(values.policy), seed, values)
+    again = f"interrupted; what is stored stays. Resume with:\n  {_resume(ctx.obj, chosen)}"
+    rows = drive(_driven(job), again)
+    document = {"run": chosen, "db": values.db, "model": values.model, **summary(rows)}
+    if json:
+        print_json({**document, "rows": [asdict(row) for row in rows]})
+    else:
+        _print(rows, chosen, [] if db is None else ["--db", db])
+    return 0 if all(row.passed for row in rows) else 1
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """The table's numbers for these rows."""
+    return {
+        "tasks": len(rows),
+        "at_once": sum(row.at_once for row in rows),
+        "solved": sum(row.passed for row in rows),
+        "calls": sum(row.calls for row in rows),
+        "tokens": sum(row.tokens for row in rows),
+        "seconds": round(sum(row.seconds for row in rows), 3),
+    }
+
+
+def _entries(path: Path, goals: Sequence[str]) -> list[Task]:
+    import sys
+    from dataclasses import replace
+
+    from errata.cli.tasks import goal, read_tasks
+
+    # Models and checks are named module:function; a console script does not look here by itself.
+    sys.path[:0] = [folder for folder in (str(Path.cwd()), str(path.parent)) if folder != "."]
+    more = tuple(map(goal, goals))
+    return [replace(task, goals=(*task.goals, *more)) for task in read_tasks(path)]
+
+
+def _named(
+    values: Settings,
+    path: Path,
+    entries: Sequence[Task],
+    name: str | None,
+    resume: bool,
+    policy: Policy,
+) -> str:
+    from errata.cli.interrupt import drive
+    from errata.cli.names import existing, fresh
+    from errata.cli.opening import scope_of, stored
+
+    async def find() -> str:
+        async with stored(values, new=not resume) as store:
+            if resume:
+                return await existing(store, scope_of(values), path, name)
+            return await fresh(store, scope_of(values), path, name, entries[0], policy)
+
+    return drive(find())
+
+
+async def _driven(job: Job) -> list[Row]:
+    from errata.cli.opening import model_of, stored
+    from errata.cli.progress import FetchProgress, TaskProgress
+
+    values = job.settings
+    with FetchProgress() as fetching:
+        async with stored(values, new=True) as store, model_of(values, fetching) as model:
+            say(f"run {job.name}: {len(job.tasks)} tasks, model {model.name}, {values.db}")
+            with TaskProgress(len(job.tasks)) as watch:
+                return await _batch(job, store, model, fetching, watch)
+
+
+async def _batch(
+    job: Job, store: Store, model: Any, fetching: FetchProgress, watch: TaskProgress
+) -> list[Row]:
+    from errata.cli.batch import batch
+    from errata.cli.opening import memory_of, scope_of
+    from errata.generate import Writer
+
+    values = job.settings
+    return await batch(
+        job.tasks,
+        run=job.name,
+        writer=Writer(model, job.system, max_tokens=values.max_tokens),
+        store=store,
+        memory=memory_of(values, store, fetching) if values.memory else None,
+        scope=scope_of(values),
+        policy=job.policy,
+        jobs=values.jobs,
+        timeout=values.timeout,
+        seed=job.seed,
+        watch=watch,
+    )
+
+
+def _resume(arguments: Sequence[str], name: str) -> str:
+    """The command that goes on with this run: the same options, with its name."""
+    kept: list[str] = []
+    skip = 0
+    for argument in arguments:
+        if skip:
+            skip -= 1
+        elif argument.partition("=")[0] in REPLACED:
+            skip = REPLACED[argument.partition("=")[0]] - 1 if "=" not in argument else 0
+        else:
+            kept.append(argument)
+    return shlex.join(["errata", *kept, "--run", name, "--resume"])
+
+
+def _print(rows: Sequence[Row], name: str, more: Sequence[str]) -> None:
+    groups = Counter(row.group for row in rows)
+    parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
+    lines = [(label, *summary(part).values()) for label, part in parts] if len(parts) > 1 else []
+    total = [(name, *summary(rows).values())]
+    table(HEADS, [(*line[:-1], f"{line[-1]:.1f}") for line in [*lines, *total]])
+    failed = [row for row in rows if not row.passed]
+    for row in failed[:MOST_LINES]:
+        show(f"✗ {short(row.id, 80)}: stopped by {row.stopped_by} after {row.attempts} attempts")
+    if failed[MOST_LINES:]:
+        show(f"and {len(failed) - MOST_LINES} more")
+    if failed:
+        show(f"\nNext: {shlex.join(['errata', 'why', failed[0].loop, *more])}")
