@@ -114,8 +114,8 @@ class MiniLM:
 class OpenAIEmbedder:
     """An OpenAI-compatible embeddings endpoint. `dimensions` is the length of its vectors.
 
-    `url` None is OpenAI itself. `timeout` is in seconds a request. Without `api_key` the client
-    library looks for a key in its own places. Raises InvalidInput.
+    `url` None is OpenAI itself. `timeout` is in seconds a try; `retries` more are made. Without
+    `api_key` the client library looks for a key in its own places. Raises InvalidInput.
     """
 
     def __init__(
@@ -126,12 +126,16 @@ class OpenAIEmbedder:
         url: str | None = None,
         api_key: str | None = None,
         timeout: float = 60.0,
+        retries: int = 2,
     ) -> None:
         check_timeout(timeout)
+        if retries < 0:
+            raise InvalidInput("retries", retries, "an integer of at least 0")
         if dimensions < 1:
             raise InvalidInput("dimensions", dimensions, "an integer of at least 1")
         self._model, self._dimensions = model, dimensions
-        self._url, self._key, self._timeout = url, api_key, timeout
+        self._url, self._key = url, api_key
+        self._timeout, self._retries = timeout, retries
 
     @property
     def name(self) -> str:
@@ -148,26 +152,33 @@ class OpenAIEmbedder:
 
         Raises ModelUnavailable, ModelTimeout, MalformedAnswer, ModelError.
         """
+        if not texts:
+            return []
         openai = _needed("openai", "models")
-        key = self._key or ("none" if self._url else None)
         try:
-            async with openai.AsyncOpenAI(
-                api_key=key, base_url=self._url, timeout=self._timeout
-            ) as client:
-                answer = await client.embeddings.create(
-                    model=self._model, input=list(texts), encoding_format="float"
-                )
+            answer = await self._ask(openai, list(texts))
         except openai.APITimeoutError as error:
             raise ModelTimeout(f"{self.name} gave no answer within {self._timeout:g} s") from error
         except (openai.APIConnectionError, openai.AuthenticationError) as error:
-            raise ModelUnavailable(
-                f"{self.name}: {error}; check the address and the key"
-            ) from error
-        except openai.OpenAIError as error:
+            what = f"{self.name}: {error}; check the address and the key"
+            raise ModelUnavailable(what) from error
+        except openai.APIError as error:
             raise ModelError(f"{self.name}: {error}") from error
+        except openai.OpenAIError as error:  # raised before anything was sent: no key
+            raise ModelUnavailable(f"{self.name}: {error}") from error
         except ValueError as error:
             raise MalformedAnswer(f"{self.name} answered something else: {error}") from error
-        return self._rows([list(each.embedding) for each in answer.data], len(texts))
+        data = getattr(answer, "data", None) or ()
+        return self._rows([list(each.embedding) for each in data], len(texts))
+
+    async def _ask(self, openai: Any, texts: list[str]) -> Any:
+        key = self._key or ("none" if self._url else None)  # the client insists on some key
+        async with openai.AsyncOpenAI(
+            api_key=key, base_url=self._url, timeout=self._timeout, max_retries=self._retries
+        ) as client:
+            return await client.embeddings.create(
+                model=self._model, input=texts, encoding_format="float"
+            )
 
     def _rows(self, vectors: list[list[float]], wanted: int) -> list[list[float]]:
         shape = [len(vector) for vector in vectors]

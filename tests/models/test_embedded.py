@@ -1,0 +1,448 @@
+"""The embedded model, really running: the smoke model in its own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.errors import (
+    InvalidInput,
+    MalformedAnswer,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    PromptTooLong,
+    UnknownName,
+    WeightsError,
+)
+from errata.models.embedded import Embedded, _request
+from errata.models.embedded_process import Child, Settings, Signals
+from errata.protocols import Answer, Message, Model
+
+GREETING = [Message("user", "Say hello.")]
+STORY = [Message("user", "Write a very long story about a river.")]
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "grown": {"type": "boolean"}},
+    "required": ["name", "grown"],
+    "additionalProperties": False,
+}
+
+
+def using(call: Callable[[Embedded], Awaitable[Any]], **settings: Any) -> Any:
+    """What `call(model)` gives on a fresh model, closed at the end."""
+
+    async def whole() -> Any:
+        model = Embedded("embedded:smollm2", **settings)
+        try:
+            return await call(model)
+        finally:
+            await model.close()
+
+    return asyncio.run(whole())
+
+
+async def started(model: Embedded) -> int:
+    """The process, once the model has answered something."""
+    await model.complete(GREETING, max_tokens=1)
+    assert model.pid is not None
+    return model.pid
+
+
+async def gone(pid: int) -> None:
+    """Return when the process is no more."""
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(0.02)
+
+
+pytestmark = pytest.mark.usefixtures("smollm2")
+
+
+def test_it_answers_and_counts():
+    answer = using(lambda model: model.complete(GREETING, max_tokens=6))
+    assert isinstance(answer, Answer)
+    assert answer.text
+    assert answer.finish == "length"
+    assert answer.usage.calls == 1
+    assert answer.usage.completion_tokens == 6
+    assert answer.usage.prompt_tokens > 10
+    assert answer.usage.seconds > 0
+
+
+def test_it_is_a_model_that_keeps_the_name_it_was_given():
+    model = Embedded("embedded:smollm2")
+    assert isinstance(model, Model)
+    assert model.name == "embedded:smollm2"
+    assert model.pid is None  # nothing is started before the first call
+
+
+def test_the_same_call_gives_the_same_answer_whatever_came_before():
+    async def ask(model: Embedded) -> list[str]:
+        say = [Message("system", "You are brief."), Message("user", "Name three colours.")]
+        first = await model.complete(say, max_tokens=12)
+        await model.complete(STORY, max_tokens=4)
+        again = await model.complete(say, max_tokens=12)
+        return [first.text, again.text]
+
+    first, again = using(ask)
+    assert first == again
+    assert using(ask) == [first, again]
+
+
+def test_seed_and_temperature_reach_the_model():
+    async def ask(model: Embedded) -> list[str]:
+        calls = [(0.0, 1), (1.5, 1), (1.5, 1), (1.5, 2)]
+        answers = [
+            await model.complete(GREETING, max_tokens=12, temperature=t, seed=s) for t, s in calls
+        ]
+        return [answer.text for answer in answers]
+
+    cold, warm, same, other = using(ask)
+    assert warm == same
+    assert len({cold, warm, other}) == 3
+
+
+def test_a_schema_is_kept():
+    answer = using(lambda model: model.complete(STORY, schema=PERSON, max_tokens=200))
+    person = json.loads(answer.text)
+    assert set(person) == {"name", "grown"}
+    assert isinstance(person["grown"], bool)
+    assert answer.finish == "stop"
+
+
+def test_json_that_was_cut_is_malformed():
+    with pytest.raises(MalformedAnswer, match="cut off by max_tokens") as failure:
+        using(lambda model: model.complete(STORY, schema=PERSON, max_tokens=3))
+    assert failure.value.answer.startswith("{")
+
+
+def test_a_schema_that_the_model_cannot_keep_is_an_error_and_no_crash():
+    async def ask(model: Embedded) -> str:
+        with pytest.raises(ModelError, match=r"refused the request: .*unrecognized type"):
+            await model.complete(GREETING, schema={"type": "strange"})
+        return (await model.complete(GREETING, max_tokens=2)).text
+
+    assert using(ask)
+
+
+def test_a_prompt_that_does_not_fit_says_both_numbers():
+    async def ask(model: Embedded) -> str:
+        with pytest.raises(PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
+            await model.complete([Message("user", "x " * 1000)])
+        with pytest.raises(PromptTooLong, match="1000000 bytes, far more than the 512 tokens"):
+            await model.complete([Message("user", "x" * 1_000_000)])
+        return (await model.complete(GREETING, max_tokens=2)).text
+
+    assert using(ask, context=512)
+
+
+def test_the_context_is_never_more_than_the_model_was_trained_on():
+    with pytest.raises(PromptTooLong, match="holds 2048"):
+        using(lambda model: model.complete([Message("user", "x " * 3000)]), context=8192)
+
+
+def test_text_that_no_tokenizer_takes_is_replaced():
+    assert using(lambda model: model.complete([Message("user", "a \ud800 b")], max_tokens=2)).text
+
+
+@pytest.mark.parametrize(
+    ("messages", "options"),
+    [
+        ([], {}),
+        (GREETING, {"max_tokens": 0}),
+        (GREETING, {"temperature": -0.1}),
+        (GREETING, {"temperature": float("nan")}),
+    ],
+)
+def test_a_request_that_cannot_be(messages, options):
+    with pytest.raises(InvalidInput):
+        asyncio.run(Embedded("embedded:smollm2").complete(messages, **options))
+
+
+@pytest.mark.parametrize("setting", [{"threads": 0}, {"context": 10}, {"timeout": 0}])
+def test_a_setting_that_cannot_be(setting):
+    with pytest.raises(InvalidInput):
+        Embedded("embedded:smollm2", **setting)
+
+
+@pytest.mark.parametrize("prompt", ["Write a very long story.", "many words in a row " * 300])
+def test_a_cancelled_call_returns_and_the_next_one_works(prompt):
+    async def ask(model: Embedded) -> str:
+        await started(model)
+        task = asyncio.create_task(
+            model.complete([Message("user", prompt)], max_tokens=2000, temperature=1.0)
+        )
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return (await model.complete(GREETING, max_tokens=2)).text
+
+    assert using(ask)
+
+
+def test_a_call_that_waits_in_line_can_be_cancelled():
+    async def ask(model: Embedded) -> list[str]:
+        running = asyncio.create_task(model.complete(GREETING, max_tokens=20))
+        waiting = asyncio.create_task(model.complete(STORY, max_tokens=2000))
+        last = asyncio.create_task(model.complete(GREETING, max_tokens=20))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return [(await running).text, (await last).text]
+
+    first, last = using(ask)
+    assert first == last
+
+
+def test_a_time_limit_is_kept():
+    async def ask(model: Embedded) -> None:
+        with pytest.raises(ModelTimeout, match=r"no answer within 0\.2 s"):
+            await model.complete(STORY, max_tokens=2000, temperature=1.0)
+
+    using(ask, timeout=0.2)
+
+
+@pytest.fixture
+def child(smollm2: Path) -> Iterator[tuple[Child, Signals]]:
+    signals: Signals = queue.SimpleQueue()
+    child = Child(Settings(str(smollm2), 2048, 1), signals)
+    assert signals.get() == (child, {"ready": True})
+    yield child, signals
+    child.end()
+
+
+def test_the_child_stops_within_an_answer_and_between_answers(child):
+    process, signals = child
+    request = _request(STORY, None, 2000, 1.0, 1)
+    process.send({"id": 1, "request": request})
+    process.send({"stop": 1})
+    assert signals.get()[1] == {"id": 1, "stopped": True}
+    process.send({"stop": 1})  # too late: it must not stop the next one
+    process.send({"id": 2, "request": request | {"max_tokens": 2}})
+    assert signals.get()[1]["finish"] == "length"
+
+
+def test_a_child_that_does_not_stop_is_killed():
+    async def ask(model: Embedded) -> tuple[int, int]:
+        before = await started(model)
+        task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
+        await asyncio.sleep(0.1)
+        os.kill(before, signal.SIGSTOP)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return before, await started(model)
+
+    before, after = using(ask)
+    assert before != after
+
+
+def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
+    async def ask(model: Embedded) -> tuple[int, int]:
+        before = await started(model)
+        task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
+        await asyncio.sleep(0.1)
+        os.kill(before, signal.SIGKILL)
+        with pytest.raises(ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"):
+            await task
+        return before, await started(model)
+
+    before, after = using(ask)
+    assert before != after
+
+
+def test_a_ctrl_c_is_not_for_the_child():
+    async def ask(model: Embedded) -> tuple[int, int]:
+        before = await started(model)
+        os.kill(before, signal.SIGINT)
+        return before, await started(model)
+
+    before, after = using(ask)
+    assert before == after
+
+
+def test_no_orphan_is_left_when_the_parent_is_killed():
+    script = (
+        "import asyncio, time\n"
+        "from errata.models.embedded import Embedded\n"
+        "from errata.protocols import Message\n"
+        "model = Embedded('embedded:smollm2')\n"
+        "asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
+        "print(model.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    asyncio.run(gone(pid))
+
+
+def test_forgetting_to_close_leaves_no_process_and_no_warning():
+    script = (
+        "import asyncio\n"
+        "from errata.models.embedded import Embedded\n"
+        "from errata.protocols import Message\n"
+        "model = Embedded('embedded:smollm2')\n"
+        "asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
+        "print(model.pid)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    asyncio.run(gone(int(done.stdout)))
+
+
+def test_several_event_loops_share_one_model():
+    model = Embedded("embedded:smollm2")
+    texts: list[str] = []
+
+    def ask() -> None:
+        texts.append(asyncio.run(model.complete(GREETING, max_tokens=8)).text)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ask()
+    asyncio.run(model.close())
+    assert len(set(texts)) == 1
+    assert len(texts) == 4
+
+
+def test_closing_ends_what_is_under_way_and_what_waits():
+    async def ask() -> list[BaseException]:
+        model = Embedded("embedded:smollm2")
+        pid = await started(model)
+        calls = [model.complete(STORY, max_tokens=2000, temperature=1.0) for _ in range(2)]
+        tasks = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0.1)
+        await model.close()
+        await model.close()
+        await gone(pid)
+        tasks.append(asyncio.create_task(model.complete(GREETING)))
+        return await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[return-value]
+
+    for error in asyncio.run(ask()):
+        assert isinstance(error, ModelUnavailable)
+        assert "was closed" in str(error)
+
+
+def test_closing_while_it_loads():
+    async def ask() -> BaseException | None:
+        model = Embedded("embedded:smollm2")
+        task = asyncio.create_task(model.complete(GREETING))
+        while model.pid is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await model.close()
+        return (await asyncio.gather(task, return_exceptions=True))[0]
+
+    assert isinstance(asyncio.run(ask()), ModelUnavailable)
+
+
+def test_a_file_of_ones_own(smollm2):
+    name = f"embedded:{smollm2}"
+
+    async def ask() -> str:
+        model = Embedded(name)
+        answer = await model.complete(GREETING, max_tokens=2)
+        await model.close()
+        return answer.text
+
+    assert asyncio.run(ask())
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(InvalidInput, match=r"a \.gguf file that exists"):
+        Embedded("embedded:/nowhere/model.gguf")
+
+
+def test_a_file_that_is_no_model(tmp_path):
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"no model " * 1000)
+
+    async def ask() -> None:
+        model = Embedded(f"embedded:{path}")
+        try:
+            await model.complete(GREETING)
+        finally:
+            await model.close()
+
+    with pytest.raises(ModelUnavailable, match=r"the process of model .* ended"):
+        asyncio.run(ask())
+
+
+def test_a_name_that_nothing_answers_to():
+    with pytest.raises(UnknownName, match="embedded:smollm2"):
+        Embedded("embedded:gpt-5")
+
+
+def test_a_path_with_other_bytes_is_refused(tmp_path):
+    path = tmp_path / "other.gguf"
+    path.write_bytes(b"other")
+    with pytest.raises(WeightsError, match="other bytes"):
+        using(lambda model: model.complete(GREETING), path=path)
+
+
+def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ModelUnavailable, match=r"pip install 'errata\[embedded\]'"):
+        using(lambda model: model.complete(GREETING))
+
+
+def test_a_process_that_cannot_start(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ModelUnavailable, match="did not start"):
+        using(lambda model: model.complete(GREETING))
+
+
+def listening(pid: int) -> tuple[set[str], set[str]]:
+    """The sockets that a process holds: listening on TCP, and in the file system."""
+    proc = Path(f"/proc/{pid}")
+    held = {os.readlink(fd) for fd in (proc / "fd").iterdir()}
+    tcp = [line.split() for line in (proc / "net/tcp").read_text("ascii").splitlines()[1:]]
+    unix = [line.split() for line in (proc / "net/unix").read_text("ascii").splitlines()[1:]]
+    ports = {f"socket:[{line[9]}]" for line in tcp if line[3] == "0A"}
+    named = {line[7] for line in unix if len(line) > 7 and f"socket:[{line[6]}]" in held}
+    return ports & held, {path for path in named if Path(path).exists()}
+
+
+def test_nobody_else_can_reach_the_native_server():
+    async def ask(model: Embedded) -> None:
+        pid = await started(model)
+        if sys.platform == "linux":  # elsewhere there is no such place to look
+            assert listening(pid) == (set(), set())
+
+    using(ask)
+
+
+def test_time_is_counted_without_waiting_in_line():
+    async def ask(model: Embedded) -> tuple[float, float]:
+        await started(model)
+        begun = time.monotonic()
+        calls = (model.complete(STORY, max_tokens=10) for _ in range(3))
+        answers = await asyncio.gather(*calls)
+        return sum(answer.usage.seconds for answer in answers), time.monotonic() - begun
+
+    counted, passed = using(ask)
+    assert counted <= passed

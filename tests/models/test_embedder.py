@@ -1,0 +1,197 @@
+"""Embedders: the real MiniLM, and an endpoint on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from errata.errors import (
+    InvalidInput,
+    MalformedAnswer,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    UnknownName,
+    WeightsError,
+)
+from errata.models import open_embedder
+from errata.models.embedder import MiniLM, OpenAIEmbedder
+from errata.protocols import Embedder
+
+
+@pytest.fixture(scope="module")
+def minilm() -> MiniLM:
+    return MiniLM()
+
+
+def embed(embedder: Embedder, *texts: str) -> Any:
+    return asyncio.run(embedder.embed(texts))
+
+
+def test_it_is_an_embedder(minilm):
+    assert isinstance(minilm, Embedder)
+    assert (minilm.name, minilm.dimensions) == ("minilm-int8", 384)
+    assert isinstance(open_embedder(), MiniLM)
+    with pytest.raises(UnknownName, match="there are: minilm"):
+        open_embedder("word2vec")
+
+
+def test_rows_are_unit_vectors_in_float32(minilm):
+    rows = embed(minilm, "one text", "another", "", "long " * 3000, "half a \ud800 pair")
+    assert rows.shape == (5, 384)
+    assert rows.dtype == np.float32
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    assert embed(minilm).shape == (0, 384)
+
+
+@pytest.mark.parametrize(
+    ("text", "similar", "different"),
+    [
+        (
+            "The cat sits on the mat.",
+            "A kitten is resting on a rug.",
+            "Revenue fell by 3% in the third quarter.",
+        ),
+        (
+            "Give the weight in kilograms, not in pounds.",
+            "The mass must be stated in kg.",
+            "The service could not connect to the database.",
+        ),
+        (
+            "ValueError: could not parse the date '12/31/2024'",
+            "the date format is not ISO 8601",
+            "the summary is longer than 200 words",
+        ),
+    ],
+)
+def test_what_means_the_same_is_nearer(minilm, text, similar, different):
+    rows = embed(minilm, text, similar, different)
+    assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.1
+
+
+def test_a_vector_does_not_depend_on_its_company(minilm):
+    texts = [f"sentence number {n} " + "with more words " * (n % 7) for n in range(40)]
+    together = embed(minilm, *texts)
+    for n in (0, 17, 39):
+        assert np.allclose(together[n], embed(minilm, texts[n])[0], atol=1e-6)
+
+
+def test_text_beyond_256_tokens_is_left_out(minilm):
+    rows = embed(minilm, "word " * 300, "word " * 300 + "something else entirely")
+    assert np.array_equal(rows[0], rows[1])
+
+
+def test_several_loops_and_many_at_once():
+    embedder = MiniLM()
+
+    async def many() -> Any:
+        return np.concatenate(await asyncio.gather(*(embedder.embed(["a"]) for _ in range(4))))
+
+    first, again = asyncio.run(many()), asyncio.run(many())
+    assert np.array_equal(first, again)
+
+
+def test_files_of_ones_own_are_proved(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"other")
+    with pytest.raises(WeightsError, match="other bytes"):
+        embed(MiniLM(path=path), "a")
+
+
+@pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
+def test_a_missing_library_is_named(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModelUnavailable, match=rf"{module}: pip install 'errata\[embedded\]'"):
+        embed(MiniLM(), "a")
+
+
+def vectors(*rows: list[float]) -> dict[str, Any]:
+    data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return {"object": "list", "model": "m", "data": data, "usage": usage}
+
+
+@pytest.fixture
+def remote(server) -> OpenAIEmbedder:
+    return OpenAIEmbedder("m", 2, url=f"{server.url}/v1", timeout=30, retries=0)
+
+
+def test_an_endpoint_embeds(server, remote):
+    server.says(vectors([3.0, 4.0], [0.0, 2.0]))
+    assert embed(remote, "a", "b") == [[0.6, 0.8], [0.0, 1.0]]
+    assert isinstance(remote, Embedder)
+    assert (remote.name, remote.dimensions) == (f"{server.url}/v1#m", 2)
+    (asked,) = server.asked
+    assert asked["path"] == "/v1/embeddings"
+    assert asked["body"]["input"] == ["a", "b"]
+    assert embed(remote) == []
+    assert len(server.asked) == 1  # nothing to ask for
+
+
+def test_openai_is_the_default_address():
+    assert OpenAIEmbedder("text-embedding-3-small", 1536).name == "openai:text-embedding-3-small"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        vectors([3.0, 4.0]),
+        vectors([1.0], [1.0]),
+        vectors([0.0, 0.0], [1.0, 0.0]),
+        {"object": "list", "data": []},
+        b"<html>",
+        {"what": 1},
+    ],
+)
+def test_other_vectors_than_were_wanted(server, remote, body):
+    server.says(body)
+    with pytest.raises(MalformedAnswer):
+        embed(remote, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        ({"status": 401}, ModelUnavailable),
+        ({"status": 400}, ModelError),
+        ({"status": 500}, ModelError),
+    ],
+)
+def test_a_refusal_has_its_type(server, remote, reply, error):
+    server.says({"error": {"message": "no"}}, **reply)
+    with pytest.raises(error, match="no"):
+        embed(remote, "a")
+
+
+def test_an_endpoint_that_never_answers(server):
+    server.says(never=True)
+    slow = OpenAIEmbedder("m", 2, url=server.url, timeout=0.3, retries=0)
+    with pytest.raises(ModelTimeout, match=r"within 0\.3 s"):
+        embed(slow, "a")
+
+
+def test_an_endpoint_that_is_not_there():
+    with pytest.raises(ModelUnavailable, match="check the address and the key"):
+        embed(OpenAIEmbedder("m", 2, url="http://127.0.0.1:9/v1", retries=0), "a")
+
+
+def test_no_key_for_openai(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ModelUnavailable, match="OPENAI_API_KEY"):
+        embed(OpenAIEmbedder("m", 2), "a")
+
+
+def test_a_missing_client_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ModelUnavailable, match=r"pip install 'errata\[models\]'"):
+        embed(OpenAIEmbedder("m", 2), "a")
+
+
+@pytest.mark.parametrize("settings", [{"dimensions": 0}, {"timeout": 0}, {"retries": -1}])
+def test_a_setting_that_cannot_be(settings):
+    with pytest.raises(InvalidInput):
+        OpenAIEmbedder("m", **({"dimensions": 2} | settings))

@@ -1,0 +1,75 @@
+"""The names that users write, and what opening one must not cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from errata.errors import InvalidInput, UnknownName
+from errata.models import FORMS, open_model
+from errata.models.embedded import Embedded
+from errata.models.function import Function
+from errata.models.remote import Remote
+from errata.protocols import Model
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("embedded", Embedded),
+        ("embedded:smollm2", Embedded),
+        ("embedded:qwen2.5-coder-0.5b-instruct-q4_k_m", Embedded),
+        ("openai:gpt-5", Remote),
+        ("anthropic:claude-haiku-4-5", Remote),
+        ("google:gemini-2.5-flash", Remote),
+        ("http://127.0.0.1:8000/v1#qwen", Remote),
+        ("https://models.example/v1#org/name:tag", Remote),
+        ("json:dumps", Function),
+    ],
+)
+def test_a_name_opens_its_model_and_is_kept(name, kind):
+    model = open_model(name)
+    assert isinstance(model, kind)
+    assert isinstance(model, Model)
+    assert model.name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "gpt-5",
+        "openai:",
+        "google",
+        "http://127.0.0.1:8000/v1",
+        "https://models.example/v1#",
+        ":f",
+        "json:",
+        "a/b:c",
+    ],
+)
+def test_a_wrong_name_lists_the_forms(name):
+    with pytest.raises(UnknownName) as error:
+        open_model(name)
+    assert error.value.known == FORMS
+
+
+@pytest.mark.parametrize("name", ["embedded", "openai:gpt-5", "json:dumps"])
+def test_a_time_limit_that_cannot_be(name):
+    with pytest.raises(InvalidInput, match="timeout is -1; it must be seconds above 0"):
+        open_model(name, timeout=-1)
+
+
+def test_opening_imports_nothing_heavy():
+    script = (
+        "import sys, errata.models as m\n"
+        "m.open_model('embedded'); m.open_model('openai:gpt-5'); m.open_embedder()\n"
+        "heavy = {'numpy', 'pydantic', 'pydantic_ai', 'openai', 'xllamacpp', 'onnxruntime'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
