@@ -14,7 +14,9 @@ from errata.protocols import Context
 from errata.redact import redacted
 from errata.usercode import call
 
-Check = Callable[[Any, Context], "Iterable[Finding] | Awaitable[Iterable[Finding]]"]
+# A check that scores, too, answers with an Evaluation: in a task file there is no other place.
+Found = Iterable[Finding] | Evaluation
+Check = Callable[[Any, Context], Found | Awaitable[Found]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 
 EMPTY = Finding(
@@ -35,22 +37,27 @@ def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
 async def evaluated(
     candidate: Any, at: Context, checks: Sequence[Check], evaluate: Evaluate | None
 ) -> Evaluation:
-    """The findings of all checks, in order, and the evaluator's own findings and scores.
+    """The findings and scores of all checks, in order, and the evaluator's own after them.
 
     One that raises is asked once more about the same candidate. Raises CheckFailed.
     """
     findings: list[Finding] = []
+    scores: dict[str, float] = {}
     if isinstance(candidate, str) and not candidate.strip():
         findings.append(EMPTY)
     for check in checks:
         found = await _twice(check, candidate, at)
+        if isinstance(found, Evaluation):
+            scores |= found.scores
+            found = found.findings
         findings += _findings(check, found)
     if evaluate is None:
-        return Evaluation(tuple(findings))
+        return Evaluation(tuple(findings), scores)
     judged = await _twice(evaluate, candidate, at)
     if not isinstance(judged, Evaluation):
         raise _wrong(evaluate, judged, "an Evaluation")
-    return replace(judged, findings=(*findings, *map(_safe, judged.findings)))
+    findings += map(_safe, judged.findings)
+    return Evaluation(tuple(findings), {**scores, **judged.scores})
 
 
 async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
