@@ -15,8 +15,8 @@ from errata.redact import redacted
 from errata.usercode import call
 
 # A check that scores, too, answers with an Evaluation: in a task file there is no other place.
-Found = Iterable[Finding] | Evaluation
-Check = Callable[[Any, Context], Found | Awaitable[Found]]
+Judged = Iterable[Finding] | Evaluation
+Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 
 EMPTY = Finding(
