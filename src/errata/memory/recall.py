@@ -25,13 +25,14 @@ _ROLE = re.compile(r"<\|[^|>]{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>", re.IGNORECAS
 def rank(task: str, found: Iterable[Found], limit: int) -> list[Found]:
     """The related finds, best first, at most `limit`; an unrelated task brings nothing.
 
-    Ranked by the cosine of the vectors where there are some, else of the word sets; then by how
-    often the lesson was seen, then the newer.
+    Ranked by the cosine of the vectors where there are some, else of the word sets; then verified
+    ones first, so that an answer that was accepted again at once stays verified; then by how often
+    the lesson was seen, then the newer.
     """
     words = _words(task)
     scored = [(_relevance(words, one), one) for one in found]
     related = [(score, one) for score, one in scored if score is not None]
-    related.sort(key=lambda pair: (-round(pair[0], 6), -pair[1].seen, -pair[1].id))
+    related.sort(key=lambda pair: _order(*pair))
     kept: list[Found] = []
     said: set[tuple[str, str]] = set()
     for _, one in related:
@@ -40,6 +41,10 @@ def rank(task: str, found: Iterable[Found], limit: int) -> list[Found]:
             said.add(same)
             kept.append(one)
     return kept
+
+
+def _order(relevance: float, one: Found) -> tuple[float, bool, int, int]:
+    return -round(relevance, 6), not one.verified, -one.seen, -one.id
 
 
 def choose(ranked: Sequence[Found], most: int = SHOWN, unverified: int = UNVERIFIED) -> list[Found]:

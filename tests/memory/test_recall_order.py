@@ -1,0 +1,25 @@
+"""What recall puts first where relevance is equal."""
+
+from errata.memory.learn import Example
+from errata.memory.recall import rank
+from errata.protocols import Found
+
+
+def found(id: int, task: str, *, verified: bool, seen: int) -> Found:
+    return Found(id, id, Example(task, "1.60 m"), "check", verified, seen, 0.5, 0.0, cosine=0.9)
+
+
+def test_an_answer_accepted_again_at_once_stays_verified():
+    once, again = (
+        found(1, "a task", verified=True, seen=1),
+        found(2, "a task", verified=False, seen=9),
+    )
+    assert rank("a task", [again, once], 5) == [once]
+
+
+def test_verified_goes_before_often_seen():
+    verified, often = (
+        found(1, "one", verified=True, seen=1),
+        found(2, "two", verified=False, seen=9),
+    )
+    assert rank("a task", [often, verified], 5) == [verified, often]
