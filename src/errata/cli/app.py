@@ -7,7 +7,6 @@ provider, 130 interrupted.
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
@@ -15,8 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from errata.cli.output import print_json, say
-from errata.errors import ErrataError, ModelError, NotFound, StoreError, UsageError
+from errata.cli.failure import Interrupted, told, usage_told
 
 # Command -> where its function, or its own group, lives.
 COMMANDS = {
@@ -30,17 +28,6 @@ COMMANDS = {
     "model": "errata.cli.model:app",
     "doctor": "errata.cli.doctor:doctor",
 }
-CODES: tuple[tuple[type[ErrataError], int], ...] = (
-    (UsageError, 2),
-    (NotFound, 3),
-    (StoreError, 4),
-    (ModelError, 5),
-)
-INTERRUPTED = 130
-
-
-class Interrupted(Exception):
-    """Ctrl-C; the message says how to go on."""
 
 
 class Commands(TyperGroup):
@@ -57,6 +44,13 @@ class Commands(TyperGroup):
             if found is not None:
                 self.commands[cmd_name] = _command(cmd_name, found)
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that `ctx` names."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # before or after the work that can be resumed
+            raise Interrupted("interrupted") from None
 
     def main(
         self,
@@ -75,7 +69,7 @@ class Commands(TyperGroup):
         call = super().main
 
         def work() -> Any:
-            return call(kept, prog_name, complete_var, standalone_mode=False, obj=kept, **extra)
+            return call(kept, prog_name, complete_var, standalone_mode=False, obj=given, **extra)
 
         code = exit_code(work, json="--json" in given[:end], debug=debug)
         if standalone_mode:
@@ -88,49 +82,10 @@ def exit_code(work: Callable[[], Any], *, json: bool, debug: bool) -> int:
     try:
         answer = work()
         return answer if isinstance(answer, int) else 0
-    except (KeyboardInterrupt, typer.Abort) as error:
-        cause = error.__cause__ or error  # the parser turns the one into the other
-        return _told(Interrupted(str(cause) or "interrupted"), INTERRUPTED, json, debug)
-    except ErrataError as error:
-        code = next((code for kind, code in CODES if isinstance(error, kind)), 1)
-        return _told(error, code, json, debug)
-    except OSError as error:
-        return _told(error, 4, json, debug)
     except Exception as error:
-        if callable(getattr(error, "format_message", None)):  # of the parser of the command line
-            return _usage(error, json)
-        hint = "" if debug else "; run it again with --debug for the traceback"
-        words = f"unexpected {type(error).__name__}: {error}{hint}"
-        return _told(error, 1, json, debug, words)
-
-
-def _told(error: BaseException, code: int, json: bool, debug: bool, words: str = "") -> int:
-    from errata.cli.settings import debugging
-
-    notes = getattr(error, "__notes__", [])
-    message = "\n".join([words or str(error), *notes])
-    if debug or debugging():
-        traceback.print_exception(error, file=sys.stderr)
-    if json:
-        document = getattr(error, "document", {})
-        print_json({"error": {"type": type(error).__name__, "message": message}, **document})
-    elif message:
-        say(f"errata: {message}")
-    return code
-
-
-def _usage(error: Any, json: bool) -> int:
-    message = error.format_message()
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help
-        say(message)
-        return 2
-    if json:
-        print_json({"error": {"type": "UsageError", "message": message}})
-        return 2
-    hint = f"; see {context.command_path} --help" if context is not None else ""
-    say(f"errata: {message.rstrip('.')}{hint}")
-    return 2
+        if callable(getattr(error, "format_message", None)):
+            return usage_told(error, json=json)
+        return told(error, json=json, debug=debug)
 
 
 def _found(place: str) -> Any:

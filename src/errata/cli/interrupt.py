@@ -6,23 +6,23 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from errata.cli.failure import INTERRUPTED, Interrupted
 from errata.cli.output import say
 
 T = TypeVar("T")
 
 # How long what was cancelled may take to clean up. A check of the user's may block for ever.
 GRACE_SECONDS = 1.0
-CODE = 130
 
 
-def drive(work: Coroutine[Any, Any, T], last_words: str = "interrupted") -> T:
-    """What the coroutine returns. Ctrl-C cancels it and raises KeyboardInterrupt(last_words).
+def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] | str = "interrupted") -> T:
+    """What the coroutine returns. Ctrl-C cancels it and raises Interrupted(last_words).
 
-    Where it does not end within a second, the last words are printed and the process exits with
-    130: what was committed is safe, all else begins anew.
+    `last_words` are asked for when they are needed. Where it does not end within a second, they are
+    printed and the process exits with 130: what was committed is safe, all else begins anew.
     """
     if threading.current_thread() is not threading.main_thread():
         return asyncio.run(work)
@@ -33,7 +33,7 @@ def drive(work: Coroutine[Any, Any, T], last_words: str = "interrupted") -> T:
     except asyncio.CancelledError:
         if not press.pressed:
             raise
-        raise KeyboardInterrupt(last_words) from None
+        raise Interrupted(press.words()) from None
     finally:
         press.ended.set()
         signal.signal(signal.SIGINT, before)
@@ -42,11 +42,15 @@ def drive(work: Coroutine[Any, Any, T], last_words: str = "interrupted") -> T:
 class _Press:
     """The signal's receiver for the time of one coroutine."""
 
-    def __init__(self, last_words: str) -> None:
+    def __init__(self, last_words: Callable[[], str] | str) -> None:
         self.pressed = False
         self.ended = threading.Event()
         self._last_words = last_words
         self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    def words(self) -> str:
+        """What to say at the end."""
+        return self._last_words if isinstance(self._last_words, str) else self._last_words()
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the coroutine in a task that the signal cancels."""
@@ -60,7 +64,7 @@ class _Press:
 
     def __call__(self, signum: int, frame: object) -> None:
         if self.pressed:
-            os._exit(CODE)
+            os._exit(INTERRUPTED)
         self.pressed = True
         threading.Thread(target=self._leave, name="errata-leave", daemon=True).start()
         if self._target is not None:
@@ -69,5 +73,5 @@ class _Press:
 
     def _leave(self) -> None:
         if not self.ended.wait(GRACE_SECONDS):
-            say(f"errata: {self._last_words}")
-            os._exit(CODE)
+            say(f"errata: {self.words()}")
+            os._exit(INTERRUPTED)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from errata.cli.failure import told
 from errata.cli.output import Db, Json, print_json, say, short, show, table
+from errata.errors import ErrataError
 
 if TYPE_CHECKING:
     from errata.cli.batch import Row
-    from errata.cli.progress import FetchProgress, TaskProgress
+    from errata.cli.progress import FetchProgress
     from errata.cli.settings import Settings
     from errata.cli.tasks import Task
     from errata.loop.decide import Policy
-    from errata.protocols import Store
+    from errata.protocols import Model, Store
 
 # Options of a run that the command to resume it replaces; both with and without a value of its own.
 REPLACED = {"--run": 2, "--resume": 1, "--json": 1}
@@ -29,14 +31,25 @@ MOST_LINES = 20
 
 @dataclass(frozen=True)
 class Job:
-    """One run as the command line asks for it."""
+    """One run as the command line asks for it; `arguments` are those of the whole command line."""
 
+    path: Path
     tasks: Sequence[Task]
-    name: str
+    name: str | None
+    resume: bool
     system: str
     policy: Policy
     seed: int
     settings: Settings
+    arguments: Sequence[str]
+
+
+@dataclass
+class Report:
+    """What is known so far: the name that the run has, "" before, and the rows of its tasks."""
+
+    name: str = ""
+    rows: list[Row] = field(default_factory=list)
 
 
 def run(
@@ -84,17 +97,41 @@ def run(
         timeout=timeout,
         max_tokens=max_tokens,
     )
-    entries = _entries(tasks, goal or [])
-    chosen = _named(values, tasks, entries, name, resume, read_policy(values.policy))
-    job = Job(entries, chosen, system, read_policy(values.policy), seed, values)
-    again = f"interrupted; what is stored stays. Resume with:\n  {_resume(ctx.obj, chosen)}"
-    rows = drive(_driven(job), again)
-    document = {"run": chosen, "db": values.db, "model": values.model, **summary(rows)}
+    entries, chosen = _entries(tasks, goal or []), read_policy(values.policy)
+    job = Job(tasks, entries, name, resume, system, chosen, seed, values, ctx.obj or ["run"])
+    report = Report()
+    failure: ErrataError | None = None
+    try:
+        drive(_driven(job, report), lambda: f"interrupted{_go_on(job, report)}")
+    except ErrataError as error:
+        failure = error
+    return _reported(job, report, failure, json)
+
+
+def _reported(job: Job, report: Report, failure: ErrataError | None, json: bool) -> int:
+    """Show how the tasks ended, in task order, and what failed; the exit code."""
+    places = {task.id: place for place, task in enumerate(job.tasks)}
+    rows = sorted(report.rows, key=lambda row: places[row.id])
+    values = job.settings
+    document = {"run": report.name, "db": values.db, "model": values.model, **summary(rows)}
+    document["rows"] = [asdict(row) for row in rows]
+    if not json and rows:
+        _print(rows, report.name, values.db)
+    if failure is not None:
+        if report.name:
+            failure.add_note(_go_on(job, report).lstrip("; "))
+        more = document if report.name else {}
+        return told(failure, json=json, debug="--debug" in job.arguments, **more)
     if json:
-        print_json({**document, "rows": [asdict(row) for row in rows]})
-    else:
-        _print(rows, chosen, [] if db is None else ["--db", db])
+        print_json(document)
     return 0 if all(row.passed for row in rows) else 1
+
+
+def _go_on(job: Job, report: Report) -> str:
+    """How to resume the run, as words that follow others; "" where it did not begin."""
+    if not report.name:
+        return ""
+    return f"; what is stored stays, go on with:\n  {_resume(job.arguments, report.name)}"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -116,55 +153,59 @@ def _entries(path: Path, goals: Sequence[str]) -> list[Task]:
     from errata.cli.tasks import goal, read_tasks
 
     # Models and checks are named module:function; a console script does not look here by itself.
-    sys.path[:0] = [folder for folder in (str(Path.cwd()), str(path.parent)) if folder != "."]
+    sys.path[:0] = [str(Path.cwd()), str(path.parent.resolve())]
     more = tuple(map(goal, goals))
     return [replace(task, goals=(*task.goals, *more)) for task in read_tasks(path)]
 
 
-def _named(
-    values: Settings,
-    path: Path,
-    entries: Sequence[Task],
-    name: str | None,
-    resume: bool,
-    policy: Policy,
-) -> str:
-    from errata.cli.interrupt import drive
-    from errata.cli.names import existing, fresh
-    from errata.cli.opening import scope_of, stored
-
-    async def find() -> str:
-        async with stored(values, new=not resume) as store:
-            if resume:
-                return await existing(store, scope_of(values), path, name)
-            return await fresh(store, scope_of(values), path, name, entries[0], policy)
-
-    return drive(find())
-
-
-async def _driven(job: Job) -> list[Row]:
+async def _driven(job: Job, report: Report) -> None:
+    """The model first: a run that cannot begin takes no name and makes no database."""
     from errata.cli.opening import model_of, stored
     from errata.cli.progress import FetchProgress, TaskProgress
 
-    values = job.settings
+    values, total = job.settings, len(job.tasks)
     with FetchProgress() as fetching:
-        async with stored(values, new=True) as store, model_of(values, fetching) as model:
-            say(f"run {job.name}: {len(job.tasks)} tasks, model {model.name}, {values.db}")
-            with TaskProgress(len(job.tasks)) as watch:
-                return await _batch(job, store, model, fetching, watch)
+        async with (
+            model_of(values, fetching) as model,
+            stored(values, new=not job.resume) as store,
+        ):
+            report.name = await _named(job, store)
+            say(f"run {report.name}: {total} tasks, model {model.name}, {values.db}")
+            with TaskProgress(total) as progress:
+
+                def watch(row: Row) -> None:
+                    report.rows.append(row)
+                    progress(row)
+
+                await _batch(job, report.name, store, model, fetching, watch)
+
+
+async def _named(job: Job, store: Store) -> str:
+    from errata.cli.names import existing, fresh
+    from errata.cli.opening import scope_of
+
+    scope = scope_of(job.settings)
+    if job.resume:
+        return await existing(store, scope, job.path, job.name)
+    return await fresh(store, scope, job.path, job.name, job.tasks[0], job.policy)
 
 
 async def _batch(
-    job: Job, store: Store, model: Any, fetching: FetchProgress, watch: TaskProgress
-) -> list[Row]:
+    job: Job,
+    name: str,
+    store: Store,
+    model: Model,
+    fetching: FetchProgress,
+    watch: Callable[[Row], None],
+) -> None:
     from errata.cli.batch import batch
     from errata.cli.opening import memory_of, scope_of
     from errata.generate import Writer
 
     values = job.settings
-    return await batch(
+    await batch(
         job.tasks,
-        run=job.name,
+        run=name,
         writer=Writer(model, job.system, max_tokens=values.max_tokens),
         store=store,
         memory=memory_of(values, store, fetching) if values.memory else None,
@@ -191,7 +232,7 @@ def _resume(arguments: Sequence[str], name: str) -> str:
     return shlex.join(["errata", *kept, "--run", name, "--resume"])
 
 
-def _print(rows: Sequence[Row], name: str, more: Sequence[str]) -> None:
+def _print(rows: Sequence[Row], name: str, db: str) -> None:
     groups = Counter(row.group for row in rows)
     parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
     lines = [(label, *summary(part).values()) for label, part in parts] if len(parts) > 1 else []
@@ -203,4 +244,5 @@ def _print(rows: Sequence[Row], name: str, more: Sequence[str]) -> None:
     if failed[MOST_LINES:]:
         show(f"and {len(failed) - MOST_LINES} more")
     if failed:
+        more = [] if db == "errata.db" else ["--db", db]
         show(f"\nNext: {shlex.join(['errata', 'why', failed[0].loop, *more])}")

@@ -5,7 +5,6 @@ The files are those of the current folder. Only the command line reads any of th
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,8 +122,3 @@ def _table(path: Path, table: tuple[str, ...]) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"[{'.'.join(table)}] in {path} must be a table")
     return found
-
-
-def debugging() -> bool:
-    """Whether ERRATA_DEBUG asks for tracebacks."""
-    return os.environ.get(f"{PREFIX}DEBUG", "") not in ("", "0", "false")

@@ -136,6 +136,8 @@ def _check_rules(rules: Any) -> None:
     if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
         raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
     for rule in rules:
+        if "custom" in rule:
+            raise InvalidInput("rule", rule, "a shipped rule: code cannot be named here")
         if rule.get("rule") == "all":
             _check_rules(rule.get("rules"))
 

@@ -35,7 +35,8 @@ def why(
     from errata.loop.explain import explain
 
     stored = drive(_one(settings(db=db), loop))
-    explanation = explain(stored.loop, policy_from(stored.head.policy))
+    last = stored.verdicts[-1] if stored.verdicts else None
+    explanation = explain(stored.loop, policy_from(stored.head.policy), last)
     if json:
         print_json(_document(stored, explanation))
     else:
@@ -150,7 +151,7 @@ def _feedback(stored: Stored, number: int) -> str:
     """What the attempt after this one was told; "" where none followed or nothing was said."""
     from errata.loop.decide import Again
 
-    said = [one for one in stored.verdicts if isinstance(one, Again) and one.feedback]
+    said = [one for one in stored.verdicts if isinstance(one, Again)]
     return said[number - 1].feedback if number <= len(said) else ""
 
 
@@ -161,7 +162,7 @@ def _print(stored: Stored, explanation: Explanation) -> None:
     show(f"loop {stored.id}: {state_of(stored)}, policy {policy}{goals}")
     show(f"task: {short(_text(stored.head.task), CANDIDATE)}")
     for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
-        show(f"\nattempt {attempt.number}: {short(_text(value), CANDIDATE)}")
+        show(f"\nattempt {attempt.number}: {short(_text(value), CANDIDATE) or '(empty)'}")
         for finding in attempt.evaluation.findings if attempt.evaluation else ():
             fix = f" -> {short(finding.fix, CANDIDATE)}" if finding.fix else ""
             level = "" if finding.level == "error" else f" ({finding.level})"
