@@ -11,8 +11,8 @@ EACH = 400
 HEAD = "The last answer was not accepted:"
 
 
-def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = (), most: int = MOST) -> str:
-    """One line a finding (what is wrong, how to mend it), one a goal; at most `most` characters.
+def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = ()) -> str:
+    """One line a finding (what is wrong, how to mend it), one a goal; at most `MOST` characters.
 
     Errors come first, the most severe before the others, then unmet goals, then warnings; notes
     stay out. What does not fit is counted, never cut in half. Control characters go: findings may
@@ -25,7 +25,7 @@ def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = (), most: int = M
     if not lines:
         return ""
     kept: list[str] = [HEAD]
-    room = most - len(HEAD) - 24
+    room = MOST - len(HEAD) - 24
     for line in lines:
         room -= len(line) + 1
         if room < 0 and len(kept) > 1:
@@ -58,7 +58,7 @@ def clean(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     half = (most - 3) // 2
-    return f"{text[:half]} … {text[-half:]}"
+    return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
 
 
 def _visible(char: str) -> bool:
