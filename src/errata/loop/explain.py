@@ -45,11 +45,12 @@ class Change:
     policy: Policy
 
 
-def explain(loop: Loop, policy: Policy) -> Explanation:
+def explain(loop: Loop, policy: Policy, recorded: Verdict | None = None) -> Explanation:
     """The same answer for the same loop and policy, always.
 
     Earlier attempts are told as they were decided then: before what was cut later was spent, and
     with the overrides that lifted a rule there. So is the last one where it consumed an override.
+    `recorded` is the verdict that was stored, where not all rules of the policy are at hand.
     """
     loop = replace(loop, improves=policy.improvement)
     unused = tuple(replace(o, used=0) for o in loop.overrides)
@@ -63,6 +64,7 @@ def explain(loop: Loop, policy: Policy) -> Explanation:
     verdict = decide(last, policy)
     if spent(last, verdict).overrides != loop.overrides:
         verdict = decide(loop, policy)
+    verdict = recorded or verdict
     if loop.attempts:
         lines.append(_line(loop, verdict))
     words = tuple(change.words for change in changes(loop, policy, verdict))
