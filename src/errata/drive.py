@@ -203,9 +203,10 @@ class Run(Generic[C]):
                 value, attempt = await self._try(state, began)
         except TimeoutError:
             if left is None or left > min(limits):
+                again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
                 raise ModelTimeout(
                     f"attempt {len(state.loop.attempts) + 1} had no result within "
-                    f"{self._timeout:g} s; the loop can be resumed as {self.id!r}"
+                    f"{self._timeout:g} s{again}"
                 ) from None
             return await self._out_of_time(max(left, time.perf_counter() - began))
         loop = state.loop.then(attempt)
