@@ -6,5 +6,6 @@ from __future__ import annotations
 def main() -> None:
     """Run `errata` with the arguments of this process and exit with its code."""
     from errata.cli.app import app
+    from errata.cli.interrupt import leave
 
-    app(prog_name="errata")
+    leave(app(prog_name="errata", standalone_mode=False))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from errata.cli.failure import INTERRUPTED, Interrupted
 from errata.cli.output import say
@@ -75,3 +78,21 @@ class _Press:
         if not self.ended.wait(GRACE_SECONDS):
             say(f"errata: {self.words()}")
             os._exit(INTERRUPTED)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit, also where a call that nobody waits for any more still runs in a thread.
+
+    Python's own end would tear down C++ libraries under such a thread, which aborts the process.
+    """
+    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
+    deadline = time.monotonic() + GRACE_SECONDS
+    for thread in others:
+        if not thread.daemon or thread.name == "errata-leave":
+            thread.join(max(0.0, deadline - time.monotonic()))
+    if not any(thread.is_alive() for thread in others):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
