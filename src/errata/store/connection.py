@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
-from errata.errors import ErrataError, StoreCorrupt, StoreError, StoreUnavailable
+from errata.errors import StoreCorrupt, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -38,12 +40,16 @@ class Thread:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        _threads.add(self)
 
     async def run(self, work: Work[T]) -> T:
-        """What `work` returns. Raises StoreError, and whatever errata error `work` raises."""
+        """What `work` returns. Raises StoreError, and whatever else `work` raises."""
         job = _Job(work, Future())
-        self._start()
-        self._jobs.put(job)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._main, name="errata-store", daemon=True)
+                self._thread.start()
+            self._jobs.put(job)
         answer: T = await asyncio.wrap_future(job.answer)
         return answer
 
@@ -51,92 +57,87 @@ class Thread:
         """Finish what was handed over and close the connection; harmless when called twice."""
         with self._lock:
             thread, self._thread = self._thread, None
-        if thread is not None:
-            self._jobs.put(None)
-            thread.join()
+            if thread is not None:
+                self._jobs.put(None)
+                if thread is not threading.current_thread():
+                    thread.join()
 
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._main, name="errata-store", daemon=True)
-                self._thread.start()
+    def forked(self) -> None:
+        """In a child process the thread is gone, and what it was to do is the parent's."""
+        self._jobs, self._lock, self._thread = queue.SimpleQueue(), threading.Lock(), None
 
     def _main(self) -> None:
         db: sqlite3.Connection | None = None
-        while True:
-            group = self._group()
-            if not group:
-                break
+        while (group := self._group()) is not None:
             try:
                 db = db or self._connect()
-            except (sqlite3.Error, OSError, ErrataError) as error:
-                _fail(group, _typed(error))
-                continue
-            self._run(db, group)
+                (_commit if self._writes else _each)(db, group)
+            except Exception as error:
+                told = _typed(error)
+                for job in group:
+                    if not job.answer.done():
+                        job.answer.set_exception(told)
+                db = _undone(db)
         if db is not None:
             db.close()
 
-    def _group(self) -> list[_Job]:
-        """The next jobs; empty when the thread has to end."""
-        jobs: list[_Job] = []
+    def _group(self) -> list[_Job] | None:
+        """The next jobs, those cancelled meanwhile left out; None when the thread has to end."""
         job = self._jobs.get()
-        while job is not None:
-            if job.answer.set_running_or_notify_cancel():
-                jobs.append(job)
-            if not self._writes or len(jobs) == GROUP or (jobs and self._jobs.empty()):
-                break
+        if job is None:
+            return None
+        jobs = [job]
+        while self._writes and len(jobs) < GROUP and not self._jobs.empty():
             job = self._jobs.get()
-        if job is None and jobs:
-            self._jobs.put(None)
-        return jobs if job is not None or jobs else []
-
-    def _run(self, db: sqlite3.Connection, group: list[_Job]) -> None:
-        if not self._writes:
-            for job in group:
-                _answer(job, db)
-            return
-        try:
-            db.execute("begin immediate")
-            done = [_in_savepoint(job, db) for job in group]
-            db.execute("commit")
-        except sqlite3.Error as error:
-            if db.in_transaction:
-                db.execute("rollback")
-            _fail(group, _typed(error))
-            return
-        for job, (value, failure) in zip(group, done, strict=True):
-            if failure is None:
-                job.answer.set_result(value)
-            else:
-                job.answer.set_exception(failure)
+            if job is None:
+                self._jobs.put(None)
+                break
+            jobs.append(job)
+        return [job for job in jobs if job.answer.set_running_or_notify_cancel()]
 
 
-Outcome = tuple[Any, BaseException | None]
+def _commit(db: sqlite3.Connection, group: list[_Job]) -> None:
+    if not group:
+        return
+    db.execute("begin immediate")
+    values = [_in_savepoint(db, job) for job in group]
+    db.execute("commit")
+    for job, value in zip(group, values, strict=True):
+        if not job.answer.done():
+            job.answer.set_result(value)
 
 
-def _in_savepoint(job: _Job, db: sqlite3.Connection) -> Outcome:
+def _in_savepoint(db: sqlite3.Connection, job: _Job) -> Any:
+    """What the job returns; where it fails, it alone is undone and told."""
     db.execute("savepoint work")
     try:
         value = job.work(db)
-    except (sqlite3.IntegrityError, sqlite3.DataError, ErrataError, ValueError, TypeError) as error:
+    except Exception as error:
+        if not db.in_transaction:  # SQLite gave up the whole transaction, as on a full disk
+            raise
         db.execute("rollback to work")
         db.execute("release work")
-        return None, _typed(error)
-    db.execute("release work")
-    return value, None
-
-
-def _answer(job: _Job, db: sqlite3.Connection) -> None:
-    try:
-        job.answer.set_result(job.work(db))
-    except (sqlite3.Error, ErrataError, ValueError, TypeError) as error:
         job.answer.set_exception(_typed(error))
+        return None
+    db.execute("release work")
+    return value
 
 
-def _fail(group: list[_Job], error: BaseException) -> None:
+def _each(db: sqlite3.Connection, group: list[_Job]) -> None:
     for job in group:
-        if not job.answer.done():
-            job.answer.set_exception(error)
+        job.answer.set_result(job.work(db))
+
+
+def _undone(db: sqlite3.Connection | None) -> sqlite3.Connection | None:
+    """The connection without an open transaction; None where it has to be opened anew."""
+    try:
+        if db is not None and db.in_transaction:
+            db.execute("rollback")
+    except sqlite3.Error:
+        if db is not None:
+            db.close()
+        return None
+    return db
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
@@ -167,3 +168,15 @@ def _typed(error: BaseException) -> BaseException:
         told = StoreError(str(error))
     told.__cause__ = error
     return told
+
+
+_threads: WeakSet[Thread] = WeakSet()
+
+
+def _forked() -> None:
+    for thread in list(_threads):
+        thread.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, TypeVar
+from weakref import finalize
 
 from errata.errors import StoreCorrupt, StoreNewer
 from errata.memory.learn import Reflection
@@ -32,20 +33,20 @@ class Sqlite:
 
     def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
         self.url = path
-        self._busy_seconds = busy_seconds
-        self._writer = Thread(self._connect, writes=True)
+        connect = partial(_connect, path, busy_seconds)
+        self._writer = Thread(connect, writes=True)
         # A database in memory belongs to one connection.
         self._reader = (
-            self._writer if path == ":memory:" else Thread(self._connect_reader, writes=False)
+            self._writer if path == ":memory:" else Thread(partial(_reading, connect), writes=False)
         )
+        # The threads know nothing of the store, so that one that nobody uses any more is closed.
+        finalize(self, _close, self._writer, self._reader)
 
     @classmethod
     def shared(cls, path: str) -> Sqlite:
         """The store of this file in this process; one in memory is never shared."""
         if path == ":memory:":
-            store = cls(path)
-            atexit.register(store._close)
-            return store
+            return cls(path)
         key = os.path.realpath(path)
         with cls._guard:
             store = cls._open.get(key) or cls(path)
@@ -110,11 +111,7 @@ class Sqlite:
 
     async def close(self) -> None:
         """Finish what is under way and close the file; used again, it opens again."""
-        self._close()
-
-    def _close(self) -> None:
-        self._writer.close()
-        self._reader.close()
+        _close(self._writer, self._reader)
 
     async def _write(self, work: Work[T]) -> T:
         return await self._writer.run(work)
@@ -122,30 +119,31 @@ class Sqlite:
     async def _read(self, work: Work[T]) -> T:
         return await self._reader.run(work)
 
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.url, timeout=self._busy_seconds, isolation_level=None)
-        db.row_factory = sqlite3.Row
-        try:
-            db.execute("pragma foreign_keys = on")
-            if not _is_current(db, self.url):
-                db.execute("pragma journal_mode = wal")
-                _migrate(db, self.url)
-            db.execute("pragma synchronous = full")
-        except BaseException:
-            db.close()
-            raise
-        return db
 
-    def _connect_reader(self) -> sqlite3.Connection:
-        db = self._connect()
-        db.execute("pragma query_only = on")
-        return db
+def _close(*threads: Thread) -> None:
+    for thread in threads:
+        thread.close()
 
 
-@atexit.register
-def _close_all() -> None:
-    for store in list(Sqlite._open.values()):
-        store._close()
+def _connect(path: str, busy_seconds: float) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
+    db.row_factory = sqlite3.Row
+    try:
+        db.execute("pragma foreign_keys = on")
+        if not _is_current(db, path):
+            db.execute("pragma journal_mode = wal")
+            _migrate(db, path)
+        db.execute("pragma synchronous = full")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _reading(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    db = connect()
+    db.execute("pragma query_only = on")
+    return db
 
 
 def _is_current(db: sqlite3.Connection, path: str) -> bool:
