@@ -1,0 +1,165 @@
+"""Runs `errata` as a user does: a process of its own in a folder with task files and a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COMMAND = (sys.executable, "-m", "errata.cli")
+SECONDS = 60
+
+# Every call is noted in calls.log before it is answered. The first answer is wrong, and with what
+# was fed back the answer is right, but for tasks that say "never".
+MODEL = """
+import os, time
+from errata.protocols import Answer, Usage
+
+def note(text):
+    with open(os.environ.get("CALLS", "calls.log"), "a", encoding="utf-8") as file:
+        file.write(text.splitlines()[0] + "\\n")
+
+def answer(messages):
+    task = messages[-1].content
+    note(task)
+    time.sleep(float(os.environ.get("SLEEP", "0")))
+    word = task.splitlines()[0].split()[-1]
+    right = "corrected" in task and "never" not in task
+    return Answer(word if right else "wrong", Usage(1, 10, 5))
+
+def at_once(messages):
+    note(messages[-1].content)
+    return messages[-1].content.splitlines()[0].split()[-1]
+
+def slow(messages):
+    note(messages[-1].content)
+    time.sleep(60)
+
+def rubbish(messages):
+    return 7
+
+def nothing(messages):
+    return ""
+
+def huge(messages):
+    return "x" * 10_000_000
+
+def raises(messages):
+    raise ValueError("the model fell over")
+"""
+CHECKS = """
+from errata import Evaluation, Finding
+
+def impure(candidate, context):
+    return [] if candidate in context.task else [Finding("impure", "no", "Look again.")]
+
+def raises(candidate, context):
+    raise ZeroDivisionError("the check fell over")
+
+def length(candidate, context):
+    return Evaluation(scores={"length": len(candidate) / 10})
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which must be exactly one JSON document."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A folder to work in."""
+
+    folder: Path
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Nothing of this machine's own settings; a warning is an error."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("ERRATA_")}
+        own = {"ERRATA_CACHE": str(self.folder / "cache"), "PYTHONWARNINGS": "error"}
+        return {**kept, **own, **(more or {})}
+
+    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        """The command, running."""
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environment(more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    def errata(self, *arguments: str, stdin: str = "", **more: str) -> Done:
+        """The command, ended."""
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environment(more),
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        """A file of the folder."""
+        path = self.folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
+        return path
+
+    def tasks(self, *entries: Mapping[str, Any], name: str = "tasks.jsonl") -> Path:
+        """A task file of these entries."""
+        return self.write(name, "".join(json.dumps(entry) + "\n" for entry in entries))
+
+    def calls(self, name: str = "calls.log") -> list[str]:
+        """The tasks of all calls that reached the model, in order."""
+        path = self.folder / name
+        return path.read_text("utf-8").splitlines() if path.exists() else []
+
+    def wait_for(self, what: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+        """Wait until `what()` is true; the process must not end before."""
+        end = time.monotonic() + SECONDS
+        while not what():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end, "it takes too long"
+            time.sleep(0.005)
+
+
+def task(word: str, **more: Any) -> dict[str, Any]:
+    """A task whose right answer is `word`."""
+    checks = [{"name": "contains", "needles": [word]}]
+    return {"id": word, "task": f"Say {word}", "checks": checks, **more}
+
+
+def ended(process: subprocess.Popen[str]) -> Done:
+    """How a started command ended."""
+    out, err = process.communicate(timeout=SECONDS)
+    return Done(process.returncode, out, err)
+
+
+def rows(done: Done) -> list[dict[str, Any]]:
+    """The rows of a run without their seconds."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in done.json["rows"]]
+
+
+def words(count: int) -> Sequence[str]:
+    """Different words."""
+    return [f"word{number:02}" for number in range(count)]
