@@ -39,13 +39,13 @@ class Index:
         """Build a wheel that carries `members`."""
         path = self.folder / f"{name}-1.0-py3-none-any.whl"
         about = f"{name}-1.0.dist-info"
-        facts = {
+        facts: dict[str, str | bytes] = {
             f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
             f"{about}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
             f"{about}/RECORD": "",
         }
         with zipfile.ZipFile(path, "w") as archive:
-            for member, content in (members | facts).items():
+            for member, content in {**members, **facts}.items():
                 archive.writestr(member, content)
         return Wheel(f"{name}==1.0", hashlib.sha256(path.read_bytes()).hexdigest())
 

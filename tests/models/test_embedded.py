@@ -349,7 +349,7 @@ def test_closing_ends_what_is_under_way_and_what_waits():
 
 
 def test_closing_while_it_loads():
-    async def ask() -> BaseException | None:
+    async def ask() -> Answer | BaseException:
         model = Embedded("embedded:smollm2")
         task = asyncio.create_task(model.complete(GREETING))
         while model.pid is None:  # noqa: ASYNC110

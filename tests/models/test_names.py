@@ -22,7 +22,7 @@ from errata.protocols import Model
         ("embedded:smollm2", Embedded),
         ("embedded:qwen2.5-coder-0.5b-instruct-q4_k_m", Embedded),
         ("openai:gpt-5", Remote),
-        ("anthropic:claude-haiku-4-5", Remote),
+        ("anthropic:some-model", Remote),
         ("google:gemini-2.5-flash", Remote),
         ("http://127.0.0.1:8000/v1#qwen", Remote),
         ("https://models.example/v1#org/name:tag", Remote),

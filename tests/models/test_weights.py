@@ -290,12 +290,12 @@ def test_two_at_once_download_once(make_weights, cache):
 
     source = Given(slow)
 
-    async def both() -> list[Path]:
+    async def both() -> tuple[Path, Path]:
         one = weights.fetch(facts, cache=cache, sources=[source], progress=told)
         other = weights.fetch(facts, cache=cache, sources=[source], progress=told)
         return await asyncio.gather(one, other)
 
-    assert asyncio.run(both()) == [cache / "tiny.bin"] * 2
+    assert set(asyncio.run(both())) == {cache / "tiny.bin"}
     assert source.calls == 1
     assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
 
@@ -405,7 +405,7 @@ def test_the_list_is_whole():
         assert re.fullmatch("[0-9a-f]{64}", facts.sha256)
         assert facts.size > 0
         assert facts.licence == "Apache-2.0"
-        assert re.compile(facts.member)
+        re.compile(facts.member)
         assert facts.wheels
         for wheel in facts.wheels:
             assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", wheel.requirement)

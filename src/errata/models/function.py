@@ -77,7 +77,7 @@ class Function:
             return await said if inspect.isawaitable(said) else said
         except ModelError:
             raise
-        except Exception as error:
+        except Exception as error:  # user code
             what = f"model {self._name!r} raised {type(error).__name__}: {error}"
             raise ModelError(what) from error
 
@@ -112,7 +112,7 @@ def _look_up(name: str) -> Callable[..., Any]:
 def _module(name: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
-    except Exception as error:  # importing runs the user's code too
+    except Exception as error:  # user code: importing runs it too
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
         what = f"importing {module} for model {name!r} raised {type(error).__name__}: {error}"
