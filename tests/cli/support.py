@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+from typer.testing import CliRunner
+
+from errata.cli.app import app
+
 COMMAND = (sys.executable, "-m", "errata.cli")
 SECONDS = 60
 
@@ -22,7 +27,8 @@ import os, time
 from errata.protocols import Answer, Usage
 
 def note(text):
-    with open(os.environ.get("CALLS", "calls.log"), "a", encoding="utf-8") as file:
+    name = os.environ.get("CALLS", "calls.log")
+    with open(name, "a", encoding="utf-8", errors="replace") as file:
         file.write(text.splitlines()[0] + "\\n")
 
 def answer(messages):
@@ -118,6 +124,14 @@ class Desk:
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def invoke(self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str = "") -> Done:
+        """The command within this process: for what neither needs a model nor leaves anything."""
+        patch.chdir(self.folder)
+        patch.setattr(sys, "path", list(sys.path))
+        patch.setenv("ERRATA_CACHE", str(self.folder / "cache"))
+        result = CliRunner().invoke(app, arguments, input=stdin)
+        return Done(result.exit_code, result.stdout, result.stderr)
 
     def write(self, name: str, text: str | bytes) -> Path:
         """A file of the folder."""
