@@ -1,0 +1,160 @@
+"""The rows of two arms over the same tasks -> what a table and a report say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from errata.cli.batch import Row
+from errata.cli.stats import Estimate, gain, ratio, share
+
+ALL = "all tasks"
+SECOND = "second half"
+POOLED = "all families"
+FOLLOWED = "families it can follow"
+# A family counts as one that the model can follow when three right examples bring it this far.
+CAN_FOLLOW = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One arm over some tasks: shares of them, and sums; `seconds` is what the loops took."""
+
+    tasks: int
+    at_once: Estimate
+    solved: Estimate
+    calls: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Both arms over the same tasks.
+
+    `gain` is by how much more of them were right at once with memory, `solved` the same for solved
+    in the end; `calls` are the model calls with memory over those without.
+    """
+
+    group: str
+    part: str
+    without: Figures
+    memory: Figures
+    gain: Estimate
+    solved: Estimate
+    calls: Estimate
+
+
+def figures(rows: Sequence[Row]) -> Figures:
+    """The figures of one arm; `rows` holds at least one."""
+    return Figures(
+        len(rows),
+        share(sum(row.at_once for row in rows), len(rows)),
+        share(sum(row.passed for row in rows), len(rows)),
+        sum(row.calls for row in rows),
+        sum(row.tokens for row in rows),
+        round(sum(row.seconds for row in rows), 2),
+    )
+
+
+def compare(group: str, part: str, without: Sequence[Row], memory: Sequence[Row]) -> Compared:
+    """Both arms; the rows stand in the same order of tasks."""
+    pairs = list(zip(memory, without, strict=True))
+    strata: dict[str, list[tuple[float, float]]] = {}
+    for with_it, without_it in pairs:
+        strata.setdefault(with_it.group, []).append((with_it.calls, without_it.calls))
+    return Compared(
+        group,
+        part,
+        figures(without),
+        figures(memory),
+        gain([(a.at_once, b.at_once) for a, b in pairs]),
+        gain([(a.passed, b.passed) for a, b in pairs]),
+        ratio(list(strata.values())),
+    )
+
+
+def groups(rows: Iterable[Row]) -> list[str]:
+    """The families, in the order in which they first appear."""
+    return list(dict.fromkeys(row.group for row in rows))
+
+
+def second_half(rows: Sequence[Row]) -> list[Row]:
+    """Of every family the later half of its tasks, the middle one included, in the rows' order."""
+    chosen: set[str] = set()
+    for group in groups(rows):
+        ids = [row.id for row in rows if row.group == group]
+        chosen |= set(ids[len(ids) // 2 :])
+    return [row for row in rows if row.id in chosen]
+
+
+def comparisons(
+    without: Sequence[Row], memory: Sequence[Row], follows: Mapping[str, Estimate]
+) -> list[Compared]:
+    """Each family and all of them, over all tasks and over the second half.
+
+    `follows` is the share that each family reached with three right examples, empty where nobody
+    measured it; where it is known, the families that the model can follow are pooled too.
+    """
+    names = groups(without)
+    followed = [name for name in names if name in follows and follows[name].value >= CAN_FOLLOW]
+    pools = [(name, {name}) for name in names]
+    pools += [(POOLED, set(names))] if len(names) > 1 else []
+    pools += [(FOLLOWED, set(followed))] if followed else []
+    made = []
+    for title, members in pools:
+        a = [row for row in without if row.group in members]
+        b = [row for row in memory if row.group in members]
+        made += [compare(title, ALL, a, b), compare(title, SECOND, second_half(a), second_half(b))]
+    return made
+
+
+def in_words(one: Compared) -> list[str]:
+    """What the intervals say, a sentence each; where one covers no difference it says so."""
+    return [_gain(one), _calls(one)]
+
+
+def percent(estimate: Estimate) -> str:
+    """A share with its interval.
+
+    >>> percent(Estimate(0.5, 0.216, 0.784))
+    '50 % (22–78)'
+    """
+    ends = f"{100 * estimate.low:.0f}–{100 * estimate.high:.0f}"
+    return f"{100 * estimate.value:.0f} % ({ends})"
+
+
+def points(estimate: Estimate) -> str:
+    """A difference of shares in points.
+
+    >>> points(Estimate(-0.125, -0.4, 0.15))
+    '−12 points (−40 to +15)'
+    """
+    return f"{_signed(estimate.value)} points ({_signed(estimate.low)} to {_signed(estimate.high)})"
+
+
+def _signed(value: float) -> str:
+    whole = round(100 * value)
+    return f"+{whole}" if whole > 0 else f"−{-whole}" if whole < 0 else "0"
+
+
+def _gain(one: Compared) -> str:
+    more = points(one.gain)
+    if one.gain.covers(0):
+        verdict = "insufficient data: the interval covers 0"
+    elif one.gain.value > 0:
+        verdict = "more are right at once with memory"
+    else:
+        verdict = "FEWER are right at once with memory"
+    return f"right at once: {more}; {verdict}"
+
+
+def _calls(one: Compared) -> str:
+    ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
+    if one.calls.covers(1):
+        verdict = "insufficient data: the interval covers 1"
+    elif one.calls.value < 1:
+        verdict = "fewer calls with memory"
+    else:
+        verdict = "MORE calls with memory"
+    return f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}"

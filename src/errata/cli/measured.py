@@ -1,0 +1,123 @@
+"""What a demonstration measured, as one value: for the table, the report and result.json."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import errata
+from errata.cli.arms import RUNS, Ran
+from errata.cli.figures import ALL, POOLED, SECOND, Compared, comparisons, groups, in_words
+from errata.cli.live import MEMORY
+from errata.cli.plan import Plan
+from errata.cli.stories import Story, pick
+from errata.loop import policies
+
+TOP = 10
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that table, picture, report and result.json say; `commands` are to type next."""
+
+    ran: Ran
+    compared: tuple[Compared, ...]
+    stories: Mapping[str, tuple[Story, Story]]
+    lessons: tuple[Mapping[str, Any], ...]
+    settings: Mapping[str, str]
+    machine: Mapping[str, str]
+    commands: tuple[tuple[str, str], ...]
+
+    @property
+    def families(self) -> int:
+        """How many families there were."""
+        return len(groups(self.ran.memory))
+
+    def pooled(self, part: str) -> Compared:
+        """All families over one part of the tasks."""
+        pools = [one for one in self.compared if one.part == part]
+        return next((one for one in pools if one.group == POOLED), pools[0])
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "settings": dict(self.settings),
+            "machine": dict(self.machine),
+            "figures": [asdict(one) for one in self.compared],
+            "words": {part: in_words(self.pooled(part)) for part in (ALL, SECOND)},
+            "follows_gold": {name: asdict(one) for name, one in self.ran.follows.items()},
+            "rows": {
+                RUNS[MEMORY]: [asdict(row) for row in self.ran.memory],
+                "without": [asdict(row) for row in self.ran.without],
+            },
+            "lessons": [dict(one) for one in self.lessons],
+            "seconds": self.ran.seconds,
+            "commands": [line for _, line in self.commands],
+        }
+
+
+def measured(
+    plan: Plan, ran: Ran, lessons: Sequence[Mapping[str, Any]], db: Path, again: str
+) -> Measured:
+    """Draw the figures; `again` is the command that gave them."""
+    return Measured(
+        ran,
+        tuple(comparisons(ran.without, ran.memory, ran.follows)),
+        pick(ran.stories),
+        tuple(lessons[:TOP]),
+        _settings(plan, again),
+        machine(),
+        tuple(_commands(plan, ran, db)),
+    )
+
+
+def machine() -> dict[str, str]:
+    """What it ran on."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count() or "unknown"),
+        "python": platform.python_version(),
+        "errata": errata.__version__,
+    }
+
+
+def _settings(plan: Plan, again: str) -> dict[str, str]:
+    policy = policies.default
+    rules = ", ".join(str(rule) for rule in policy.rules)
+    return {
+        "model": plan.model,
+        "threads": str(plan.threads or max(1, (os.cpu_count() or 1) - 1)),
+        "recall by": "meaning (all-MiniLM-L6-v2)" if plan.embedder == "minilm" else "words",
+        "tasks": f"{len(plan.tasks)} of {_shown(plan.path)}, {'all' if plan.full else 'a subset'}",
+        "order": "one task of each family in turn, both arms the same, one call at a time",
+        "system prompt": plan.system,
+        "temperature": "0, warmer after a repeated answer",
+        "tokens an answer": f"at most {plan.max_tokens}",
+        "policy": f"{policy.name}: {rules}",
+        "memory": "empty at the start; holdout off; up to 3 earlier accepted answers as chat turns",
+        "command": again,
+    }
+
+
+def _commands(plan: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
+    at = f"--db {shlex.quote(str(db))}"
+    telling = max(ran.memory, key=lambda row: (not row.at_once, row.attempts))
+    tasks = shlex.quote(str(_shown(plan.path)))
+    return [
+        ("what it has learnt", f"errata lessons {at}"),
+        ("why a loop went on and why it ended", f"errata why {shlex.quote(telling.loop)} {at}"),
+        ("your own tasks, with memory, durable", f"errata run {tasks} --model {plan.model}"),
+    ]
+
+
+def _shown(path: Path) -> Path:
+    """The path as seen from the current folder, where it lies below it."""
+    try:
+        return path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return path

@@ -1,0 +1,117 @@
+"""The learning curve as a picture: right at once, and model calls, against the task number."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from errata.cli.batch import Row
+from errata.cli.stats import Estimate, share
+from errata.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette keeps apart for every kind of colour vision; blue and vermilion of it.
+LINES = {"with memory": ("#0072B2", "-", "o"), "without memory": ("#D55E00", "--", "s")}
+BRIGHT = {"with memory": "#56B4E9", "without memory": "#E69F00"}
+INCHES = (10.0, 4.6)
+LEAST_WINDOW = 8
+
+
+class NoPictures(UsageError):
+    """matplotlib is not installed."""
+
+
+def window(tasks: int) -> int:
+    """Over how many of the last tasks the curve averages: a quarter of all, at least 8."""
+    return max(LEAST_WINDOW, tasks // 4)
+
+
+def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
+    """After every task: the share right at once among the `last` ones, fewer at the beginning."""
+    at_once = [row.at_once for row in rows]
+    recent = (at_once[max(0, end - last) : end] for end in range(1, len(rows) + 1))
+    return [share(sum(some), len(some)) for some in recent]
+
+
+def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -> bytes:
+    """The picture as PNG. Raises NoPictures where matplotlib is missing."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise NoPictures(
+            "the picture needs matplotlib: pip install 'errata[report]'; "
+            "table and report do without it"
+        ) from error
+    ink, paper = ("#e6e6e6", "#16181d") if dark else ("#222222", "#ffffff")
+    keys = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    look: Any = {**dict.fromkeys(keys, ink), "axes.facecolor": paper, "font.size": 10.5}
+    with mpl.rc_context(look):
+        figure = Figure(figsize=INCHES, layout="constrained", facecolor=paper)
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        _curve(left, arms, dark)
+        _calls(right, arms, dark)
+        figure.suptitle(title.replace("$", r"\$"), fontsize=13, color=ink)
+        names, labels = left.get_legend_handles_labels()
+        figure.legend(names, labels, loc="outside lower center", ncols=2, frameon=False)
+        return _png(figure)
+
+
+def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
+    tasks = max((len(rows) for rows in arms.values()), default=0)
+    last = window(tasks)
+    for level, (name, rows) in enumerate(arms.items()):
+        colour, line, mark = _look(name, dark)
+        found, x = rolling(rows, last), range(1, len(rows) + 1)
+        lows, highs = [100 * one.low for one in found], [100 * one.high for one in found]
+        axes.fill_between(x, lows, highs, color=colour, alpha=0.16, linewidth=0)
+        values = [100 * one.value for one in found]
+        axes.plot(x, values, line, color=colour, linewidth=2.2, label=name)
+        right = [n for n, row in enumerate(rows, 1) if row.at_once]
+        height = 111 - 6 * level
+        axes.plot(right, [height] * len(right), mark, color=colour, markersize=3.2, clip_on=False)
+    axes.set(xlim=(1, max(2, tasks)), ylim=(0, 115), xlabel="task number")
+    axes.set_yticks(range(0, 101, 20), [f"{n} %" for n in range(0, 101, 20)])
+    axes.set_ylabel(f"right at once, of the last {last} tasks")
+    axes.set_title("Band: 95 % interval; marks on top: every task right at once", fontsize=10.5)
+    _finish(axes)
+
+
+def _calls(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
+    for name, rows in arms.items():
+        colour, line, _ = _look(name, dark)
+        sums = [0, *accumulate(row.calls for row in rows)]
+        axes.plot(range(len(sums)), sums, line, color=colour, linewidth=2.2, label=name)
+        others = [sum(row.calls for row in other) for other in arms.values() if other is not rows]
+        below = any(sums[-1] < other for other in others)
+        where, at = (len(sums) - 1, sums[-1]), (-4, -14 if below else 5)
+        axes.annotate(
+            str(sums[-1]), where, at, textcoords="offset points", ha="right", color=colour
+        )
+    axes.set(xlabel="task number", ylabel="model calls so far")
+    axes.set_title("Model calls, retries included", fontsize=10.5)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.margins(y=0.08)
+    _finish(axes)
+
+
+def _look(name: str, dark: bool) -> tuple[str, str, str]:
+    colour, line, mark = LINES.get(name, ("#777777", ":", "."))
+    return (BRIGHT.get(name, colour) if dark else colour), line, mark
+
+
+def _finish(axes: Axes) -> None:
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=160)
+    return file.getvalue()

@@ -1,0 +1,141 @@
+"""A stored loop as a story: what was asked, shown, answered and said about each answer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from errata.codec import policy_from
+from errata.loop.decide import Done
+from errata.loop.explain import explain
+from errata.loop.feedback import clean
+from errata.protocols import Scope, Store, Stored
+
+LINE = 240
+_SHOWN = """
+select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')
+from exposure x join example e on e.id = x.example join loop l on l.n = x.loop
+where l.tenant = ? and l.project = ? and l.id = ? and x.shown order by x.example
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One answer, and what was wrong with it; nothing where it was accepted."""
+
+    answer: str
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An earlier task and its accepted answer, as they stood before the task."""
+
+    task: str
+    accepted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How one loop went; `stopped` is the rule that ended it and why, "" where it passed."""
+
+    loop: str
+    task: str
+    tries: tuple[Try, ...]
+    shown: tuple[Shown, ...]
+    passed: bool
+    stopped: str
+    explanation: str
+
+    @property
+    def at_once(self) -> bool:
+        """Whether the first answer was accepted."""
+        return self.passed and len(self.tries) == 1
+
+    @property
+    def marks(self) -> str:
+        """One mark an attempt: ✗ for a rejected one, ✓ for the accepted one, ■ for a stop."""
+        return "✗" * (len(self.tries) - self.passed) + ("✓" if self.passed else "■")
+
+    @property
+    def told(self) -> str:
+        """What was wrong with the first answer, on one line."""
+        return cut(self.tries[0].wrong[0], LINE) if self.tries and self.tries[0].wrong else ""
+
+
+async def story(store: Store, scope: Scope, loop: str) -> Story:
+    """The story of a loop that has ended. Raises NotFound, StoreError."""
+    stored = await store.read(scope, loop)
+    tries = tuple(
+        Try(_text(value), tuple(_wrong(stored, number)))
+        for number, value in enumerate(stored.values)
+    )
+    done = stored.verdicts[-1] if stored.verdicts else Done(None, False)
+    stops = done.stopped_by if isinstance(done, Done) else ()
+    return Story(
+        loop,
+        _text(stored.head.task),
+        tries,
+        tuple(_shown(Path(store.url), scope, loop)),
+        isinstance(done, Done) and done.passed,
+        f"{stops[0].rule}: {stops[0].detail}" if stops else "",
+        str(explain(stored.loop, policy_from(stored.head.policy))),
+    )
+
+
+def pick(pairs: Iterable[tuple[Story, Story]]) -> dict[str, tuple[Story, Story]]:
+    """The stories worth telling, by kind, out of those without and with memory of each task.
+
+    "corrected": put right after it was told, "knew": right at once with examples where without it
+    was not, "stopped": not solved. The story that makes the point comes first of the two.
+    """
+    chosen: dict[str, tuple[Story, Story]] = {}
+    for without, memory in pairs:
+        for name, one, other in kinds(without, memory):
+            chosen.setdefault(name, (one, other))
+    return chosen
+
+
+def kinds(without: Story, memory: Story) -> list[tuple[str, Story, Story]]:
+    """What the two stories of one task show, the telling one first."""
+    found = []
+    if memory.passed and not memory.at_once:
+        found.append(("corrected", memory, without))
+    if memory.at_once and memory.shown and not without.at_once:
+        found.append(("knew", memory, without))
+    stopped = [s for s in ((memory, without), (without, memory)) if s[0].stopped]
+    return found + [("stopped", one, other) for one, other in stopped[:1]]
+
+
+def _wrong(stored: Stored, index: int) -> Iterable[str]:
+    evaluation = stored.loop.attempts[index].evaluation
+    for finding in evaluation.errors if evaluation else ():
+        yield f"{finding.message.rstrip('. ')}. {finding.fix}".strip()
+
+
+def _shown(path: Path, scope: Scope, loop: str) -> list[Shown]:
+    """The examples that stood in the prompt of a loop, from its file; none where it has no file."""
+    if not path.is_file():
+        return []
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as db:
+        rows = db.execute(_SHOWN, (scope.tenant, scope.project, loop)).fetchall()
+    return [Shown(task, accepted) for task, accepted in rows]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, on one line without control characters.
+
+    >>> cut("the unit comes first", 9)
+    'the unit…'
+    """
+    line = clean(text, 4 * most)
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"

@@ -1,0 +1,103 @@
+"""The table that a demonstration ends with, and the sentences under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from errata.cli.figures import (
+    ALL,
+    CAN_FOLLOW,
+    FOLLOWED,
+    POOLED,
+    SECOND,
+    Compared,
+    Figures,
+    in_words,
+    percent,
+)
+from errata.cli.live import MEMORY, WITHOUT
+from errata.cli.measured import Measured
+
+# Below this many columns tokens and seconds stay out of the table; they are in the report.
+WIDE = 104
+
+
+def print_summary(found: Measured, console: Console) -> None:
+    """Print the table and what its intervals say."""
+    console.print(drawn(found, console.width >= WIDE))
+    for line in sentences(found):
+        console.print(Text(line), highlight=False)
+
+
+def drawn(found: Measured, wide: bool = True) -> Table:
+    """A row for each arm of each family, and of all of them."""
+    title = f"{found.settings['model']}: shares in % with their 95 % intervals"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("family")
+    table.add_column("tasks", justify="right")
+    table.add_column("arm", no_wrap=True)
+    heads = ["right at once", "second half", "solved", "calls"]
+    for head in heads + (["tokens", "seconds"] if wide else []):
+        table.add_column(head, justify="right", no_wrap=True)
+    for whole, half in by_group(found):
+        if whole.group == POOLED:
+            table.add_section()
+        for name in (WITHOUT, MEMORY):
+            table.add_row(*_cells(whole, half, name, wide), style="bold" * (name == MEMORY))
+    return table
+
+
+def by_group(found: Measured) -> list[tuple[Compared, Compared]]:
+    """For every family and pool: all its tasks, and the second half."""
+    halves = {one.group: one for one in found.compared if one.part == SECOND}
+    return [(one, halves[one.group]) for one in found.compared if one.part == ALL]
+
+
+def arm(one: Compared, name: str) -> Figures:
+    """The figures of one arm."""
+    return one.memory if name == MEMORY else one.without
+
+
+def sentences(found: Measured) -> Iterator[str]:
+    """What the intervals say, in words."""
+    for part in (SECOND, ALL):
+        one = found.pooled(part)
+        yield f"{part} ({one.memory.tasks} tasks)"
+        yield from (f"  {words}" for words in in_words(one))
+    if found.ran.follows:
+        yield from _following(found)
+    worse = [one.group for one, _ in by_group(found) if one.gain.value <= 0 and one.group != POOLED]
+    if worse:
+        yield f"no gain at once: {', '.join(name or 'tasks' for name in worse)}"
+
+
+def _following(found: Measured) -> Iterator[str]:
+    shares = [f"{name or 'tasks'} {percent(one)}" for name, one in found.ran.follows.items()]
+    yield f"right at once after three right examples: {', '.join(shares)}"
+    halves = [one for one in found.compared if (one.group, one.part) == (FOLLOWED, SECOND)]
+    for one in halves:
+        yield f"families with at least {100 * CAN_FOLLOW:.0f} % there, second half"
+        yield from (f"  {words}" for words in in_words(one))
+    if not halves:
+        yield f"no family reaches {100 * CAN_FOLLOW:.0f} % there: this model cannot follow examples"
+
+
+def _cells(whole: Compared, half: Compared, name: str, wide: bool) -> list[Text]:
+    all_of, later = arm(whole, name), arm(half, name)
+    first = name == WITHOUT
+    cells = [
+        (whole.group or "tasks") if first else "",
+        str(all_of.tasks) if first else "",
+        name,
+        percent(all_of.at_once),
+        percent(later.at_once),
+        percent(all_of.solved),
+        str(all_of.calls),
+    ]
+    cells += [str(all_of.tokens), f"{all_of.seconds:.0f}"] if wide else []
+    return [Text(cell) for cell in cells]

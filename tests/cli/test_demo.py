@@ -1,0 +1,291 @@
+"""`errata demo` as a user runs it, with models that follow a script."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.cli.live import Screen
+from errata.cli.plan import example_tasks, families, gold, in_turn, plan, right_answer
+from errata.cli.stories import cut
+from errata.cli.tasks import read_tasks
+from errata.errors import TaskFileError
+from tests.cli.support import ended
+
+# Right where it was told how, or sees an answer in the right form; "stubborn" tasks never are.
+FOLLOWER = """
+import os, time
+from errata.protocols import Answer, Usage
+
+def follower(messages):
+    with open("calls.log", "a", encoding="utf-8") as file:
+        file.write(messages[-1].content.splitlines()[0] + "\\n")
+    time.sleep(float(os.environ.get("SLEEP", "0")))
+    task = messages[-1].content
+    word = task.splitlines()[0].split()[-1]
+    shown = any(m.role == "assistant" and m.content.endswith("!") for m in messages)
+    right = ("exclamation" in task or shown) and "stubborn" not in task
+    return Answer(word + "!" if right else word, Usage(1, len(task), 5))
+"""
+RULES = """
+from errata import Finding
+
+class Bang:
+    pure = True
+
+    def __init__(self, expected):
+        self.expected = expected
+
+    def __call__(self, candidate, context):
+        if candidate == self.expected:
+            return []
+        return [Finding("bang", "<b>no mark</b>", "Add an exclamation mark")]
+
+def bang(word):
+    return Bang(word)
+"""
+DEMO = ("demo", "--model", "toys:follower", "--tasks", "house.jsonl", "--out", "out")
+SAID = {
+    "shop": "Write the label as this shop does",
+    "stubborn": "Say what a stubborn mule said",
+    "easy": "Tea for",
+}
+
+
+def house(each: int = 6) -> list[dict[str, Any]]:
+    """Tasks of a family that can be learnt, one that cannot, and one that needs no learning."""
+    tasks = []
+    for n in range(each):
+        for family, right in (("shop", f"red{n}!"), ("stubborn", f"blue{n}!"), ("easy", f"tea{n}")):
+            word = right.rstrip("!")
+            about = f"{SAID[family]}: {word}"
+            checks = [{"name": "bangs:bang", "word": right}]
+            one = {"id": f"{family}-{n}", "task": about, "checks": checks}
+            tasks.append({**one, "context": {"family": family}})
+    return tasks
+
+
+@pytest.fixture
+def shop(desk):
+    desk.write("toys.py", FOLLOWER)
+    desk.write("bangs.py", RULES)
+    desk.tasks(*house(), name="house.jsonl")
+    return desk
+
+
+def calls_of(desk) -> int:
+    return len(desk.calls())
+
+
+def figure(document, group, part="all tasks"):
+    found = [f for f in document["figures"] if (f["group"], f["part"]) == (group, part)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_both_arms_and_what_they_show(shop):
+    done = shop.errata(*DEMO, "--json")
+    assert done.code == 0, done.err
+    document = done.json
+    learnt, hopeless = figure(document, "shop"), figure(document, "stubborn")
+    assert learnt["without"]["at_once"]["value"] == 0
+    assert learnt["memory"]["at_once"]["value"] == pytest.approx(5 / 6)
+    assert figure(document, "shop", "second half")["memory"]["at_once"]["value"] == 1
+    assert learnt["without"]["solved"]["value"] == learnt["memory"]["solved"]["value"] == 1
+    assert (learnt["without"]["calls"], learnt["memory"]["calls"]) == (12, 7)
+    assert hopeless["memory"]["solved"]["value"] == 0
+    assert figure(document, "easy")["gain"]["value"] == 0
+    assert figure(document, "all families")["memory"]["tasks"] == 18
+    assert document["follows_gold"] == {}
+    total = sum(row["calls"] for rows in document["rows"].values() for row in rows)
+    assert total == calls_of(shop)
+
+
+def test_the_files_it_writes(shop):
+    done = shop.errata(*DEMO)
+    assert done.code == 0, done.err
+    out = shop.folder / "out"
+    assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    page = (out / "report.html").read_text("utf-8")
+    assert "&lt;b&gt;no mark&lt;/b&gt;" in page
+    assert "<b>no mark" not in page
+    document = json.loads((out / "result.json").read_text("utf-8"))
+    assert len(document["rows"]["with"]) == 18
+    for word in ("shop", "stubborn", "easy", "all families", "second half (9 tasks)"):
+        assert word in done.out
+    assert "insufficient data" in done.out
+    assert "no gain at once: stubborn, easy" in done.out
+
+
+def test_the_story_is_told_on_the_way(shop):
+    err = shop.errata(*DEMO).err
+    assert "It was wrong, was told what is wrong, and put it right" in err
+    assert "Now it is right at once" in err
+    assert "recalled  Write the label as this shop does: red0 → red0!" in err
+    assert "stopped   repeat: attempt 3 repeats attempt 1" in err
+    assert re.search(r"^ 4/18 shop-1 +without ✗✓ +with ✓ +saw 1 earlier answer$", err, re.MULTILINE)
+    assert "<b>no mark</b>. Add an exclamation mark" in err
+
+
+def test_the_commands_it_ends_with_work(shop):
+    shown = shop.errata(*DEMO).out.partition("Next:\n")[2]
+    commands = [line.split() for line in shown.splitlines() if line.startswith("  errata")]
+    assert [words[1] for words in commands] == ["lessons", "why", "run"]
+    for words in commands[:2]:
+        assert shop.errata(*words[1:]).code == 0, words
+    tried = shop.errata(*commands[2][1:])
+    assert tried.code == 1, tried.err  # some tasks are not solved
+    assert "house-1" in tried.out
+
+
+def test_run_again_it_asks_no_more(shop):
+    first = shop.errata(*DEMO, "--json")
+    made = calls_of(shop)
+    again = shop.errata(*DEMO, "--json")
+    assert calls_of(shop) == made
+    assert again.json["figures"] == first.json["figures"]
+    fresh = shop.errata(*DEMO, "--json", "--fresh")
+    assert calls_of(shop) == 2 * made
+    assert "--fresh" not in fresh.json["settings"]["command"]
+
+
+def test_another_plan_is_kept_apart(shop):
+    whole = shop.errata(*DEMO, "--json").json
+    made = calls_of(shop)
+    smaller = shop.errata(*DEMO, "--json", "--per-family", "3").json
+    assert figure(smaller, "shop")["memory"]["tasks"] == 3
+    assert calls_of(shop) > made
+    assert len(list((shop.folder / "out").glob("demo*.db"))) == 2
+    made = calls_of(shop)
+    assert shop.errata(*DEMO, "--json").json["figures"] == whole["figures"]
+    assert shop.errata(*DEMO, "--json", "--per-family", "3").json["figures"] == smaller["figures"]
+    assert calls_of(shop) == made
+
+
+def test_changed_checks_are_another_plan(shop):
+    shop.errata(*DEMO)
+    made = calls_of(shop)
+    shop.write("bangs.py", RULES.replace("no mark", "no mark at all"))
+    shop.errata(*DEMO)
+    assert calls_of(shop) == 2 * made
+
+
+def test_full_measures_what_can_be_followed(shop):
+    document = shop.errata(*DEMO, "--full", "--json").json
+    shares = {name: one["value"] for name, one in document["follows_gold"].items()}
+    assert shares == {"shop": 1.0, "stubborn": 0.0, "easy": 1.0}
+    pooled = figure(document, "families it can follow", "second half")
+    assert pooled["memory"]["tasks"] == 6
+    words = shop.errata(*DEMO, "--full")
+    assert "families with at least 80 % there, second half" in words.out
+    page = (shop.folder / "out" / "report.html").read_text("utf-8")
+    assert "three right examples" in page
+
+
+def test_interrupted_it_goes_on(shop):
+    process = shop.start(*DEMO, SLEEP="0.05")
+    shop.wait_for(lambda: calls_of(shop) > 8, process)
+    process.send_signal(signal.SIGINT)
+    stopped = ended(process)
+    assert stopped.code == 130
+    assert "The same command goes on:\n  errata demo --model toys:follower" in stopped.err
+    done = shop.errata(*DEMO, "--json")
+    assert done.code == 0
+    total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)
+    assert total <= calls_of(shop) <= total + 1  # at most the one in flight
+
+
+def test_without_matplotlib_the_rest_is_there(shop):
+    shop.write("matplotlib.py", "raise ImportError('not here')")
+    done = shop.errata(*DEMO)
+    assert done.code == 0
+    assert "pip install 'errata[report]'" in done.err
+    assert not (shop.folder / "out" / "learning_curve.png").exists()
+    page = (shop.folder / "out" / "report.html").read_text("utf-8")
+    assert "Learning curve" not in page
+    assert "picture" not in done.out
+
+
+def test_a_bad_task_file_and_a_bad_model(shop):
+    assert shop.errata("demo", "--tasks", "none.jsonl", "--out", "out").code == 2
+    assert shop.errata(*DEMO, "--model", "toys:nobody").code == 2
+
+
+def test_tasks_without_families_and_answers(shop):
+    checks = [{"name": "contains", "needles": ["z"]}]
+    entries = [{"id": str(n), "task": f"Say y{n}", "checks": checks} for n in range(4)]
+    shop.tasks(*entries, name="house.jsonl")
+    document = shop.errata(*DEMO, "--json", "--gold").json
+    assert [one["group"] for one in document["figures"]] == ["", ""]
+    assert document["follows_gold"] == {}
+
+
+def test_the_examples_that_come_along():
+    tasks = read_tasks(example_tasks())
+    by_family = families(tasks)
+    assert len(by_family) >= 6
+    assert all(len(members) >= 40 for members in by_family.values())
+    assert all(right_answer(task) for task in tasks)
+    assert all(right_answer(task) not in task.task for task in tasks)
+    chosen = plan(None, "toys:follower", per_family=2).tasks
+    assert [task.id for task in chosen[: len(by_family)]] == [m[0].id for m in by_family.values()]
+    assert len(chosen) == 2 * len(by_family)
+    for _, shown, asked in gold(tasks):
+        assert len(shown) == 3
+        assert not {task.id for task in shown} & {task.id for task in asked}
+
+
+def test_in_turn_with_families_of_several_sizes(shop):
+    tasks = read_tasks(shop.tasks(*house(2), *house(3)[6:], name="more.jsonl"))
+    assert [task.id for task in in_turn(tasks, None)][-3:] == ["shop-2", "stubborn-2", "easy-2"]
+
+
+def test_no_examples_is_said(monkeypatch, tmp_path):
+    import errata
+
+    monkeypatch.setattr(errata, "__file__", str(tmp_path / "a" / "b" / "errata" / "__init__.py"))
+    with pytest.raises(TaskFileError, match="--tasks"):
+        example_tasks()
+
+
+def test_bars_on_a_terminal(shop, capsys):
+    import asyncio
+
+    from rich.console import Console
+
+    from errata.cli.arms import Lab
+    from errata.cli.live import Watched
+    from errata.generate import Writer
+    from errata.store import open_store
+    from errata.testing import ScriptedModel
+
+    chosen = plan(Path(shop.folder, "house.jsonl"), "scripted", per_family=2)
+    console = Console(force_terminal=True, width=70, file=sys.stdout, color_system=None)
+    screen = Screen(console, len(chosen.tasks))
+    model = Watched(ScriptedModel("wrong", forever=True), screen)
+
+    async def go():
+        store = open_store(":memory:")
+        try:
+            return await Lab(chosen, store, Writer(model), None, screen).run()
+        finally:
+            await store.close()
+            await model.close()
+
+    ran = asyncio.run(go())
+    assert model.name == "scripted"
+    assert len(ran.memory) == 6
+    shown = capsys.readouterr().out
+    assert "right at once   0 %" in shown
+    assert all(len(line) < 300 for line in shown.splitlines())
+
+
+def test_cut_keeps_the_beginning():
+    assert cut("a\nb", 10) == "a b"
+    assert cut("x" * 50, 10) == "x" * 9 + "…"
