@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
 
@@ -12,20 +14,37 @@ from errata.errors import UsageError
 
 T = TypeVar("T")
 
+# Plain functions run in threads, and one that calls `run_sync` keeps its thread while it waits for
+# another: too few of them would wait for each other. Threads are started as they are needed.
+THREADS = 512
+
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="errata-portal", daemon=True)
-    thread.start()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, "errata-call"))
+    threading.Thread(target=_forever, args=(loop,), name="errata-portal", daemon=True).start()
     return loop
+
+
+def _forever(loop: asyncio.AbstractEventLoop) -> None:
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            continue  # the task holds it, and its caller raises it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns, for callers that have no event loop.
 
-    An interrupt (Ctrl-C) cancels the coroutine and is raised. Raises UsageError when called from a
-    running event loop, which would wait for itself.
+    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
+    second one does not wait. Raises UsageError when called from a running event loop, which would
+    wait for itself.
     """
     try:
         asyncio.get_running_loop()
@@ -34,11 +53,23 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     else:
         coroutine.close()
         raise UsageError("run_sync was called inside an event loop; write `await` there instead")
-    loop = _loop()
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    loop, ended = _loop(), threading.Event()
+    tasks: list[asyncio.Task[T]] = []
+
+    def begin() -> None:
+        tasks.append(loop.create_task(coroutine))
+        tasks[0].add_done_callback(lambda _: ended.set())
+
+    def give_up() -> None:
+        tasks[0].cancel()
+
+    loop.call_soon_threadsafe(begin)
     try:
-        return future.result()
+        ended.wait()
     except BaseException:
-        if not future.done():
-            future.cancel()
+        loop.call_soon_threadsafe(give_up)
+        ended.wait()
+        if not tasks[0].cancelled():
+            tasks[0].exception()
         raise
+    return tasks[0].result()
