@@ -69,17 +69,23 @@ class Thread:
     def _main(self) -> None:
         db: sqlite3.Connection | None = None
         while (group := self._group()) is not None:
-            try:
-                db = db or self._connect()
-                (_commit if self._writes else _each)(db, group)
-            except Exception as error:
-                told = _typed(error)
-                for job in group:
-                    if not job.answer.done():
-                        job.answer.set_exception(told)
-                db = _undone(db)
+            db = self._done(db, group)
+            group.clear()  # while it waits, it keeps nobody's objects
         if db is not None:
             db.close()
+
+    def _done(self, db: sqlite3.Connection | None, group: list[_Job]) -> sqlite3.Connection | None:
+        """Do and answer every job; the connection for the next ones, where one is open."""
+        try:
+            db = db or self._connect()
+            (_commit if self._writes else _each)(db, group)
+        except Exception as error:
+            told = _typed(error)
+            for job in group:
+                if not job.answer.done():
+                    job.answer.set_exception(told)
+            return _undone(db)
+        return db
 
     def _group(self) -> list[_Job] | None:
         """The next jobs, those cancelled meanwhile left out; None when the thread has to end."""

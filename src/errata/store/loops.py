@@ -10,7 +10,7 @@ from typing import Any
 from errata import codec
 from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
 from errata.loop.decide import Done, Verdict
-from errata.loop.record import Loop, Override
+from errata.loop.record import Attempt, Loop, Override
 from errata.protocols import Entry, Head, Scope, Stored, Usage
 from errata.redact import redacted_data
 from errata.store import reflections
@@ -47,9 +47,15 @@ def beat(db: Db, scope: Scope, id: str, epoch: int, now: float) -> None:
 
 
 def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
-    """Write all of `entry`, provided that its epoch is still the loop's."""
+    """Write all of `entry`, provided that its epoch is still the loop's.
+
+    Of an attempt that is stored already nothing is written again: its decision was made, its
+    lessons were counted.
+    """
     n = _fence(db, scope, entry, owner, now)
     at = {"n": n, "now": now}
+    if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt):
+        return
     if entry.step is not None:
         step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
         db.execute(statements()["insert_step"], step)
@@ -60,8 +66,6 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         db.execute(statements()["set_cancelled"], {"n": n, "cancelled": entry.cancelled})
     if entry.override is not None:
         _override(db, at, entry.override)
-    if entry.attempt is not None:
-        _attempt(db, at, entry)
     if entry.verdict is not None:
         _decision(db, at, entry.verdict)
     for example in entry.shown:
@@ -143,19 +147,18 @@ def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     return _insert(db, key, entry.head, owner, now)
 
 
-def _attempt(db: Db, at: Plain, entry: Entry) -> None:
-    attempt = entry.attempt
-    if attempt is None:
-        return
+def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
+    """Whether it is new. Raises Conflict where other content is stored under its number."""
     record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
     if row is not None:
         if (row["record"], row["value"]) != (record, value):
             raise Conflict(f"attempt {attempt.number} of {entry.id!r} is stored with other content")
-        return
+        return False
     values = {**at, "number": attempt.number, "record": record, "value": value}
     db.execute(statements()["insert_attempt"], values)
     db.execute(statements()["clear_steps"], at)
+    return True
 
 
 def _decision(db: Db, at: Plain, verdict: Verdict) -> None:

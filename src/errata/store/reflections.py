@@ -64,6 +64,7 @@ def _add_example(
         "task": _storable(example.task),
         "record": json.dumps(redacted_data(asdict(example))),
         "digest": example.digest,
+        "state": reflection.state,
         "now": now,
     }
     rows = db.execute(statements()["insert_example"], values).fetchall()

@@ -88,25 +88,36 @@ values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tag
         :importance, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
-    state = case when reflection.state = 'candidate' then excluded.state else reflection.state end
+    -- Only an operator or a measured outcome raises what is known already.
+    state = case when excluded.trust not in ('operator', 'measured') then reflection.state
+                 when reflection.state = 'quarantined' then excluded.state
+                 when reflection.state = 'candidate' and excluded.state = 'verified' then 'verified'
+                 else reflection.state end,
+    trust = iif(reflection.state = 'quarantined' and excluded.trust in ('operator', 'measured'),
+                excluded.trust, reflection.trust),
+    text = iif(reflection.state = 'quarantined' and excluded.trust in ('operator', 'measured'),
+               excluded.text, reflection.text)
 returning id, seen;
 
 -- name: insert_occurrence
 insert into occurrence (reflection, loop, text, at) values (:reflection, :loop, :text, :now);
 
 -- name: insert_example
-insert into example (reflection, scope, task, record, digest, at)
-values (:reflection, :scope, :task, :record, :digest, :now)
-on conflict (reflection, digest) do nothing
+insert into example (reflection, scope, task, record, digest, state, at)
+values (:reflection, :scope, :task, :record, :digest, :state, :now)
+on conflict (reflection, digest) do update set state = excluded.state
+where example.state = 'quarantined' and excluded.state <> 'quarantined'
+   or example.state = 'candidate' and excluded.state = 'verified'
 returning id;
 
 -- name: insert_vector
 insert into vector (example, tenant, project, space, data)
-values (:example, :tenant, :project, :space, :data);
+values (:example, :tenant, :project, :space, :data)
+on conflict (example) do nothing;
 
 -- name: insert_exposure
-insert into exposure (loop, example, shown, at) values (:n, :example, 1, :now)
-on conflict (loop, example) do nothing;
+insert or ignore into exposure (loop, example, shown, at)
+select :n, id, 1, :now from example where id = :example;
 
 -- name: top_reflections
 select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen,
@@ -130,10 +141,10 @@ select example, data from vector
 where tenant = :tenant and project = :project and space = :space order by example;
 
 -- name: read_example
-select e.id, e.reflection, e.record, e.at, l.kind, l.state, l.seen, l.importance
+select e.id, e.reflection, e.record, e.at, l.kind, e.state, l.seen, l.importance
 from example e join reflection l on l.id = e.reflection
 where e.id = :id and l.tenant = :tenant and l.project = :project
-  and l.state in ('candidate', 'verified');
+  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified');
 
 -- name: count_reflections
 select count(*) as n from reflection where tenant = :tenant and project = :project;
@@ -150,4 +161,5 @@ select key, count(*) as attempts from (
   ) l
   join attempt a on a.loop = l.n
   join json_each(a.record, '$.evaluation.findings') f
+  where json_extract(f.value, '$.level') is not 'note'
 ) group by key;

@@ -95,6 +95,8 @@ create table example (
   task text not null,
   record text not null,
   digest text not null,
+  -- Its own: what a tool says about a verified lesson is not verified by it.
+  state text not null check (state in ('candidate', 'verified', 'quarantined', 'retired', 'superseded')),
   at real not null,
   unique (reflection, digest)
 );

@@ -1,0 +1,81 @@
+"""Entries to commit, connections to look at a file, and other processes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import errata
+from errata.loop.decide import Again, Verdict
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding
+from errata.protocols import Entry, Head, Scope, Usage
+from errata.store.sqlite import Sqlite
+
+SCOPE = Scope()
+WAITING = 60.0  # seconds until a process that should have ended is given up
+
+
+def attempt(number: int, text: str = "text", *errors: str) -> Attempt:
+    found = tuple(Finding("check", key, key=key) for key in errors)
+    return Attempt(number, Candidate.of(text), Evaluation(found), Usage(calls=1))
+
+
+def report(
+    id: str, number: int, text: str = "text", verdict: Verdict | None = None, **fields: Any
+) -> Entry:
+    fields = {"epoch": 1, "head": Head("task"), **fields}
+    return Entry(
+        id, attempt=attempt(number, text, "x"), value=text, verdict=verdict or Again(), **fields
+    )
+
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[Sqlite]:
+    """A store of its own, closed at the end."""
+    store = Sqlite(str(path))
+    try:
+        yield store
+    finally:
+        store._writer.close()
+        store._reader.close()
+
+
+def rows(path: Path | str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    db = sqlite3.connect(path)
+    try:
+        return db.execute(sql, values).fetchall()
+    finally:
+        db.close()
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("errata")]
+
+
+def python(program: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Another process that runs `program`."""
+    root = Path(errata.__file__).parent.parent
+    tests = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tests}"},
+        **options,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What it wrote; it must have succeeded."""
+    out, err = process.communicate(timeout=WAITING)
+    assert process.returncode == 0, err
+    return out

@@ -1,0 +1,364 @@
+"""One connection on one thread: group commit, failures, cancelling, closing, forking."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sqlite3
+import threading
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
+from errata.store import open_store
+from errata.store.connection import Thread
+from errata.store.sqlite import Sqlite
+from tests.store.support import SCOPE, opened, python, report, rows, threads
+
+
+class Counting:
+    """Opens connections that keep every statement they ran."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.statements, self.opened = path, [], 0  # type: ignore[var-annotated]
+
+    def __call__(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, isolation_level=None, timeout=0.1)
+        db.set_trace_callback(self.statements.append)
+        self.opened += 1
+        return db
+
+    @property
+    def commits(self) -> int:
+        return sum(s.lower() == "commit" for s in self.statements)
+
+
+@pytest.fixture
+def counting(tmp_path):
+    connect = Counting(tmp_path / "a.db")
+    db = connect()
+    db.execute("create table t (x integer primary key)")
+    db.close()
+    connect.statements.clear()
+    connect.opened = 0
+    return connect
+
+
+@pytest.fixture
+def writer(counting):
+    thread = Thread(counting, writes=True)
+    yield thread
+    thread.close()
+
+
+def insert(x: Any, db: sqlite3.Connection) -> int:
+    db.execute("insert into t values (?)", (x,))
+    return int(x)
+
+
+def held(begun: threading.Event, gate: threading.Event, db: sqlite3.Connection) -> None:
+    begun.set()
+    assert gate.wait(30)
+
+
+def stored(counting: Counting) -> list[int]:
+    return [x for (x,) in rows(counting.path, "select x from t order by x")]
+
+
+async def together(writer: Thread, *jobs: Any) -> list[Any]:
+    """The outcomes of jobs that all wait while the first commit is held up."""
+    begun, gate = threading.Event(), threading.Event()
+    first = asyncio.create_task(writer.run(partial(held, begun, gate)))
+    await asyncio.to_thread(begun.wait, 30)
+    waiting = [asyncio.create_task(writer.run(job)) for job in jobs]
+    await asyncio.sleep(0)
+    gate.set()
+    await first
+    return await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def test_writes_that_wait_are_committed_together(writer, counting):
+    answers = asyncio.run(together(writer, *(partial(insert, n) for n in range(100))))
+    assert answers == list(range(100))
+    assert stored(counting) == list(range(100))
+    assert counting.commits == 2  # the one that held the others up, and all the others
+
+
+def test_a_group_is_bounded(writer, counting):
+    asyncio.run(together(writer, *(partial(insert, n) for n in range(600))))
+    assert counting.commits == 4  # 1 + 256 + 256 + 88
+
+
+class Odd(Exception):
+    """An error that nobody foresaw."""
+
+
+def failing(error: BaseException, db: sqlite3.Connection) -> None:
+    db.execute("insert into t values (1000)")
+    raise error
+
+
+FAILURES = [
+    ValueError("value"),
+    KeyError("key"),
+    Odd("odd"),
+    RecursionError("deep"),
+    Conflict("conflict"),
+    sqlite3.OperationalError("no such thing"),
+]
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda e: type(e).__name__)
+def test_one_failing_job_leaves_the_others_whole(writer, counting, error):
+    jobs = [partial(insert, 1), partial(failing, error), partial(insert, 2)]
+    answers = asyncio.run(together(writer, *jobs))
+    assert answers[0::2] == [1, 2]
+    assert isinstance(answers[1], type(error) | StoreError)
+    assert stored(counting) == [1, 2]
+    assert counting.commits == 2
+
+
+@pytest.mark.parametrize("value", ["text", 2**70, object(), 1])
+def test_what_sqlite_refuses_fails_alone(writer, counting, value):
+    def refused(db: sqlite3.Connection) -> None:
+        db.execute("insert into t values (?)", (value,))
+
+    answers = asyncio.run(together(writer, partial(insert, 1), refused, partial(insert, 2)))
+    assert answers[0::2] == [1, 2]
+    assert isinstance(answers[1], Exception)
+    assert stored(counting) == [1, 2]
+
+
+def test_after_any_failure_the_next_write_is_answered(writer, counting):
+    async def scenario() -> None:
+        for error in FAILURES:
+            with pytest.raises((type(error), StoreError)):
+                await writer.run(partial(failing, error))
+        assert await writer.run(partial(insert, 7)) == 7
+
+    asyncio.run(scenario())
+    assert stored(counting) == [7]
+
+
+def test_a_locked_database_fails_the_group_and_then_works_again(writer, counting):
+    async def scenario() -> None:
+        other = sqlite3.connect(counting.path, isolation_level=None)
+        other.execute("begin immediate")
+        with pytest.raises(StoreUnavailable, match="another process holds the database"):
+            await writer.run(partial(insert, 1))
+        other.execute("rollback")
+        other.close()
+        assert await writer.run(partial(insert, 1)) == 1
+
+    asyncio.run(scenario())
+    assert counting.opened == 1
+
+
+def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
+    async def scenario() -> None:
+        begun, gate = threading.Event(), threading.Event()
+        first = asyncio.create_task(writer.run(partial(held, begun, gate)))
+        await asyncio.to_thread(begun.wait, 30)
+        waiting = [asyncio.create_task(writer.run(partial(insert, n))) for n in range(3)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        await first
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert answers[0::2] == [0, 2]
+        assert isinstance(answers[1], asyncio.CancelledError)
+        # Alone in its group, too.
+        begun.clear()
+        gate.clear()
+        first = asyncio.create_task(writer.run(partial(held, begun, gate)))
+        await asyncio.to_thread(begun.wait, 30)
+        alone = asyncio.create_task(writer.run(partial(insert, 9)))
+        await asyncio.sleep(0)
+        alone.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        await first
+        assert await writer.run(partial(insert, 5)) == 5
+
+    asyncio.run(scenario())
+    assert stored(counting) == [0, 2, 5]
+
+
+def test_a_cancelled_read_does_not_end_the_reader(counting):
+    reader = Thread(counting, writes=False)
+
+    async def scenario() -> None:
+        begun, gate = threading.Event(), threading.Event()
+        first = asyncio.create_task(reader.run(partial(held, begun, gate)))
+        await asyncio.to_thread(begun.wait, 30)
+        second = asyncio.create_task(reader.run(partial(insert, 1)))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        await first
+        assert await reader.run(lambda db: db.execute("select 5").fetchone()[0]) == 5
+
+    asyncio.run(scenario())
+    reader.close()
+    assert stored(counting) == []
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda e: type(e).__name__)
+def test_a_failing_read_is_answered(counting, error):
+    reader = Thread(counting, writes=False)
+
+    def broken(db: sqlite3.Connection) -> None:
+        raise error
+
+    async def scenario() -> None:
+        with pytest.raises((type(error), StoreError)):
+            await reader.run(broken)
+        assert await reader.run(lambda db: 5) == 5
+
+    asyncio.run(scenario())
+    reader.close()
+
+
+def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(tmp_path):
+    missing = tmp_path / "missing"
+
+    async def scenario() -> None:
+        with opened(missing / "a.db") as store:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="check that the folder exists"):
+                    await store.commit(SCOPE, report("a", 1), "me")
+            missing.mkdir()
+            await store.commit(SCOPE, report("a", 1), "me")
+            assert len((await store.read(SCOPE, "a")).values) == 1
+
+    asyncio.run(scenario())
+
+
+def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp_path):
+    async def scenario() -> None:
+        store = Sqlite(str(tmp_path / "a.db"))
+        writes = [
+            asyncio.create_task(store.commit(SCOPE, report(f"loop {n}", 1), "me")) for n in range(9)
+        ]
+        await asyncio.sleep(0)
+        await store.close()
+        await store.close()
+        assert threads() == []
+        await asyncio.gather(*writes)
+        assert len(await store.loops(SCOPE, 99)) == 9
+        await store.commit(SCOPE, report("more", 1), "me")
+        await store.close()
+        assert threads() == []
+
+    asyncio.run(scenario())
+
+
+def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
+    store = Sqlite(str(tmp_path / "a.db"))
+    stop = threading.Event()
+    done: list[int] = []
+
+    def write(worker: int) -> None:
+        async def scenario() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                name = f"{worker} {number}"
+                await asyncio.wait_for(store.commit(SCOPE, report(name, 1), "me"), 30)
+                done.append(number)
+
+        asyncio.run(scenario())
+
+    workers = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for _ in range(20):
+        asyncio.run(store.close())
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+    asyncio.run(store.close())
+    assert threads() == []
+    assert rows(tmp_path / "a.db", "select count(*) from loop") == [(len(done),)]
+
+
+def test_a_store_that_nobody_uses_any_more_leaves_no_thread(tmp_path):
+    async def scenario() -> None:
+        for name in (":memory:", str(tmp_path / "a.db")):
+            store = Sqlite(name)
+            await store.commit(SCOPE, report("a", 1), "me")
+            await store.read(SCOPE, "a")
+            del store
+        gc.collect()
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert threads() == []
+
+
+def test_one_store_a_file_and_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.symlink(tmp_path, tmp_path / "other")
+    assert open_store("a.db") is open_store("./a.db")
+    assert open_store("a.db") is open_store(str(tmp_path / "other" / "a.db"))
+    assert open_store("a.db") is not open_store("b.db")
+    assert open_store(":memory:") is not open_store(":memory:")
+
+
+@pytest.mark.parametrize("url", ["postgresql://x", "sqlite:///a.db"])
+def test_another_kind_of_store_is_unknown(url):
+    with pytest.raises(UnknownName, match="a path such as"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["", "  "])
+def test_a_store_without_a_name_would_be_lost_when_closed(url):
+    with pytest.raises(InvalidInput, match="store"):
+        open_store(url)
+
+
+FORKING = """
+import asyncio, os, sys
+from errata.memory.memory import Memory
+from errata.portal import run_sync
+
+memory = Memory(sys.argv[1])
+run_sync(memory.remember("E", "parent"))
+pid = os.fork()
+if pid == 0:
+    run_sync(memory.remember("E", "child"))
+    assert asyncio.run(memory.count()) == 2
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+assert run_sync(memory.count()) == 2
+"""
+
+
+def test_a_forked_child_has_threads_of_its_own(tmp_path):
+    process = python(FORKING, tmp_path / "a.db")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert err == ""
+
+
+def test_an_answer_nobody_waits_for_any_more_harms_nobody(writer):
+    async def scenario() -> None:
+        begun, gate = threading.Event(), threading.Event()
+        task = asyncio.create_task(writer.run(partial(held, begun, gate)))
+        await asyncio.to_thread(begun.wait, 30)
+        task.cancel()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await writer.run(lambda db: 3) == 3
+
+    asyncio.run(scenario())
+    assert not Future[int]().done()
