@@ -8,7 +8,16 @@ from typing import Any
 
 from errata.errors import InvalidInput
 from errata.loop.decide import Again, Done, Lifted, Policy, Trigger, Verdict
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Override
+from errata.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+)
 from errata.loop.stop import (
     All,
     Budget,
@@ -176,10 +185,15 @@ def policy_to(policy: Policy) -> Plain:
 def policy_from(plain: Mapping[str, Any]) -> Policy:
     """The policy that `plain` describes, without rules that are the user's own code."""
     known: Sequence[Mapping[str, Any]] = [r for r in plain["rules"] if not r.get("custom")]
+    none_left = (_silent,) if plain["rules"] else ()
     gain = plain.get("min_gain")
     return Policy(
-        tuple(map(rule_from, known)),
+        tuple(map(rule_from, known)) or none_left,
         Improvement(gain) if gain is not None else Improvement(),
         plain.get("unscored", "stop"),
         plain.get("name", ""),
     )
+
+
+def _silent(loop: Loop) -> None:
+    """Stands where all rules were the user's own: what they said is in the stored verdict."""
