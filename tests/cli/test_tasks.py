@@ -10,6 +10,7 @@ from errata.errors import InvalidInput, TaskFileError, UnknownName
 from errata.loop import policies
 from errata.loop.record import Goal, Improvement
 from errata.loop.stop import All, MaxAttempts, Repeat
+from errata.protocols import Context
 
 YAML = """
 # two tasks
@@ -75,7 +76,7 @@ def test_three_formats_one_schema(tmp_path, name):
     assert [a.line, b.line] == LINES[path.suffix.lower()]
     assert (a.id, a.task, a.context) == ("a", "Say hi", {"family": "x", "day": "2020-01-02"})
     assert a.goals == (Goal("length", 0.5), Goal("drift", 0.25, "at_most"))
-    assert [check.name for check in a.checks] == ["not_empty", "contains"]
+    assert [getattr(check, "name", "") for check in a.checks] == ["not_empty", "contains"]
     assert a.policy == policies.reflection
     assert (b.context, b.goals) == (None, ())
     assert b.policy is not None
@@ -202,7 +203,7 @@ def test_a_check_beside_the_file(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"id": "a", "task": "t", "checks": [{"name": "beside_it:check"}]}\n')
     (task,) = read_tasks(path)
-    assert list(task.checks[0]("x", None)) == []
+    assert task.checks[0]("x", Context("t")) == []
 
 
 def test_a_task_of_one_megabyte(tmp_path):

@@ -1,0 +1,190 @@
+"""Batches: order, several at once, and what a failure leaves."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from errata import Memory, Run, Scope, Writer, open_store
+from errata.checks import contains
+from errata.cli.batch import Row, batch
+from errata.cli.tasks import Task
+from errata.errors import (
+    CheckFailed,
+    InvalidInput,
+    MalformedAnswer,
+    ModelUnavailable,
+    StoreUnavailable,
+)
+from errata.protocols import Store
+from errata.testing import ScriptedModel
+
+
+def tasks(*words: str, **more: Any) -> list[Task]:
+    made = [Task(word, f"Say {word}", None, (), (contains(word),), None, 0) for word in words]
+    return [Task(**{**vars(one), **more}) for one in made]
+
+
+def echo(messages):
+    """The last word of the task, which is right."""
+    return messages[-1].content.split()[-1]
+
+
+class Echo(ScriptedModel):
+    """Raises for the tasks in `failing`; counts how many calls run at once."""
+
+    def __init__(
+        self, failing: Mapping[str, Exception] | None = None, seconds: float = 0.0
+    ) -> None:
+        super().__init__(echo, forever=True, seconds=seconds)
+        self.failing, self.asked = failing or {}, list[str]()
+        self.now = self.most = 0
+        self.second = asyncio.Event()
+
+    async def complete(self, messages, **settings):
+        word = echo(messages)
+        self.asked.append(word)
+        if len(self.asked) == 2:
+            self.second.set()
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            answer = await super().complete(messages, **settings)
+            if word in self.failing:
+                raise self.failing[word]
+            return answer
+        finally:
+            self.now -= 1
+
+
+async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> list[Row]:
+    given: dict[str, Any] = {"run": "r", "memory": None, "scope": Scope(), "policy": None}
+    return await batch(todo, writer=Writer(model), store=store, **{**given, **options})
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = open_store(str(tmp_path / "errata.db"))
+    yield store
+    asyncio.run(store.close())
+
+
+def test_rows_in_task_order_however_they_end(store):
+    class Uneven(Echo):
+        async def complete(self, messages, **settings):
+            await asyncio.sleep(0.05 if "one" in messages[-1].content else 0)
+            return await super().complete(messages, **settings)
+
+    ended: list[Row] = []
+    todo = tasks("one", "two", "three", context={"family": "numbers"})
+    rows = asyncio.run(go(store, Uneven(), todo, jobs=2, watch=ended.append))
+    assert [row.id for row in rows] == ["one", "two", "three"]
+    assert [row.id for row in ended] == ["two", "three", "one"]
+    assert {(row.group, row.passed, row.at_once, row.calls) for row in rows} == {
+        ("numbers", True, True, 1)
+    }
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9])
+def test_as_many_at_once_as_asked(store, jobs):
+    model = Echo(seconds=0.02)
+    asyncio.run(go(store, model, tasks("a", "b", "c", "d"), jobs=jobs))
+    assert model.most == min(jobs, 4)
+    assert model.asked == ["a", "b", "c", "d"]
+
+
+def test_no_jobs(store):
+    with pytest.raises(InvalidInput, match="jobs"):
+        asyncio.run(go(store, Echo(), tasks("a"), jobs=0))
+
+
+def test_what_has_ended_is_not_run_again(store):
+    model, todo = Echo(), tasks("a", "b")
+    first = asyncio.run(go(store, model, todo))
+    assert asyncio.run(go(store, model, todo)) == first
+    assert model.asked == ["a", "b"]
+
+
+def test_a_failure_of_one_task_leaves_the_others_alone(store):
+    failing = {"b": MalformedAnswer("no answer"), "d": MalformedAnswer("no answer")}
+    model, ended = Echo(failing), list[str]()
+    todo = tasks(*"abcde")
+    with pytest.raises(MalformedAnswer) as caught:
+        asyncio.run(go(store, model, todo, watch=lambda row: ended.append(row.id)))
+    assert caught.value is failing["b"]
+    assert caught.value.__notes__ == [
+        "task 'b' did not end (so did 1 more: d); all others are stored"
+    ]
+    assert ended == ["a", "c", "e"]
+
+
+def test_a_check_that_raises_is_of_one_task(store):
+    def broken(candidate, context):
+        raise ZeroDivisionError
+
+    todo = [*tasks("a", checks=(broken,)), *tasks("b")]
+    ended: list[str] = []
+    with pytest.raises(CheckFailed):
+        asyncio.run(go(store, Echo(), todo, watch=lambda row: ended.append(row.id)))
+    assert ended == ["b"]
+
+
+def test_a_model_that_is_gone_ends_the_batch_after_what_runs(store):
+    class Gone(Echo):
+        async def complete(self, messages, **settings):
+            if "b" in messages[-1].content.split():
+                self.asked.append("b")
+                raise ModelUnavailable("no connection")
+            return await super().complete(messages, **settings)
+
+    model, ended = Gone(seconds=0.05), list[str]()
+    todo = tasks(*"abcd")
+    with pytest.raises(ModelUnavailable):
+        asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
+    assert (model.asked, ended) == (["a", "b"], ["a"])
+
+
+def test_a_store_error_stops_at_once(store):
+    class Broken(Echo):
+        async def complete(self, messages, **settings):
+            if "a" in messages[-1].content.split():
+                raise StoreUnavailable("the disk is full")
+            return await super().complete(messages, **settings)
+
+    ended: list[str] = []
+    todo, model = tasks("a", "b", "c"), Broken(seconds=30)
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
+    assert ended == []
+
+
+def test_cancelled_it_can_be_resumed(store):
+    model = Echo(seconds=0.1)
+
+    async def cancelled() -> None:
+        work = asyncio.create_task(go(store, model, tasks("a", "b", "c")))
+        await model.second.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(cancelled())
+    rows = asyncio.run(go(store, model, tasks("a", "b", "c")))
+    assert [row.calls for row in rows] == [1, 1, 1]
+    assert model.asked == ["a", "b", "b", "c"]
+
+
+def test_memory_is_shared_by_the_tasks(store):
+    model = Echo()
+    todo = [*tasks("a"), Task("a2", "Say a", None, (), (contains("a"),), None, 0)]
+    asyncio.run(go(store, model, todo, memory=Memory(store)))
+    assert [len(prompt) for prompt in model.prompts] == [1, 3]
+
+
+def test_a_finished_loop_answers_its_stored_verdict_without_a_call(store):
+    model = ScriptedModel("a")
+    for _ in range(2):
+        run = Run[str]("Say a", generate=model, checks=[contains("a")], store=store, id="x")
+        assert asyncio.run(run.finish()).candidate == "a"
+    assert len(model.prompts) == 1

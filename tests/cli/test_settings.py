@@ -1,0 +1,81 @@
+"""Settings: which source wins, and what is said of a wrong value."""
+
+from pathlib import Path
+
+import pytest
+
+from errata.cli.settings import Settings, settings
+from errata.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"ERRATA_{name.upper()}", raising=False)
+
+
+def test_options_before_environment_before_files(monkeypatch):
+    Path("pyproject.toml").write_text(
+        '[tool.errata]\nmodel = "a"\ndb = "a"\ntenant = "a"\nproject = "a"\n'
+    )
+    Path("errata.toml").write_text('model = "b"\ndb = "b"\ntenant = "b"\n')
+    monkeypatch.setenv("ERRATA_MODEL", "c")
+    monkeypatch.setenv("ERRATA_DB", "c")
+    made = settings(model="d")
+    assert (made.model, made.db, made.tenant, made.project) == ("d", "c", "b", "a")
+    assert made.policy == "default"
+
+
+def test_every_field_has_an_effect_from_the_environment(monkeypatch):
+    given = {
+        "model": "m", "embedder": "none", "db": "d", "cache": Path("c"), "tenant": "t",
+        "project": "p", "policy": "stage", "memory": False, "threads": 3, "context": 100,
+        "jobs": 2, "timeout": 0.5, "max_tokens": 9,
+    }  # fmt: skip
+    assert given.keys() == Settings.model_fields.keys()
+    for name, value in given.items():
+        monkeypatch.setenv(f"ERRATA_{name.upper()}", str(value))
+    assert settings().model_dump() == given
+
+
+def test_empty_and_strange_variables_are_not_given(monkeypatch):
+    monkeypatch.setenv("ERRATA_MODEL", "")
+    monkeypatch.setenv("ERRATA_SOMETHING", "x")
+    assert settings().model == "embedded"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"options": {"jobs": 0}}, "--jobs is 0; it must be greater than or equal to 1"),
+        ({"options": {"max_tokens": 0}}, "--max-tokens is 0; it must be greater"),
+        ({"environment": {"JOBS": "x"}}, "ERRATA_JOBS in the environment is 'x'; it must be a"),
+        ({"environment": {"TIMEOUT": "inf"}}, "ERRATA_TIMEOUT in the environment is 'inf'"),
+        ({"environment": {"EMBEDDER": "x"}}, "it must be 'auto', 'minilm' or 'none'"),
+        ({"errata": "threads = 0"}, "threads in errata.toml is 0; it must be greater"),
+        ({"errata": "modle = 'x'"}, "modle in errata.toml: no setting .* there are: model"),
+        ({"errata": "model = \nx"}, "errata.toml cannot be read: .*line 1"),
+        ({"pyproject": "[tool.errata]\njobs = -1"}, r"jobs in pyproject.toml \[tool.errata\]"),
+        ({"pyproject": "[tool]\nerrata = 1"}, r"\[tool.errata\] in pyproject.toml must be"),
+    ],
+)
+def test_a_wrong_value_names_its_source(monkeypatch, given, said):
+    for name, value in given.get("environment", {}).items():
+        monkeypatch.setenv(f"ERRATA_{name}", value)
+    for name in ("errata", "pyproject"):
+        if name in given:
+            Path(f"{name}.toml").write_text(given[name])
+    with pytest.raises(UsageError, match=said):
+        settings(**given.get("options", {}))
+
+
+def test_settings_reach_a_command(desk):
+    desk.write("errata.toml", "limt = 1\n")
+    done = desk.errata("loops", "--json")
+    assert (done.code, "limt in errata.toml" in done.json["error"]["message"]) == (2, True)
+    desk.write("errata.toml", 'db = "other.db"\n')
+    done = desk.errata("loops")
+    assert (done.code, "other.db" in done.err) == (3, True)
+    done = desk.errata("loops", ERRATA_DB="third.db")
+    assert "third.db" in done.err
