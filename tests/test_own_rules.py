@@ -11,7 +11,9 @@ def enough(loop: errata.Loop) -> str | None:
 async def stopped(path: str) -> str:
     policy = errata.Policy((enough,))
     checks = [errata.checks.contains("b")]
-    run = errata.Run("x", generate=lambda task, hint: "a", checks=checks, policy=policy, store=path)
+    run = errata.Run[str](
+        "x", generate=lambda task, hint: "a", checks=checks, policy=policy, store=path
+    )
     await run.finish()
     store = errata.open_store(path)
     stored = await store.read(errata.Scope(), run.id)
