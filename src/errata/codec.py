@@ -162,7 +162,7 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
     settings = {k: v for k, v in plain.items() if k != "rule"}
     name = plain.get("rule", "")
     if name == "all":
-        return All(*map(rule_from, settings["rules"]))
+        return All(*map(rule_from, _rules(settings)))
     if name not in RULES:
         raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
     try:
@@ -184,8 +184,9 @@ def policy_to(policy: Policy) -> Plain:
 
 def policy_from(plain: Mapping[str, Any]) -> Policy:
     """The policy that `plain` describes, without rules that are the user's own code."""
-    known: Sequence[Mapping[str, Any]] = [r for r in plain["rules"] if not r.get("custom")]
-    none_left = (_silent,) if plain["rules"] else ()
+    rules = _rules(plain)
+    known = [rule for rule in rules if not _own(rule)]
+    none_left = (_silent,) if rules else ()
     gain = plain.get("min_gain")
     return Policy(
         tuple(map(rule_from, known)) or none_left,
@@ -193,6 +194,18 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
         plain.get("unscored", "stop"),
         plain.get("name", ""),
     )
+
+
+def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    rules = plain.get("rules")
+    if not isinstance(rules, list | tuple):
+        raise InvalidInput("rules", rules, "a list of rules")
+    return rules
+
+
+def _own(plain: Mapping[str, Any]) -> bool:
+    """Whether code of the user's own is in the rule."""
+    return bool(plain.get("custom")) or any(map(_own, plain.get("rules", ())))
 
 
 def _silent(loop: Loop) -> None:
