@@ -300,6 +300,9 @@ def test_a_store_that_nobody_uses_any_more_leaves_no_thread(tmp_path):
 
     asyncio.run(scenario())
     gc.collect()
+    for thread in threading.enumerate():  # the last reference may have gone in the thread itself
+        if thread.name == "errata-store":
+            thread.join(30)
     assert threads() == []
 
 

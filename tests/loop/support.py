@@ -1,0 +1,169 @@
+"""Loops by hand and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from errata.loop.decide import Again, Done, Policy, Verdict
+from errata.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+)
+from errata.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    StopRule,
+)
+from errata.protocols import Usage
+
+QUALITY = Goal("quality", 0.75)
+DRIFT = Goal("drift", 0.25, "at_most")
+NEVER = Policy((MaxAttempts(1_000_000),), name="never")
+
+
+def finding(key: str, **fields: Any) -> Finding:
+    return Finding("check", key, key=key, **fields)
+
+
+def evaluated(
+    *errors: str, warnings: Iterable[str] = (), scores: Mapping[str, float] | None = None
+) -> Evaluation:
+    found = [finding(key) for key in errors]
+    found += [finding(key, level="warning") for key in warnings]
+    return Evaluation(tuple(found), scores or {})
+
+
+def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
+    """A loop whose candidates all differ, unless `texts` names them."""
+    texts = fields.pop("texts", None) or [f"text {n}" for n in range(1, len(evaluations) + 1)]
+    attempts = tuple(
+        Attempt(n, Candidate.of(texts[n - 1]), evaluation)
+        for n, evaluation in enumerate(evaluations, 1)
+    )
+    return Loop("loop", fields.pop("goals", ()), attempts, **fields)
+
+
+def scored(*values: float, goals: tuple[Goal, ...] = (QUALITY,)) -> Loop:
+    """A loop with one score and without findings."""
+    return loop_of(*(Evaluation(scores={goals[0].score: v}) for v in values), goals=goals)
+
+
+def rules(verdict: Verdict) -> list[str]:
+    assert isinstance(verdict, Done), verdict
+    return [stop.rule for stop in verdict.stopped_by]
+
+
+def stopped(verdict: Verdict) -> bool:
+    return isinstance(verdict, Done)
+
+
+def goes_on(verdict: Verdict) -> bool:
+    return isinstance(verdict, Again)
+
+
+words = st.text(max_size=12)
+names = st.sampled_from(["quality", "drift", "style"])
+keys = st.sampled_from(["a", "b", "c", "d"])
+numbers = st.one_of(
+    st.integers(-2_000, 2_000).map(lambda n: n / 1000),
+    st.floats(-2, 2, allow_nan=False),
+    st.integers(-3, 3),
+)
+goals = st.lists(
+    st.builds(Goal, names, numbers, st.sampled_from(["at_least", "at_most"])),
+    max_size=3,
+    unique_by=lambda goal: goal.score,
+).map(tuple)
+findings = st.builds(
+    Finding,
+    check=st.sampled_from(["one", "two"]),
+    message=words,
+    fix=words,
+    level=st.sampled_from(["error", "error", "warning", "note"]),
+    severity=st.floats(0, 1),
+    key=st.one_of(st.just(""), keys),
+    persistent=st.booleans(),
+    evidence=words,
+    span=st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)
+evaluations = st.builds(
+    Evaluation,
+    st.lists(findings, max_size=3).map(tuple),
+    st.dictionaries(names, numbers, max_size=3),
+)
+usages = st.builds(
+    Usage,
+    st.integers(0, 5),
+    st.integers(0, 500),
+    st.integers(0, 500),
+    st.floats(0, 2),
+    st.floats(0, 30),
+)
+overrides = st.builds(
+    Override,
+    st.sampled_from(
+        ["attempts", "echo", "repeat", "fatigue", "plateau", "budget", "cancelled", "unscored"]
+    ),
+    st.sampled_from(["ada", "bo"]),
+    words,
+    st.integers(1, 3),
+)
+
+
+@st.composite
+def loops(draw: st.DrawFn, least: int = 0, most: int = 7, cancelled: bool = True) -> Loop:
+    """Histories of all kinds: repeats, attempts without evaluation, overrides, extra usage."""
+    attempts = []
+    for number in range(1, draw(st.integers(least, most)) + 1):
+        text = draw(st.sampled_from(["alpha", "beta", "gamma", "delta"]))
+        earlier = st.integers(1, number - 1) if number > 1 else st.none()
+        attempts.append(
+            Attempt(
+                number,
+                Candidate.of(text),
+                draw(st.none() | evaluations | evaluations | evaluations),
+                draw(usages),
+                draw(st.none() | st.none() | earlier),
+            )
+        )
+    return Loop(
+        "random",
+        draw(goals),
+        tuple(attempts),
+        tuple(draw(st.lists(overrides, max_size=2))),
+        draw(usages),
+        draw(st.sampled_from(["", "", "", "ada"])) if cancelled else "",
+        draw(st.dictionaries(keys, st.integers(0, 4), max_size=2)),
+    )
+
+
+simple_rules: st.SearchStrategy[StopRule] = st.one_of(
+    st.builds(MaxAttempts, st.integers(1, 8)),
+    st.builds(Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0, 1)),
+    st.builds(Echo, st.integers(1, 4), st.sampled_from(["loop", "scope"])),
+    st.builds(Repeat, st.integers(1, 3)),
+    st.builds(Plateau, st.integers(1, 4), st.booleans(), st.none() | st.floats(0.01, 1)),
+    st.builds(Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
+)
+any_rule = simple_rules | st.builds(All, simple_rules, simple_rules)
+policies = st.builds(
+    Policy,
+    st.lists(any_rule, min_size=1, max_size=4).map(tuple),
+    st.builds(Improvement, st.sampled_from([0.001, 0.05, 0.1])),
+    st.sampled_from(["stop", "again"]),
+    st.sampled_from(["", "mine"]),
+)

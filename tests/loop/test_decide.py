@@ -1,0 +1,556 @@
+"""Design, section 3, "Decide": each line a test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import OverrideRefused
+from errata.loop.decide import Again, Done, Policy, Trigger, admit, decide
+from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Improvement, Loop, Override
+from errata.loop.stop import (
+    PRECEDENCE,
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    Stop,
+    StopRule,
+)
+from errata.protocols import Usage
+from errata.testing import history
+from tests.loop import support
+from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules, scored
+
+
+def speaks(name: str):
+    """A rule of the user's that always speaks."""
+
+    def rule(loop: Loop) -> str:
+        return f"{name} spoke"
+
+    rule.__name__ = name
+    return rule
+
+
+# -- passes
+
+
+@pytest.mark.parametrize(
+    ("goal", "score", "passed"),
+    [
+        (QUALITY, 0.75, True),
+        (QUALITY, 0.7501, True),
+        (QUALITY, 0.7494, False),
+        (QUALITY, 0.7499, True),  # 750 thousandths
+        (QUALITY, 0.749, False),
+        (QUALITY, 0.1 + 0.2 + 0.45, True),
+        (Goal("quality", 0.3), 0.1 + 0.2, True),
+        (Goal("quality", 0.1 + 0.2), 0.3, True),
+        (Goal("quality", 0.7), 0.7, True),
+        (Goal("quality", -0.5), -0.5, True),
+        (Goal("quality", 1), 1, True),
+        (Goal("drift", 0.25, "at_most"), 0.25, True),
+        (Goal("drift", 0.25, "at_most"), 0.251, False),
+        (Goal("drift", 0.3, "at_most"), 0.1 + 0.2, True),
+    ],
+)
+def test_exactly_at_the_threshold_a_goal_is_met_in_thousandths(goal, score, passed):
+    verdict = decide(loop_of(Evaluation(scores={goal.score: score}), goals=(goal,)), NEVER)
+    assert isinstance(verdict, Done) is passed
+
+
+@pytest.mark.parametrize("level", ["warning", "note"])
+def test_only_findings_of_level_error_keep_a_candidate_from_passing(level):
+    loop = loop_of(Evaluation((finding("x", level=level, severity=1.0),)))
+    assert decide(loop, NEVER) == Done(1, passed=True)
+    assert isinstance(decide(loop_of(evaluated("x")), NEVER), Again)
+
+
+def test_the_last_evaluation_decides_not_the_best():
+    verdict = decide(loop_of(evaluated(), evaluated("a")), NEVER)
+    assert isinstance(verdict, Again)
+
+
+@given(support.loops(least=1), support.policies)
+def test_passing_is_decided_first_under_every_policy(loop, policy):
+    last = loop.attempts[-1]
+    better = replace(last, evaluation=Evaluation(scores={g.score: g.threshold for g in loop.goals}))
+    loop = replace(loop, attempts=(*loop.attempts[:-1], better), cancelled="by ada")
+    verdict = decide(loop, replace(policy, rules=(*policy.rules, speaks("anything"))))
+    assert isinstance(verdict, Done)
+    assert verdict.passed
+    assert verdict.stopped_by == ()
+    assert verdict.lifted == ()
+
+
+# -- unscored
+
+
+@pytest.mark.parametrize("evaluation", [None, evaluated(), evaluated("x"), evaluated(warnings="x")])
+def test_an_evaluation_without_a_needed_score_is_unscored_and_never_0(evaluation):
+    met_by_0 = Goal("drift", 0.25, "at_most")
+    loop = loop_of(evaluation, goals=(met_by_0,))
+    verdict = decide(loop, NEVER)
+    assert verdict == Done(
+        None if evaluation is None else 1, False, (Stop("unscored", "no score for drift"),)
+    )
+
+
+def test_unscored_names_every_missing_score():
+    loop = loop_of(Evaluation(scores={"quality": 0.9}), goals=(QUALITY, DRIFT, Goal("style", 1)))
+    verdict = decide(loop, NEVER)
+    assert isinstance(verdict, Done)
+    assert verdict.stopped_by == (Stop("unscored", "no score for drift, style"),)
+
+
+def test_the_policy_may_go_on_though_a_score_is_missing():
+    again = replace(NEVER, unscored="again")
+    loop = loop_of(evaluated("x"), goals=(QUALITY,))
+    verdict = decide(loop, again)
+    assert isinstance(verdict, Again)
+    assert [r.code for r in verdict.reasons] == ["check", "quality"]
+    assert decide(loop_of(None), again) == Again()
+    assert isinstance(decide(loop_of(None), NEVER), Done)
+
+
+def test_a_loop_without_attempts_goes_on():
+    assert decide(Loop("new", (QUALITY,)), NEVER) == Again()
+
+
+# -- rules
+
+
+def test_any_rule_stops_and_all_that_speak_are_recorded_in_the_order_of_precedence():
+    same = [evaluated("x")] * 4
+    loop = loop_of(*same, texts=["same"] * 4, cancelled="by ada", goals=(QUALITY,))
+    loop = replace(loop, extra=Usage(calls=9))
+    spoken = (
+        Plateau(1),
+        Fatigue(0.1),
+        Repeat(),
+        Echo(),
+        MaxAttempts(4),
+        Budget(calls=9),
+        speaks("mine"),
+    )
+    orders = list(permutations(spoken))[::501]
+    for order in orders:
+        verdict = decide(loop, Policy(tuple(order)))
+        assert rules(verdict) == [*PRECEDENCE, "mine"]
+
+
+def test_rules_of_one_kind_and_rules_of_the_user_keep_the_order_in_which_they_were_declared():
+    policy = Policy((speaks("z"), MaxAttempts(2), speaks("a"), MaxAttempts(1)))
+    verdict = decide(loop_of(evaluated("x"), evaluated("x")), policy)
+    assert isinstance(verdict, Done)
+    assert [s.detail for s in verdict.stopped_by] == [
+        "2 of 2 attempts made",
+        "2 of 1 attempts made",
+        "z spoke",
+        "a spoke",
+    ]
+
+
+def test_all_needs_every_member_and_stands_where_its_last_member_does():
+    both = All(MaxAttempts(3), Repeat())
+    policy = Policy((both,))
+    x = evaluated("x")
+    assert isinstance(decide(loop_of(x, x, texts=["a", "a"]), policy), Again)
+    assert isinstance(decide(loop_of(x, x, x), policy), Again)
+    verdict = decide(loop_of(x, x, x, texts=["a", "b", "a"]), policy)
+    assert isinstance(verdict, Done)
+    (stop,) = verdict.stopped_by
+    assert stop == Stop("attempts+repeat", "3 of 3 attempts made and attempt 3 repeats attempt 1")
+    with_echo = Policy((both, Echo(3), MaxAttempts(3)))
+    verdict = decide(loop_of(x, x, x, texts=["a", "b", "a"]), with_echo)
+    assert rules(verdict) == ["attempts", "echo", "attempts+repeat"]
+
+
+class Quota:
+    """A rule with a name and settings of its own."""
+
+    name = "quota"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def __call__(self, loop: Loop) -> str | None:
+        return "quota used up" if len(loop.attempts) > self.most else None
+
+
+def test_any_function_of_a_loop_is_a_rule():
+    def tired(loop: Loop) -> str | None:
+        return "three is enough" if len(loop.attempts) == 3 else None
+
+    x = evaluated("x")
+    assert rules(decide(loop_of(x, x, x), Policy((tired,)))) == ["tired"]
+    silent: StopRule = lambda loop: "no"  # noqa: E731
+    assert rules(decide(loop_of(x, x, x), Policy((silent,)))) == ["<lambda>"]
+    assert rules(decide(loop_of(x, x), Policy((Quota(1),)))) == ["quota"]
+    assert isinstance(decide(loop_of(x), Policy((Quota(1),))), Again)
+
+
+def test_a_rule_that_says_an_empty_word_is_silent():
+    assert isinstance(decide(loop_of(evaluated("x")), Policy((lambda loop: "",))), Again)
+
+
+# -- overrides
+
+FIVE: dict[str, StopRule] = {
+    "attempts": MaxAttempts(1),
+    "echo": Echo(1),
+    "repeat": Repeat(),
+    "fatigue": Fatigue(0.1),
+    "plateau": Plateau(1),
+}
+SAME = loop_of(evaluated("x"), evaluated("x"), texts=["same", "same"])
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_each_of_the_five_can_be_lifted(name):
+    policy = Policy((FIVE[name],))
+    assert rules(decide(SAME, policy)) == [name]
+    verdict = decide(replace(SAME, overrides=(Override(name, "ada"),)), policy)
+    assert isinstance(verdict, Again)
+    assert [(one.stop.rule, one.by, one.override) for one in verdict.lifted] == [(name, "ada", 0)]
+    assert verdict.feedback.startswith("The last answer was not accepted:")
+    admit(Override(name, "ada"), decide(SAME, policy), policy)
+
+
+NOT_LIFTED: dict[str, tuple[Loop, Policy]] = {
+    "cancelled": (replace(SAME, cancelled="by bo"), NEVER),
+    "budget": (replace(SAME, extra=Usage(calls=5)), Policy((Budget(calls=5),))),
+    "unscored": (replace(SAME, goals=(QUALITY,)), NEVER),
+    "mine": (SAME, Policy((speaks("mine"),))),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LIFTED)
+def test_nothing_else_can_be_lifted(name):
+    loop, policy = NOT_LIFTED[name]
+    loop = replace(loop, overrides=(Override(name, "ada", decisions=9),))
+    assert rules(decide(loop, policy)) == [name]
+    with pytest.raises(OverrideRefused, match=name):
+        admit(Override(name, "ada"), decide(loop, policy), policy)
+
+
+def test_an_override_lifts_only_its_own_rule():
+    policy = Policy((MaxAttempts(2), Repeat()))
+    verdict = decide(replace(SAME, overrides=(Override("repeat", "ada"),)), policy)
+    assert rules(verdict) == ["attempts"]
+    assert [one.stop.rule for one in verdict.lifted] == ["repeat"]
+    both = (Override("repeat", "ada"), Override("attempts", "bo"))
+    verdict = decide(replace(SAME, overrides=both), policy)
+    assert isinstance(verdict, Again)
+    assert {(one.stop.rule, one.by) for one in verdict.lifted} == {
+        ("attempts", "bo"),
+        ("repeat", "ada"),
+    }
+
+
+def test_an_override_that_is_used_up_lifts_nothing_and_the_next_one_takes_over():
+    policy = Policy((MaxAttempts(1),))
+    used = Override("attempts", "ada", decisions=2, used=2)
+    assert rules(decide(replace(SAME, overrides=(used,)), policy)) == ["attempts"]
+    verdict = decide(replace(SAME, overrides=(used, Override("attempts", "bo"))), policy)
+    assert isinstance(verdict, Again)
+    assert [(one.by, one.override) for one in verdict.lifted] == [("bo", 1)]
+
+
+def test_an_override_of_one_member_lifts_all_of_them():
+    policy = Policy((All(MaxAttempts(2), Repeat()),))
+    for name in ("attempts", "repeat"):
+        verdict = decide(replace(SAME, overrides=(Override(name, "ada"),)), policy)
+        assert isinstance(verdict, Again)
+    with pytest.raises(OverrideRefused):
+        admit(Override("attempts+repeat", "ada"), decide(SAME, policy), policy)
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        (Override("budget", "ada"), "budget"),
+        (Override("echo", "ada"), "echo"),  # the policy does not have it
+        (Override("attempts", "  "), "actor"),
+        (Override("attempts", "ada", decisions=0), "decisions"),
+    ],
+)
+def test_an_override_that_cannot_be_given_is_refused(override, why):
+    policy = Policy((MaxAttempts(2), Budget(calls=9)))
+    with pytest.raises(OverrideRefused, match=why):
+        admit(override, decide(SAME, policy), policy)
+
+
+def test_a_loop_that_passed_stays_done():
+    policy = Policy((MaxAttempts(1),))
+    passed = loop_of(evaluated(), overrides=(Override("attempts", "ada", decisions=9),))
+    assert decide(passed, policy) == Done(1, passed=True)
+    with pytest.raises(OverrideRefused, match="passed"):
+        admit(Override("attempts", "ada"), decide(passed, policy), policy)
+
+
+# -- best
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "best"),
+    [
+        ([evaluated("a", "b"), evaluated("a"), evaluated("a", "b")], 2),
+        ([evaluated("a"), evaluated("b")], 1),
+        ([None, evaluated("a", "b", "c")], 2),
+        ([None, None], None),
+        ([evaluated("a", warnings="wxyz"), evaluated("a", "b")], 1),
+    ],
+)
+def test_best_is_the_one_with_the_fewest_errors_then_the_earlier(evaluations, best):
+    assert loop_of(*evaluations).best == best
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([(0.7, 0.5), (0.7, 0.2)], 2),  # more goals met
+        ([(0.8, 0.9), (0.74, 0.26)], 1),  # one met beats none met by little
+        ([(0.70, 0.9), (0.60, 0.3)], 2),  # worst margins −0.65 and −0.15
+        ([(0.745, 0.5), (0.744, 0.5)], 1),  # equal worst margin: the earlier
+        ([(0.5, 0.26), (0.6, 0.26)], 2),
+        ([(0.5, 0.3), (0.5004, 0.3)], 1),  # the same thousandth
+    ],
+)
+def test_then_most_goals_met_then_the_largest_worst_margin_then_the_earlier(scores, best):
+    made = [Evaluation(scores={"quality": q, "drift": d}) for q, d in scores]
+    assert loop_of(*made, goals=(QUALITY, DRIFT)).best == best
+
+
+def test_fewer_errors_come_before_goals():
+    loop = loop_of(
+        evaluated("a", scores={"quality": 1.0}),
+        evaluated(scores={"quality": 0.1}),
+        goals=(QUALITY,),
+    )
+    assert loop.best == 2
+
+
+def test_an_unscored_goal_counts_as_missed_by_more_than_any_score():
+    worst = {"quality": -1e12, "drift": 0.5}
+    loop = loop_of(
+        Evaluation(scores={"drift": 0.5}), Evaluation(scores=worst), goals=(QUALITY, DRIFT)
+    )
+    assert loop.best == 2
+
+
+@given(support.loops(), support.policies)
+def test_done_always_names_the_best_and_never_an_attempt_without_evaluation(loop, policy):
+    verdict = decide(loop, policy)
+    ranked = [n for n, a in enumerate(loop.attempts, 1) if a.evaluation is not None]
+    assert loop.best in ranked if ranked else loop.best is None
+    if isinstance(verdict, Done):
+        assert verdict.best == loop.best
+    if ranked:
+        fewest = min(len(loop.attempts[n - 1].evaluation.errors) for n in ranked)
+        assert loop.best is not None
+        assert len(loop.attempts[loop.best - 1].evaluation.errors) == fewest
+
+
+# -- improvement
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "improved"),
+    [
+        ((0.50, 0.50), (0.55, 0.50), True),
+        ((0.50, 0.50), (0.549, 0.50), False),
+        ((0.50, 0.50), (0.5496, 0.50), True),  # 550 thousandths
+        ((0.50, 0.50), (0.60, 0.55), True),  # drift loses exactly min_gain
+        ((0.50, 0.50), (0.60, 0.551), False),
+        ((0.50, 0.50), (0.50, 0.45), True),  # at_most: lower is the gain
+        ((0.50, 0.50), (0.50, 0.50), False),
+        ((0.70, 0.50), (0.1 + 0.65, 0.50), True),
+    ],
+)
+def test_as_many_errors_and_a_goal_gains_while_none_loses_more(before, after, improved):
+    goals = (QUALITY, DRIFT)
+    made = [evaluated("x", scores={"quality": q, "drift": d}) for q, d in (before, after)]
+    assert loop_of(*made, goals=goals).improved == (True, improved)
+
+
+@pytest.mark.parametrize(
+    ("errors", "improved"),
+    [
+        (["ab", "a"], (True, True)),
+        (["ab", "c"], (True, True)),
+        (["a", "b"], (True, False)),
+        (["a", "ab"], (True, False)),
+        (["abc", "ab", "abc", "ab", "a"], (True, True, False, False, True)),
+    ],
+)
+def test_without_goals_fewer_errors_improve_against_the_best_so_far(errors, improved):
+    assert history(*errors).improved == improved
+    assert history(*map(list, errors)).improved == improved
+
+
+def test_improvement_is_against_the_best_not_the_attempt_before():
+    assert scored(0.5, 0.3, 0.4).improved == (True, False, False)
+    assert scored(0.5, 0.54, 0.58).improved == (True, False, False)  # the best moved to 0.54
+    assert scored(0.5, 0.54, 0.60).improved == (True, False, True)
+
+
+def test_more_errors_never_improve_whatever_the_scores():
+    loop = loop_of(
+        evaluated("a", scores={"quality": 0.1}),
+        evaluated("a", "b", scores={"quality": 0.7}),
+        evaluated(scores={"quality": 0.0}),
+        goals=(QUALITY,),
+    )
+    assert loop.improved == (True, False, True)
+
+
+def test_an_attempt_without_evaluation_is_no_improvement_and_no_yardstick():
+    assert loop_of(None, evaluated("a"), None, evaluated("a")).improved == (
+        False,
+        True,
+        False,
+        False,
+    )
+
+
+def test_a_missing_score_neither_gains_nor_loses():
+    loop = loop_of(
+        Evaluation(scores={"quality": 0.1}),
+        Evaluation(scores={"drift": 0.5}),
+        Evaluation(scores={"quality": 0.2, "drift": 0.9}),
+        goals=(QUALITY, DRIFT),
+    )
+    assert loop.improved == (True, False, True)
+
+
+def test_min_gain_is_one_named_value_of_the_policy():
+    rule = Policy((Plateau(1),), improvement=Improvement(0.2))
+    assert rules(decide(scored(0.1, 0.29), rule)) == ["plateau"]
+    assert isinstance(decide(scored(0.1, 0.3), rule), Again)
+    assert isinstance(decide(scored(0.1, 0.29), replace(rule, improvement=Improvement())), Again)
+
+
+def test_what_improves_may_be_the_users_own_function():
+    def always(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        return True
+
+    same = scored(0.1, 0.1, 0.1)
+    assert isinstance(decide(same, Policy((Plateau(1),), improvement=always)), Again)
+    assert rules(decide(same, Policy((Plateau(1),)))) == ["plateau"]
+
+
+# -- triggers
+
+
+def test_triggers_list_errors_first_then_goals_as_declared():
+    loop = loop_of(
+        Evaluation(
+            (
+                finding("w", level="warning"),
+                finding("second"),
+                finding("first"),
+                finding("n", level="note"),
+            ),
+            {"quality": 0.5, "style": 0.9},
+        ),
+        goals=(DRIFT, QUALITY, Goal("style", 0.9)),
+    )
+    verdict = decide(loop, replace(NEVER, unscored="again"))
+    assert isinstance(verdict, Again)
+    assert verdict.reasons == (
+        Trigger("check", "second"),
+        Trigger("check", "first"),
+        Trigger("drift", "drift has no score"),
+        Trigger("quality", "quality 0.5 misses quality >= 0.75"),
+    )
+
+
+@given(support.loops(least=1), support.policies)
+def test_again_after_an_evaluation_has_a_reason_and_feedback(loop, policy):
+    verdict = decide(loop, policy)
+    if isinstance(verdict, Again) and loop.attempts[-1].evaluation is not None:
+        assert verdict.reasons
+        if any(f.level == "error" for f in loop.attempts[-1].evaluation.findings):
+            assert verdict.feedback
+
+
+# -- properties
+
+
+@given(support.loops(), support.policies)
+def test_the_same_loop_and_policy_give_the_same_verdict(loop, policy):
+    first = decide(loop, policy)
+    assert decide(loop, policy) == first
+    copy = replace(loop, attempts=tuple(replace(a) for a in loop.attempts))
+    assert decide(copy, policy) == first
+
+
+@given(support.loops(), support.policies, support.any_rule)
+def test_one_more_rule_never_makes_a_loop_go_on(loop, policy, rule):
+    fewer = decide(loop, policy)
+    more = decide(loop, replace(policy, rules=(*policy.rules, rule)))
+    if isinstance(fewer, Done):
+        assert isinstance(more, Done)
+        assert more.passed == fewer.passed
+        assert set(fewer.stopped_by) <= set(more.stopped_by)
+
+
+@given(support.loops(), support.policies, support.overrides)
+def test_one_more_override_never_stops_a_loop(loop, policy, override):
+    before = decide(loop, policy)
+    after = decide(replace(loop, overrides=(*loop.overrides, override)), policy)
+    if isinstance(before, Again):
+        assert isinstance(after, Again)
+    elif before.passed or {s.rule for s in before.stopped_by} & {"cancelled", "budget", "unscored"}:
+        assert isinstance(after, Done)
+
+
+@given(support.loops(), support.policies)
+def test_cancelling_ends_every_loop(loop, policy):
+    verdict = decide(replace(loop, cancelled="ada"), policy)
+    assert isinstance(verdict, Done)
+    assert verdict.passed or verdict.stopped_by[0].rule == "cancelled"
+
+
+@given(support.loops(), support.policies)
+def test_what_stopped_is_in_the_order_of_precedence_and_every_word_is_kept(loop, policy):
+    verdict = decide(loop, policy)
+    if isinstance(verdict, Done) and not verdict.passed:
+        assert verdict.stopped_by
+        places = [
+            max(PRECEDENCE.index(n) for n in stop.rule.split("+")) for stop in verdict.stopped_by
+        ]
+        assert places == sorted(places)
+        improving = replace(loop, improves=policy.improvement)
+        said = [detail for rule in policy.rules if (detail := rule(improving))]
+        known = [s.detail for s in verdict.stopped_by]
+        known += [one.stop.detail for one in verdict.lifted]
+        assert set(said) <= set(known)
+
+
+@given(support.loops(least=1), st.integers(0, 6))
+def test_what_is_decided_about_a_beginning_does_not_depend_on_what_follows(loop, end):
+    policy = Policy((MaxAttempts(3), Fatigue(), Echo(), Repeat(), Plateau()))
+    prefix = replace(loop, attempts=loop.attempts[:end])
+    grown = prefix
+    for attempt in loop.attempts[end:]:
+        grown = grown.then(attempt)
+    assert grown == loop
+    assert decide(grown, policy) == decide(loop, policy)
+    assert loop.improved[:end] == prefix.improved
+
+
+def test_a_candidate_is_known_by_its_digest():
+    assert Candidate.of("a").digest == "ca978112ca1bbdca"  # SHA-256 of "a"
+    assert Candidate.of({"b": 1, "a": 2}) == Candidate.of({"a": 2, "b": 1})
+    assert Candidate.of("\ud800").digest != Candidate.of("?").digest
+    assert Attempt(1, Candidate("x")).candidate.text is None

@@ -1,0 +1,113 @@
+"""The words that the next attempt reads are bounded, and cannot pose as anything else."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.loop.decide import triggers
+from errata.loop.feedback import EACH, HEAD, MOST, clean, feedback
+from errata.loop.record import Evaluation, Finding, Goal
+from tests.loop import support
+
+NASTY = st.text(
+    st.one_of(
+        st.characters(),
+        st.sampled_from("\0\n\r\t\x1b\x7f\x85\u200b\u202e\u2066\u2028\u2029\ufeff\ud800\U000e0041"),
+    ),
+    max_size=200,
+)
+nasty_findings = st.builds(
+    Finding, NASTY, NASTY, NASTY, st.sampled_from(["error", "warning", "note"]), key=st.just("k")
+)
+nasty = st.builds(Evaluation, st.lists(nasty_findings, max_size=12).map(tuple), st.just({"q": 0.1}))
+GOALS = (Goal("q", 0.5),)
+
+
+def visible(text: str) -> bool:
+    return all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn") for c in text)
+
+
+@given(nasty, st.sampled_from([(), GOALS]))
+def test_feedback_is_bounded_and_clean(evaluation, goals):
+    text = feedback(evaluation, goals)
+    assert len(text) <= MOST
+    assert all(visible(line) for line in text.split("\n"))
+    assert "\u2028" not in text
+    assert "\u2029" not in text
+    wanted = [f for f in evaluation.findings if f.level != "note"]
+    assert bool(text) is bool(wanted or goals)
+    if text:
+        assert text.startswith(HEAD + "\n- ")
+        assert len(text.split("\n")) <= len(wanted) + len(goals) + 1
+
+
+@given(nasty, st.integers(0, 4))
+def test_nothing_goes_uncounted(evaluation, lead):
+    long = tuple(Finding("c", f"{n} " + "x" * EACH) for n in range(lead))
+    evaluation = Evaluation((*long, *evaluation.findings), evaluation.scores)
+    text = feedback(evaluation, GOALS)
+    lines = text.split("\n")[1:]
+    wanted = sum(f.level != "note" for f in evaluation.findings) + 1
+    more = 0
+    if lines[-1].startswith("- and ") and lines[-1].endswith(" more."):
+        more = int(lines.pop().split()[2])
+    assert len(lines) + more == wanted
+
+
+def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
+    evaluation = Evaluation(
+        (
+            Finding("tone", "too stiff", "relax", level="warning", severity=1.0),
+            Finding("dates", "not ISO"),
+            Finding("units", "no unit.", "write 5 kg", severity=0.9),
+            Finding("hint", "nice", level="note"),
+            Finding("names", "not ours"),
+        ),
+        {"quality": 0.5, "drift": 0.3},
+    )
+    goals = (Goal("drift", 0.25, "at_most"), Goal("quality", 0.75), Goal("unscored", 1))
+    assert feedback(evaluation, goals) == (
+        "The last answer was not accepted:\n"
+        "- units: no unit. write 5 kg\n"
+        "- dates: not ISO.\n"
+        "- names: not ours.\n"
+        "- drift is 0.3; it must be at most 0.25.\n"
+        "- quality is 0.5; it must be at least 0.75.\n"
+        "- tone: too stiff. relax"
+    )
+
+
+def test_nothing_wrong_no_words():
+    assert feedback(Evaluation()) == ""
+    assert feedback(Evaluation((Finding("c", "m", level="note"),))) == ""
+
+
+@given(NASTY, st.integers(8, 300))
+def test_clean_is_one_short_visible_line(text, most):
+    line = clean(text * 9, most)
+    assert len(line) <= most
+    assert visible(line)
+    assert line == line.strip()
+    assert len(line.splitlines()) <= 1
+    assert clean(line, most) == line
+
+
+def test_clean_keeps_both_ends():
+    assert clean("begin" + "x" * 1_000_000 + "end", 20) == "beginxxx … xxxxxend"
+
+
+@given(support.evaluations, support.goals)
+def test_a_trigger_is_clean_and_names_its_source(evaluation, goals):
+    for trigger in triggers(evaluation, goals):
+        assert trigger.code
+        assert visible(trigger.detail)
+
+
+@pytest.mark.parametrize("size", [1, 8, 200])
+def test_the_length_does_not_grow_with_the_number_or_size_of_findings(size):
+    evaluation = Evaluation(tuple(Finding("c", f"{n}" * 2_000) for n in range(size)))
+    assert len(feedback(evaluation)) <= MOST

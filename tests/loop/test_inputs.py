@@ -1,0 +1,76 @@
+"""A value outside what is allowed raises InvalidInput, which names the field."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from errata.errors import InvalidInput, UnknownName
+from errata.loop.decide import Policy
+from errata.loop.policies import PRESETS, preset
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from errata.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from errata.protocols import Scope, Usage
+
+NAN, INF = math.nan, math.inf
+WRONG: list[tuple[str, Any, dict[str, Any]]] = [
+    *[("severity", Finding, {"severity": v}) for v in (-0.1, 1.1, NAN, INF, "high", None)],
+    ("level", Finding, {"level": "fatal"}),
+    *[("threshold of s", Goal, {"threshold": v}) for v in (NAN, INF, -INF, 1e300, "0.5", None)],
+    ("direction", Goal, {"threshold": 1, "direction": "up"}),
+    *[("score s", Evaluation, {"scores": {"s": v}}) for v in (NAN, INF, 1e300, "1", None)],
+    *[("limit", MaxAttempts, {"limit": v}) for v in (0, -1, 1.5, "4", None, True)],
+    *[("times", Echo, {"times": v}) for v in (0, 2.0, "3")],
+    ("across", Echo, {"across": "world"}),
+    *[("times", Repeat, {"times": v}) for v in (0, None)],
+    *[("limit", Fatigue, {"limit": v}) for v in (0, 0.0004, 1.1, NAN, "0.3")],
+    *[("increment", Fatigue, {"increment": v}) for v in (0, -0.1, 2, NAN)],
+    *[("decay", Fatigue, {"decay": v}) for v in (-0.1, 1.1, None)],
+    *[("patience", Plateau, {"patience": v}) for v in (0, -1, 1.0)],
+    *[("floor", Plateau, {"floor": v}) for v in (0, 1.1, NAN, "0.3")],
+    ("plateau", Plateau, {"patience": None}),
+    ("budget", Budget, {}),
+    *[
+        (f"budget {name}", Budget, {name: v})
+        for name in ("tokens", "cost", "seconds", "calls")
+        for v in (0, -1, NAN, INF, "5")
+    ],
+    *[("min_gain", Improvement, {"min_gain": v}) for v in (0, -1, 0.0004, NAN, INF, "0.05")],
+    ("All", All, {}),
+    ("rules", Policy, {"rules": ()}),
+    ("rule", Policy, {"rules": (3,)}),
+    ("unscored", Policy, {"rules": (MaxAttempts(),), "unscored": "maybe"}),
+    *[("usage", Usage, {"calls": v}) for v in (-1,)],
+    *[("usage", Usage, {"cost": v}) for v in (-0.1, NAN, INF)],
+    *[("usage", Usage, {"seconds": v}) for v in (-0.1, NAN, INF)],
+    *[("tenant", Scope, {"tenant": v}) for v in ("", "x" * 201, "a\nb", "a\u202eb")],
+    ("project", Scope, {"project": "\0"}),
+]
+REQUIRED: dict[Any, dict[str, Any]] = {
+    Finding: {"check": "c", "message": "m"},
+    Goal: {"score": "s"},
+}
+
+
+@pytest.mark.parametrize(("field", "record", "given"), WRONG)
+def test_what_is_not_allowed_is_refused_by_name(field, record, given):
+    with pytest.raises(InvalidInput) as caught:
+        record(**{**REQUIRED.get(record, {}), **given})
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"{field} is ")
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("numbers", [[2], [1, 3], [1, 1], [0, 1]])
+def test_attempts_are_numbered_from_1_without_gaps(numbers):
+    attempts = tuple(Attempt(n, Candidate.of("x")) for n in numbers)
+    with pytest.raises(InvalidInput, match="attempt numbers"):
+        Loop("loop", attempts=attempts)
+
+
+def test_an_unknown_preset_lists_those_there_are():
+    with pytest.raises(UnknownName, match="'nope'; there are: default, reflection, stage"):
+        preset("nope")
+    assert all(preset(name).name == name for name in PRESETS)

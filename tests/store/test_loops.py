@@ -1,0 +1,424 @@
+"""Loops in the store: claims and fences, reports and conflicts, exact round trips."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from errata.codec import goal_to, policy_to
+from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused, StoreError
+from errata.loop.decide import Again, Done, Lifted, decide, spent
+from errata.loop.policies import default
+from errata.loop.record import Loop, Override
+from errata.loop.stop import Stop
+from errata.memory.learn import Example, Reflection
+from errata.memory.signature import signature
+from errata.protocols import Entry, Head, Scope, Usage
+from errata.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
+from errata.store.sqlite import Sqlite
+from tests.loop import support as loops
+from tests.store.support import SCOPE, ended, opened, python, report, rows
+
+HEAD = Head("task", [], policy_to(default))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "a.db") as one:
+        yield one
+
+
+@pytest.fixture
+def owner():
+    one = new_owner()
+    enter(one)
+    yield one
+    leave(one)
+
+
+def test_a_loop_that_is_not_stored_is_not_found(store):
+    with pytest.raises(NotFound, match="no loop 'nope'"):
+        asyncio.run(store.read(SCOPE, "nope"))
+
+
+def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
+    async def scenario() -> None:
+        await store.commit(SCOPE, report("a", 1), owner)
+        stored = await store.read(SCOPE, "a")
+        assert (stored.head.task, stored.values, stored.epoch) == ("task", ("text",), 1)
+        assert stored.verdicts == (Again(),)
+        with pytest.raises(LeaseLost):
+            await store.commit(SCOPE, report("b", 1, head=None), owner)
+        with pytest.raises(NotFound):
+            await store.read(SCOPE, "b")
+
+    asyncio.run(scenario())
+
+
+# -- the same report and another one
+
+
+def lesson(text: str = "wrong") -> Reflection:
+    return Reflection("check", signature("E", text), "E", text, text, state="verified")
+
+
+def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
+    lifted = Again(lifted=(Lifted(Stop("attempts", "1 of 1"), "ada", 0),))
+    again = report("a", 1, verdict=lifted, reflections=[lesson()])
+
+    async def scenario() -> None:
+        await store.claim(SCOPE, "a", HEAD, owner)
+        override = Override("attempts", "ada", decisions=5)
+        await store.commit(SCOPE, Entry("a", 1, override=override), owner)
+        await store.commit(SCOPE, again, owner)
+        before = dump(tmp_path)
+        first = await store.read(SCOPE, "a")
+        assert first.loop.overrides == (replace(override, used=1),)
+        for _ in range(3):
+            await store.commit(SCOPE, again, owner)
+        assert await store.read(SCOPE, "a") == replace(first, updated=(await now()))
+        assert dump(tmp_path) == before
+
+    async def now() -> float:
+        return float((await store.read(SCOPE, "a")).updated)
+
+    def dump(folder: Any) -> list[Any]:
+        tables = ("attempt", "decision", "override", "reflection", "occurrence")
+        return [rows(folder / "a.db", f"select * from {table}") for table in tables]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"text": "another text"},
+        {"value": "another value"},
+        {"usage": Usage(calls=2)},
+        {"evaluation": None},
+    ],
+    ids=lambda o: next(iter(o)),
+)
+def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner, other):
+    first = report("a", 1)
+    assert first.attempt is not None
+    if "text" in other:
+        second = report("a", 1, other["text"])
+    elif "value" in other:
+        second = replace(first, **other)
+    else:
+        second = replace(first, attempt=replace(first.attempt, **other))
+
+    async def scenario() -> None:
+        await store.commit(SCOPE, first, owner)
+        before = await store.read(SCOPE, "a")
+        with pytest.raises(Conflict, match="attempt 1 of 'a' is stored with other content"):
+            await store.commit(SCOPE, replace(second, cancelled="ada"), owner)
+        assert replace(await store.read(SCOPE, "a"), updated=before.updated) == before
+
+    asyncio.run(scenario())
+
+
+def test_the_same_id_for_another_task_is_a_conflict(store, owner):
+    async def scenario() -> None:
+        await store.claim(SCOPE, "a", HEAD, owner)
+        with pytest.raises(Conflict, match="is about another task"):
+            await store.claim(SCOPE, "a", Head("other task"), owner)
+        await store.claim(Scope("other"), "a", Head("other task"), owner)
+
+    asyncio.run(scenario())
+
+
+def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
+    lifted = (Lifted(Stop("attempts", "x"), "ada", 0), Lifted(Stop("attempts", "y"), "ada", 0))
+
+    async def used() -> list[int]:
+        return [o.used for o in (await store.read(SCOPE, "a")).loop.overrides]
+
+    async def scenario() -> None:
+        await store.claim(SCOPE, "a", HEAD, owner)
+        given = Entry("a", 1, override=Override("attempts", "ada", decisions=2))
+        await store.commit(SCOPE, given, owner)
+        stopped = Done(1, False, (Stop("budget", "z"),), lifted)
+        await store.commit(SCOPE, report("a", 1, verdict=stopped), owner)
+        assert await used() == [0]
+        for number in (2, 3):
+            await store.commit(SCOPE, report("a", number, verdict=Again(lifted=lifted)), owner)
+        assert await used() == [2]
+        with pytest.raises(OverrideRefused, match="consumed by another decision"):
+            await store.commit(SCOPE, report("a", 4, verdict=Again(lifted=lifted)), owner)
+        assert len((await store.read(SCOPE, "a")).values) == 3  # nothing of it was written
+
+    asyncio.run(scenario())
+
+
+def test_an_override_for_no_decision_is_refused_by_the_database_too(store, owner):
+    async def scenario() -> None:
+        await store.claim(SCOPE, "a", HEAD, owner)
+        bad = Entry("a", 1, override=Override("attempts", "ada", decisions=0))
+        with pytest.raises(StoreError):
+            await store.commit(SCOPE, bad, owner)
+
+    asyncio.run(scenario())
+
+
+# -- steps
+
+
+def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(store, owner):
+    async def scenario() -> None:
+        head = HEAD
+        await store.commit(SCOPE, Entry("a", 1, head, step=("1/answer", ["one"])), owner)
+        await store.commit(SCOPE, Entry("a", 1, step=("1/answer", ["two"])), owner)
+        assert (await store.read(SCOPE, "a")).journal == {"1/answer": ["one"]}
+        await store.commit(SCOPE, report("a", 1), owner)
+        assert (await store.read(SCOPE, "a")).journal == {}
+
+    asyncio.run(scenario())
+
+
+# -- claims
+
+
+def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store):
+    first, second = new_owner(), new_owner()
+
+    async def scenario() -> None:
+        enter(first)
+        await store.claim(SCOPE, "a", HEAD, first)
+        with pytest.raises(LeaseLost, match="is being driven by another process"):
+            await store.claim(SCOPE, "a", HEAD, second)
+        assert (await store.claim(SCOPE, "a", HEAD, first)).epoch == 2  # its own again
+        leave(first)
+        assert (await store.claim(SCOPE, "a", HEAD, second)).epoch == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
+    first, second = new_owner(), new_owner()
+
+    async def scenario() -> None:
+        await store.claim(SCOPE, "a", HEAD, first)
+        await store.claim(SCOPE, "a", HEAD, second)
+        stale = [
+            report("a", 1, head=None),
+            Entry("a", 1, cancelled="by a ghost"),
+            Entry("a", 1, step=("1/answer", [])),
+            Entry("a", 1, override=Override("attempts", "ghost")),
+            Entry("a", 1, extra=Usage(calls=5)),
+            Entry("a", 1, reflections=[lesson()]),
+            report("a", 1),  # as if the loop were new
+        ]
+        for entry in stale:
+            with pytest.raises(LeaseLost, match="taken over"):
+                await store.commit(SCOPE, entry, first)
+        with pytest.raises(LeaseLost):
+            await store.beat(SCOPE, "a", 1)
+        await store.beat(SCOPE, "a", 2)
+        stored = await store.read(SCOPE, "a")
+        assert stored.loop == Loop("a")
+        assert (stored.journal, stored.verdicts) == ({}, ())
+        assert await store.count(SCOPE) == 0
+
+    asyncio.run(scenario())
+
+
+def test_whoever_is_elsewhere_is_believed_until_the_lease_ends():
+    here = new_owner()
+    host, rest = here.split("|", 1)
+    assert alive(f"{host}x|{rest}", 100.0, 99.9)
+    assert not alive(f"{host}x|{rest}", 100.0, 100.0)
+    assert not alive("", 100.0, 0.0)
+    assert not alive(here, 100.0, 0.0)  # in this process, and not at work
+    enter(here)
+    assert alive(here, 0.0, 100.0)  # at work: its lease does not matter
+    leave(here)
+
+
+def test_a_process_of_the_same_number_that_began_later_is_another_one():
+    host, _, _, nonce = new_owner().split("|")
+    parent_init = f"{host}|1|0|{nonce}"  # process 1 did not begin at tick 0
+    assert not alive(parent_init, 1e12, 0.0)
+
+
+def test_an_ended_loop_is_free_at_once(tmp_path):
+    program = (
+        "import asyncio, sys\n"
+        "from tests.store.support import *\n"
+        "from errata.loop.decide import Done\n"
+        "from errata.store.lease import enter, new_owner\n"
+        "me = new_owner(); enter(me)\n"
+        "with opened(sys.argv[1]) as store:\n"
+        "    asyncio.run(store.commit(SCOPE, report('a', 1, verdict=Done(1, True)), me))\n"
+        "    print('ready', flush=True); sys.stdin.readline()\n"
+    )
+    other = python(program, tmp_path / "a.db")
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    with opened(tmp_path / "a.db") as store:
+        stored = asyncio.run(store.claim(SCOPE, "a", Head("task"), new_owner()))
+    assert (stored.epoch, stored.verdicts) == (2, (Done(1, True),))
+    ended(other)
+
+
+CLAIM = """
+import asyncio, sys
+from errata.errors import LeaseLost
+from errata.store.lease import enter, new_owner
+from tests.store.support import *
+
+me = new_owner(); enter(me)
+with opened(sys.argv[1]) as store:
+    try:
+        print("epoch", asyncio.run(store.claim(SCOPE, "a", Head("task"), me)).epoch, flush=True)
+    except LeaseLost:
+        print("refused", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tmp_path):
+    path = tmp_path / "a.db"
+    with opened(path) as store:
+        asyncio.run(store.count(SCOPE))
+    both = [python(CLAIM, path) for _ in range(2)]
+    said = [p.stdout.readline().strip() for p in both if p.stdout]
+    assert sorted(said) == ["epoch 1", "refused"]
+    winner, loser = both if said[0] == "epoch 1" else both[::-1]
+    ended(loser)
+    third = python(CLAIM, path)
+    assert third.stdout is not None
+    assert third.stdout.readline().strip() == "refused"
+    ended(third)
+    winner.kill()
+    winner.communicate()
+    fourth = python(CLAIM, path)
+    assert ended(fourth).strip() == "epoch 2"  # well within the lease
+    assert LEASE_SECONDS > 20
+
+
+# -- reading back
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(loops.loops(least=1), loops.policies, st.text(max_size=20))
+def test_what_is_read_is_what_was_committed(loop, policy, text):
+    """Loops of all kinds, with lone surrogates and control characters in their texts."""
+
+    async def scenario(store: Sqlite) -> None:
+        owner = "nobody"
+        head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
+        await store.claim(SCOPE, "a", head, owner)
+        grown = Loop("a", loop.goals)
+        for override in loop.overrides:
+            await store.commit(SCOPE, Entry("a", 1, override=override), owner)
+            grown = replace(grown, overrides=(*grown.overrides, override))
+        verdicts = []
+        for attempt in loop.attempts:
+            grown = grown.then(attempt)
+            verdicts.append(decide(grown, policy))
+            grown = spent(grown, verdicts[-1])
+            entry = Entry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
+            await store.commit(SCOPE, entry, owner)
+        await store.commit(SCOPE, Entry("a", 1, extra=loop.extra, cancelled=loop.cancelled), owner)
+        grown = replace(grown, extra=loop.extra, cancelled=loop.cancelled)
+        stored = await store.read(SCOPE, "a")
+        assert stored.loop == grown
+        assert stored.verdicts == tuple(verdicts)
+        assert stored.head == head
+        assert stored.values == ([text],) * len(loop.attempts)
+
+    with opened(":memory:") as store:
+        asyncio.run(scenario(store))
+
+
+def test_newest_first_by_prefix_and_within_the_scope(store, owner):
+    async def scenario() -> None:
+        for id in ("a1", "b1", "a2", "a%"):
+            await store.commit(SCOPE, report(id, 1), owner)
+        await store.commit(Scope("other"), report("a3", 1), owner)
+        assert [s.id for s in await store.loops(SCOPE, 9)] == ["a%", "a2", "b1", "a1"]
+        assert [s.id for s in await store.loops(SCOPE, 9, "a")] == ["a%", "a2", "a1"]
+        assert [s.id for s in await store.loops(SCOPE, 9, "a%")] == ["a%"]
+        assert [s.id for s in await store.loops(SCOPE, 1)] == ["a%"]
+
+    asyncio.run(scenario())
+
+
+def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
+    def found(id: str, number: int, *findings: Any) -> Entry:
+        entry = report(id, number)
+        assert entry.attempt is not None
+        evaluation = replace(loops.evaluated(), findings=findings)
+        return replace(entry, attempt=replace(entry.attempt, evaluation=evaluation))
+
+    x, note = loops.finding("x"), loops.finding("n", level="note")
+    warning = loops.finding("w", level="warning")
+
+    async def scenario() -> None:
+        await store.commit(SCOPE, found("a", 1, x, x, note), owner)
+        await store.commit(SCOPE, found("a", 2, x, warning), owner)
+        await store.commit(SCOPE, found("b", 1, x), owner)
+        await store.commit(SCOPE, found("mine", 1, x), owner)
+        await store.commit(Scope("other"), found("c", 1, x), owner)
+        assert await store.echoes(SCOPE, "mine", 20) == {"x": 3, "w": 1}
+        assert await store.echoes(SCOPE, "mine", 1) == {"x": 1}  # the newest other loop
+
+    asyncio.run(scenario())
+
+
+def test_a_hundred_loops_at_once_are_all_there(store, owner, tmp_path):
+    async def scenario() -> None:
+        await asyncio.gather(
+            *(store.commit(SCOPE, report(f"loop {n}", 1, f"{n}"), owner) for n in range(100))
+        )
+
+    asyncio.run(scenario())
+    assert rows(tmp_path / "a.db", "select count(*), count(distinct id) from loop") == [(100, 100)]
+
+
+def test_lessons_and_verdict_are_one_transaction(store, owner):
+    example = Example("a task", "an answer")
+    nobody: Any = "nobody"
+    good, bad = replace(lesson(), example=example), replace(lesson("x"), trust=nobody)
+
+    async def scenario() -> None:
+        with pytest.raises(StoreError):
+            await store.commit(SCOPE, report("a", 1, reflections=[good, bad]), owner)
+        assert await store.count(SCOPE) == 0
+        with pytest.raises(NotFound):
+            await store.read(SCOPE, "a")
+        await store.commit(SCOPE, report("a", 1, reflections=[good]), owner)
+        assert await store.count(SCOPE) == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_example_that_was_forgotten_meanwhile_does_not_fail_the_commit(store, owner, tmp_path):
+    async def scenario() -> None:
+        await store.remember(SCOPE, [replace(lesson(), example=Example("t", "a"))])
+        await store.commit(SCOPE, report("a", 1, shown=[1, 99]), owner)
+        await store.clear(SCOPE)
+        await store.commit(SCOPE, report("a", 2, shown=[1, 99]), owner)
+
+    asyncio.run(scenario())
+    assert rows(tmp_path / "a.db", "select * from exposure") == []
+
+
+def test_the_database_is_durable_and_marked(store, owner, tmp_path):
+    async def scenario() -> Any:
+        def look(db: sqlite3.Connection) -> tuple[Any, ...]:
+            names = ("journal_mode", "synchronous", "foreign_keys")
+            return tuple(db.execute(f"pragma {name}").fetchone()[0] for name in names)
+
+        return await store._write(look)
+
+    assert asyncio.run(scenario()) == ("wal", 2, 1)
+    assert rows(tmp_path / "a.db", "pragma application_id") == [(0x65727261,)]
