@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from errata.cli.tasks import Task
@@ -61,31 +62,28 @@ async def batch(
     if jobs < 1:
         raise InvalidInput("jobs", jobs, "an integer of at least 1")
 
+    loop = partial(
+        Run[Any],
+        generate=writer,
+        memory=memory,
+        store=store,
+        scope=scope,
+        timeout=timeout,
+        seed=seed,
+    )
+
     def start(task: Task) -> Run[Any]:
-        return Run(
+        return loop(
             task.task,
-            generate=writer,
             checks=task.checks,
             goals=task.goals,
             policy=task.policy or policy or policies.default,
-            memory=memory,
-            store=store,
             id=f"{run}/{task.id}",
-            scope=scope,
             data=task.context,
-            timeout=timeout,
-            seed=seed,
         )
 
     work = _Work(start, iter(tasks), watch)
-    workers = [asyncio.create_task(work.go_on()) for _ in range(min(jobs, len(tasks)))]
-    try:
-        await asyncio.gather(*workers)
-    except BaseException:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-        raise
+    await _all(work, jobs, len(tasks))
     if work.failed:
         raise _first(tasks, work.failed)
     return [work.rows[task.id] for task in tasks]
@@ -116,6 +114,20 @@ class _Work:
             self.rows[task.id] = row
             if self.watch is not None:
                 self.watch(row)
+
+
+async def _all(work: _Work, jobs: int, tasks: int) -> None:
+    """Have so many workers do the work; the first error that one raises cancels the others."""
+    if jobs < 1:
+        raise InvalidInput("jobs", jobs, "an integer of at least 1")
+    workers = [asyncio.create_task(work.go_on()) for _ in range(min(jobs, tasks))]
+    try:
+        await asyncio.gather(*workers)
+    except BaseException:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        raise
 
 
 def row_of(task: Task, result: Result[Any]) -> Row:

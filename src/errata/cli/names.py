@@ -34,7 +34,8 @@ async def fresh(
         raise UsageError(
             f"run {name!r} exists; add --resume to go on with it, or give another name"
         )
-    for number in count(1):
+    newest = await _newest(store, scope, path, 1)
+    for number in count(int(newest.rpartition("-")[2]) + 1 if newest else 1):
         name = f"{_stem(path)}-{number}"
         if not await _taken(store, scope, name) and await _take(store, scope, name, first, policy):
             break
@@ -48,11 +49,18 @@ async def existing(store: Store, scope: Scope, path: Path, name: str | None) -> 
         if await _taken(store, scope, name):
             return name
         raise NotFound("run", name, f"{store.url}; leave --resume out to begin it")
+    if newest := await _newest(store, scope, path, NEWEST):
+        return newest
+    raise NotFound("run", f"{_stem(path)}-…", f"{store.url}; leave --resume out to begin one")
+
+
+async def _newest(store: Store, scope: Scope, path: Path, most: int) -> str:
+    """The file's newest run that the newest `most` loops of its names tell of; "" for none."""
     pattern = re.compile(rf"({re.escape(_stem(path))}-\d+)/")
-    for one in await store.loops(scope, NEWEST, f"{_stem(path)}-"):
+    for one in await store.loops(scope, most, f"{_stem(path)}-"):
         if found := pattern.match(one.id):
             return found[1]
-    raise NotFound("run", f"{_stem(path)}-…", f"{store.url}; leave --resume out to begin one")
+    return ""
 
 
 def _stem(path: Path) -> str:

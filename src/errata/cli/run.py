@@ -52,31 +52,45 @@ class Report:
     rows: list[Row] = field(default_factory=list)
 
 
+Tasks = Annotated[
+    Path, typer.Argument(metavar="TASKS", help="A .jsonl, .yaml or .toml file of tasks.")
+]
+ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
+Name = Annotated[
+    str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a run; without --run, with the newest.")
+]
+Memory = Annotated[
+    bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
+]
+Preset = Annotated[str | None, typer.Option("--policy", help="A preset: when to stop. [default]")]
+Jobs = Annotated[int | None, typer.Option(help="Tasks at once. [1]")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds an attempt. [120]")]
+MaxTokens = Annotated[int | None, typer.Option(help="Tokens an answer. [256]")]
+System = Annotated[str, typer.Option(help="What the model is told first.")]
+Goals = Annotated[
+    list[str] | None, typer.Option(help='A goal of every task, as "alignment >= 0.75".')
+]
+Seed = Annotated[int, typer.Option(help="The first seed of the model.")]
+
+
 def run(
     ctx: typer.Context,
-    tasks: Annotated[
-        Path, typer.Argument(metavar="TASKS", help="A .jsonl, .yaml or .toml file of tasks.")
-    ],
-    model: Annotated[str | None, typer.Option(help="The model. [embedded]")] = None,
+    tasks: Tasks,
+    model: ModelName = None,
     db: Db = None,
-    name: Annotated[
-        str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run; without --run, with the newest.")
-    ] = False,
-    memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
-    ] = None,
-    policy: Annotated[str | None, typer.Option(help="A preset: when to stop. [default]")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Tasks at once. [1]")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds an attempt. [120]")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Tokens an answer. [256]")] = None,
-    system: Annotated[str, typer.Option(help="What the model is told first.")] = "",
-    goal: Annotated[
-        list[str] | None, typer.Option(help='A goal of every task, as "alignment >= 0.75".')
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The first seed of the model.")] = 0,
+    name: Name = None,
+    resume: Resume = False,
+    memory: Memory = None,
+    policy: Preset = None,
+    jobs: Jobs = None,
+    timeout: Timeout = None,
+    max_tokens: MaxTokens = None,
+    system: System = "",
+    goal: Goals = None,
+    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Drive every task of a file until it passes or is stopped.
