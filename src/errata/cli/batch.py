@@ -62,7 +62,7 @@ async def batch(
     if jobs < 1:
         raise InvalidInput("jobs", jobs, "an integer of at least 1")
 
-    loop = partial(
+    start = partial(
         Run[Any],
         generate=writer,
         memory=memory,
@@ -71,18 +71,7 @@ async def batch(
         timeout=timeout,
         seed=seed,
     )
-
-    def start(task: Task) -> Run[Any]:
-        return loop(
-            task.task,
-            checks=task.checks,
-            goals=task.goals,
-            policy=task.policy or policy or policies.default,
-            id=f"{run}/{task.id}",
-            data=task.context,
-        )
-
-    work = _Work(start, iter(tasks), watch)
+    work = _Work(start, run, policy or policies.default, iter(tasks), watch)
     await _all(work, jobs, len(tasks))
     if work.failed:
         raise _first(tasks, work.failed)
@@ -93,7 +82,9 @@ async def batch(
 class _Work:
     """What the workers share: the tasks that wait, and how the others ended."""
 
-    start: Callable[[Task], Run[Any]]
+    start: Callable[..., Run[Any]]
+    run: str
+    policy: Policy
     waiting: Iterator[Task]
     watch: Callable[[Row], None] | None
     rows: dict[str, Row] = field(default_factory=dict)
@@ -106,7 +97,7 @@ class _Work:
             if self.stopped:
                 return
             try:
-                row = row_of(task, await self.start(task).finish())
+                row = row_of(task, await self._loop(task).finish())
             except (UserCodeError, ModelError) as error:
                 self.failed[task.id] = error
                 self.stopped = self.stopped or not isinstance(error, OF_ONE_TASK)
@@ -114,6 +105,16 @@ class _Work:
             self.rows[task.id] = row
             if self.watch is not None:
                 self.watch(row)
+
+    def _loop(self, task: Task) -> Run[Any]:
+        return self.start(
+            task.task,
+            checks=task.checks,
+            goals=task.goals,
+            policy=task.policy or self.policy,
+            id=f"{self.run}/{task.id}",
+            data=task.context,
+        )
 
 
 async def _all(work: _Work, jobs: int, tasks: int) -> None:

@@ -173,7 +173,7 @@ def _weights(values: Settings) -> Iterator[Sign]:
     from errata.cli.opening import EMBEDDER, embedding
     from errata.models import weights
 
-    wanted = list(EMBEDDER) if values.embedder == "minilm" else []
+    wanted: list[str] = list(EMBEDDER) if values.embedder == "minilm" else []
     if values.model.partition(":")[0] == "embedded" and "/" not in values.model:
         wanted.append(weights.find(values.model).name)
     for one in weights.known():
