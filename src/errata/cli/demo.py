@@ -22,31 +22,37 @@ if TYPE_CHECKING:
 DB, RESULT, PICTURE, REPORT = "demo.db", "result.json", "learning_curve.png", "report.html"
 
 
+Full = Annotated[
+    bool, typer.Option("--full", help="All tasks, and how well right examples are followed.")
+]
+ModelName = Annotated[str | None, typer.Option(help="The model. [embedded]")]
+Tasks = Annotated[
+    Path | None, typer.Option(help="Another task file. [the house rules that come along]")
+]
+Out = Annotated[Path, typer.Option(help="The folder for all that it writes.")]
+PerFamily = Annotated[
+    int | None, typer.Option(min=2, help="Tasks of each family, without --full. [8]")
+]
+Gold = Annotated[
+    bool | None,
+    typer.Option("--gold/--no-gold", help="Measure how well right examples are followed."),
+]
+Threads = Annotated[int | None, typer.Option(help="Threads of an embedded model. [cores - 1]")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Start again: forget what the folder holds of this plan.")
+]
+
+
 def demo(
     ctx: typer.Context,
-    full: Annotated[
-        bool, typer.Option("--full", help="All tasks, and how well right examples are followed.")
-    ] = False,
-    model: Annotated[str | None, typer.Option(help="The model. [embedded]")] = None,
-    tasks: Annotated[
-        Path | None, typer.Option(help="Another task file. [the house rules that come along]")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for all that it writes.")] = Path(
-        "out/demo"
-    ),
-    per_family: Annotated[
-        int | None, typer.Option(min=2, help="Tasks of each family, without --full. [8]")
-    ] = None,
-    gold: Annotated[
-        bool | None,
-        typer.Option("--gold/--no-gold", help="Measure how well right examples are followed."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of an embedded model. [cores - 1]")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start again: forget what the folder holds.")
-    ] = False,
+    full: Full = False,
+    model: ModelName = None,
+    tasks: Tasks = None,
+    out: Out = Path("out/demo"),
+    per_family: PerFamily = None,
+    gold: Gold = None,
+    threads: Threads = None,
+    fresh: Fresh = False,
     json: Json = False,
 ) -> None:
     """Run tasks whose rule only a check knows, with and without memory, and report the difference.
@@ -79,8 +85,10 @@ def _command(ctx: typer.Context) -> str:
     """The command line as it was typed, without --fresh, so that it goes on."""
     import shlex
 
+    from errata.cli.measured import program
+
     given = [str(one) for one in (ctx.obj or ["demo"]) if one not in ("--fresh", "--json")]
-    return shlex.join(["errata", *given])
+    return f"{program()} {shlex.join(given)}"
 
 
 async def _file(out: Path, plan: Plan, fresh: bool) -> Path:
@@ -108,18 +116,17 @@ async def _run(plan: Plan, values: Settings, out: Path, fresh: bool, again: str)
     """Run what is not stored yet, and measure. Raises ModelError, StoreError, UserCodeError."""
     from dataclasses import replace
 
-    from errata.cli.arms import SCOPE, Lab
+    from errata.cli.arms import SCOPE, Lab, Short
     from errata.cli.live import LEGEND, Screen, Watched
     from errata.cli.measured import TOP, measured
     from errata.cli.opening import model_of, stored
-    from errata.generate import Writer
 
     embedder = await _fetched(values)
     plan = replace(plan, embedder="none" if embedder is None else "minilm")
     values = values.model_copy(update={"db": str(await _file(out, plan, fresh))})
     screen = Screen(_stderr(), len(plan.tasks))
     async with stored(values, new=True) as store, model_of(values) as model:
-        writer = Writer(Watched(model, screen), plan.system, max_tokens=plan.max_tokens)
+        writer = Short(Watched(model, screen), plan.system, max_tokens=plan.max_tokens)
         lab = Lab(plan, store, writer, embedder, screen)
         screen.say(f"{_title(plan)}; every task twice: without memory, then with\n{LEGEND}")
         ran = await lab.run()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import errata
@@ -72,7 +74,7 @@ def measured(
         tuple(lessons[:TOP]),
         _settings(plan, again),
         machine(),
-        tuple(_commands(plan, ran, db)),
+        tuple(_commands(ran, db)),
     )
 
 
@@ -104,15 +106,31 @@ def _settings(plan: Plan, again: str) -> dict[str, str]:
     }
 
 
-def _commands(plan: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
-    at = f"--db {shlex.quote(str(db))}"
-    telling = max(ran.memory, key=lambda row: (not row.at_once, row.attempts))
-    tasks = shlex.quote(str(_shown(plan.path)))
-    return [
-        ("what it has learnt", f"errata lessons {at}"),
-        ("why a loop went on and why it ended", f"errata why {shlex.quote(telling.loop)} {at}"),
-        ("your own tasks, with memory, durable", f"errata run {tasks} --model {plan.model}"),
-    ]
+def program() -> str:
+    """How this user can call errata: by its name, or by the path of what runs now."""
+    given = Path(sys.argv[0])
+    if which("errata"):
+        return "errata"
+    if given.name.startswith("errata") and given.is_file():
+        return shlex.quote(str(_shown(given)))
+    return f"{shlex.quote(sys.executable)} -m errata.cli"
+
+
+def _commands(ran: Ran, db: Path) -> list[tuple[str, str]]:
+    """Three commands that work on what was stored."""
+    told = pick(ran.stories)
+    telling = next(
+        (told[kind][0] for kind in ("corrected", "stopped", "knew") if kind in told), None
+    )
+    loop = telling.loop if telling else ran.memory[0].loop
+    task = told["knew"][0].task if "knew" in told else ran.stories[-1][1].task
+    lines = (
+        ("what it has learnt", ["lessons"]),
+        ("why a loop went on and why it ended", ["why", loop]),
+        ("what a task brings back", ["recall", task]),
+    )
+    at = ["--db", str(db)]
+    return [(what, f"{program()} {shlex.join([*line, *at])}") for what, line in lines]
 
 
 def _shown(path: Path) -> Path:
