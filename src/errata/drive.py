@@ -139,7 +139,7 @@ class Run(Generic[C]):
                 return state.verdict
             loop = replace(state.loop, cancelled=by or "cancelled")
             verdict = decide(loop, self.policy)
-            await self._commit(Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict))
+            await self._journal.commit(Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict))
             self._state = replace(state, loop=loop, verdict=verdict)
             return verdict
 
@@ -157,7 +157,7 @@ class Run(Generic[C]):
             if isinstance(verdict, Done):
                 verdict = decide(loop, self.policy)
                 entry, loop = replace(entry, verdict=verdict), spent(loop, verdict)
-            await self._commit(entry)
+            await self._journal.commit(entry)
             self._state = replace(state, loop=loop, verdict=verdict)
             return verdict
 
@@ -183,7 +183,7 @@ class Run(Generic[C]):
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             for key, plain in stored.journal.items():
                 state = replace(state, finished=(key, Produced.of(plain)))
-        if any(getattr(rule, "across", "") == "scope" for rule in self.policy.rules):
+        if any(map(_across_scope, self.policy.rules)):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
         if self._memory is not None and not isinstance(state.verdict, Done):
@@ -192,8 +192,9 @@ class Run(Generic[C]):
 
     async def _attempted(self, state: _State) -> _State:
         """One more attempt, evaluated, decided and committed."""
-        began = time.perf_counter()
-        left = self._seconds_left(state.loop)
+        began = time.perf_counter() - (state.finished[1].usage.seconds if state.finished else 0)
+        room = self._room(state.loop)
+        left = max(0.001, room + began - time.perf_counter()) if room is not None else None
         limits = [t for t in (left, self._timeout) if t is not None]
         try:
             if limits:
@@ -202,13 +203,15 @@ class Run(Generic[C]):
             else:
                 value, attempt = await self._try(state, began)
         except TimeoutError:
-            if left is None or left > min(limits):
-                again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
-                raise ModelTimeout(
-                    f"attempt {len(state.loop.attempts) + 1} had no result within "
-                    f"{self._timeout:g} s{again}"
-                ) from None
-            return await self._out_of_time(max(left, time.perf_counter() - began))
+            seconds = time.perf_counter() - began
+            if left is not None and room is not None and left <= min(limits):
+                return await self._out_of_time(max(room, seconds))
+            await self._cut(seconds)
+            again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
+            raise ModelTimeout(
+                f"attempt {len(state.loop.attempts) + 1} had no result within "
+                f"{self._timeout:g} s{again}"
+            ) from None
         loop = state.loop.then(attempt)
         verdict = decide(loop, self.policy)
         await self._record(state, loop, value, verdict)
@@ -223,16 +226,16 @@ class Run(Generic[C]):
             produced = state.finished[1]
         else:
             produced = await self._produced(state, at)
+            spent = produced.usage.lasting(time.perf_counter() - began)
+            produced = Produced(produced.values, spent)
             if not self._pure and self._journal.durable:
-                spent = produced.usage.lasting(time.perf_counter() - began)
-                produced = Produced(produced.values, spent)
-                await self._commit(Entry(self.id, 0, step=(key, produced.plain())))
-                self._state = replace(state, finished=(key, produced))
+                await self._journal.commit(Entry(self.id, 0, step=(key, produced.plain())))
+            self._state = replace(state, finished=(key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
         if self._journal.durable:
             journalable(value)
         candidate = Candidate.of(value)
-        usage = produced.usage.lasting(max(produced.usage.seconds, time.perf_counter() - began))
+        usage = produced.usage.lasting(time.perf_counter() - began)
         seen = near(candidate, loop.attempts) if loop.attempts else None
         return value, Attempt(number, candidate, evaluation, usage, seen)
 
@@ -269,19 +272,31 @@ class Run(Generic[C]):
             state.briefing.examples,
         )
 
-    def _seconds_left(self, loop: Loop) -> float | None:
+    def _room(self, loop: Loop) -> float | None:
+        """How many seconds the next attempt may take as a whole; None where nothing bounds it."""
         limits = [r.seconds for r in self.policy.rules if isinstance(r, Budget) and r.seconds]
-        return max(0.001, min(limits) - loop.usage.seconds) if limits else None
+        return min(limits) - loop.usage.seconds if limits else None
 
     async def _out_of_time(self, seconds: float) -> _State:
         """The budget of seconds ran out within an attempt: what was spent counts, and it ends."""
         state = self._state or _State(Loop(self.id))
         spent = state.finished[1].usage if state.finished else Usage(calls=1)
-        extra = state.loop.extra + spent.lasting(seconds)
-        loop = replace(state.loop, extra=extra)
+        loop = replace(state.loop, extra=state.loop.extra + spent.lasting(seconds))
         verdict = decide(loop, self.policy)
-        await self._commit(Entry(self.id, 0, extra=loop.extra, verdict=verdict))
-        return replace(state, loop=loop, verdict=verdict)
+        await self._journal.commit(Entry(self.id, 0, extra=loop.extra, verdict=verdict))
+        return replace(state, loop=loop, verdict=verdict, finished=None)
+
+    async def _cut(self, seconds: float) -> None:
+        """An attempt was given up: what it spent counts, unless its answer is kept and will."""
+        state = self._state or _State(Loop(self.id))
+        spent = state.finished[1].usage if state.finished else Usage(calls=1)
+        if state.finished and not (self._pure and self._journal.durable):
+            extra = Usage(seconds=max(0.0, seconds - spent.seconds))
+        else:
+            extra = spent.lasting(seconds)
+        loop = replace(state.loop, extra=state.loop.extra + extra)
+        await self._journal.commit(Entry(self.id, 0, extra=loop.extra))
+        self._state = replace(state, loop=loop)
 
     async def _record(self, state: _State, loop: Loop, value: Any, verdict: Verdict) -> None:
         """Write the attempt down, and what the loop teaches, in one transaction where it can be."""
@@ -294,10 +309,7 @@ class Run(Generic[C]):
         elif memory is not None and lessons:
             await memory.store.remember(memory.scope, lessons)
         if self._journal.durable:
-            await self._commit(replace(entry, verdict=verdict))
-
-    async def _commit(self, entry: Entry) -> None:
-        await self._journal.commit(entry)
+            await self._journal.commit(replace(entry, verdict=verdict))
 
     def _result(self, verdict: Done) -> Result[C]:
         state = self._state or _State(Loop(self.id))
@@ -375,6 +387,12 @@ def _journal(store: Store | str | None, scope: Scope | None, id: str, known: boo
     if store is None:
         return Volatile()
     return Durable.on(store, scope or Scope(), id, known)
+
+
+def _across_scope(rule: Any) -> bool:
+    return getattr(rule, "across", "") == "scope" or any(
+        map(_across_scope, getattr(rule, "rules", ()))
+    )
 
 
 def _text(task: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from errata.errors import CheckFailed
+from errata.errors import CheckFailed, ModelError
 from errata.loop.record import Evaluation, Finding
 from errata.loop.stop import rule_name
 from errata.protocols import Context
@@ -39,7 +39,8 @@ async def evaluated(
 ) -> Evaluation:
     """The findings and scores of all checks, in order, and the evaluator's own after them.
 
-    One that raises is asked once more about the same candidate. Raises CheckFailed.
+    One that raises is asked once more about the same candidate. Raises CheckFailed, or what the
+    model of a judge raised.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -64,7 +65,7 @@ async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
     failed = partial(CheckFailed, rule_name(check))
     try:
         return await call(failed, check, candidate, at, at=at)
-    except CheckFailed:
+    except (CheckFailed, ModelError):
         return await call(failed, check, candidate, at, at=at)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
 from errata.codec import goal_to, policy_to
-from errata.errors import LeaseLost
+from errata.errors import InvalidInput, LeaseLost, StoreError
 from errata.loop.decide import Policy
 from errata.loop.record import Goal
 from errata.protocols import Entry, Head, Scope, Store, Stored
@@ -118,6 +119,7 @@ class Durable:
 
     async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
         """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
+        _storable(task)
         self._head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
         if not self._known:
             return None
@@ -157,3 +159,14 @@ class Durable:
                 if driven is not None:
                     driven.cancel()
                 raise
+            except StoreError:
+                continue  # the next one may get through; until then the epoch fences
+
+
+def _storable(task: Any) -> None:
+    """Raises InvalidInput before anything is spent on a task that cannot be written down."""
+    try:
+        json.dumps(task)
+    except (TypeError, ValueError) as error:
+        allowed = "text or JSON data; or run with store=None"
+        raise InvalidInput("task", task, allowed) from error

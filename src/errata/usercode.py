@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -28,14 +28,15 @@ async def call(
     """What `function` returns, awaited where it is awaitable.
 
     `failed` makes the error for an exception of the function's; errors of errata pass as they are.
-    With `thread` it runs in a worker thread, so that a blocking function holds up nobody.
+    With `thread` it runs in a worker thread, so that a blocking function holds up nobody. An
+    iterator, as of a generator function, is read to its end here, where its errors are caught.
     """
     token = _context.set(at)
     try:
         if thread:
-            value = await asyncio.to_thread(function, *arguments)
+            value = await asyncio.to_thread(_called, function, *arguments)
         else:
-            value = function(*arguments)
+            value = _called(function, *arguments)
         if hasattr(value, "__await__"):
             value = await value
     except ErrataError:
@@ -45,3 +46,11 @@ async def call(
     finally:
         _context.reset(token)
     return value
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        value = function(*arguments)
+    except StopIteration as error:  # no future can hold one: who waits for it would wait forever
+        raise RuntimeError("StopIteration") from error
+    return list(value) if isinstance(value, Iterator) else value
