@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from errata.cli.failure import Interrupted
 from errata.cli.output import Db, Json, print_json, short, show
 from errata.errors import ErrataError, ModelError, NotFound
 
@@ -80,6 +81,8 @@ def _looked(look: Callable[[Settings], Iterator[Sign]], values: Settings) -> lis
     signs: list[Sign] = []
     try:
         signs += look(values)
+    except Interrupted:
+        raise
     except Exception as error:
         name = look.__name__.strip("_")
         signs.append(Sign(name, False, f"{type(error).__name__}: {error}", "see the message"))
