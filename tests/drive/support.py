@@ -1,0 +1,70 @@
+"""Generators and checks that count their calls, and a count of commits."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from errata.loop.decide import Policy
+from errata.loop.record import Finding
+from errata.loop.stop import MaxAttempts
+from errata.protocols import Context
+from errata.store.sqlite import Sqlite
+
+FOUR = Policy((MaxAttempts(4),), name="four")
+WANTED = "right"
+
+
+class Generator:
+    """Answers from a list, the last one for ever; keeps every hint."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = answers
+        self.hints: list[str] = []
+
+    async def __call__(self, task: Any, hint: str) -> Any:
+        self.hints.append(hint)
+        answer = self.answers[min(len(self.hints), len(self.answers)) - 1]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer(task, hint) if callable(answer) else answer
+
+    @property
+    def calls(self) -> int:
+        return len(self.hints)
+
+
+class Check:
+    """Finds an error in whatever is not right; its answers may be exceptions to raise first."""
+
+    name = "wanted"
+
+    def __init__(self, *raises: BaseException, pure: bool = False) -> None:
+        self.pure = pure
+        self.raises = list(raises)
+        self.seen: list[Any] = []
+
+    def __call__(self, candidate: Any, context: Context) -> Sequence[Finding]:
+        self.seen.append(candidate)
+        if self.raises:
+            raise self.raises.pop(0)
+        if candidate == WANTED:
+            return []
+        return [Finding("wanted", f"{candidate} is not right", "write right")]
+
+
+def counted(path: Path | str) -> tuple[Sqlite, Callable[[], int]]:
+    """A store and how many transactions it has committed."""
+    statements: list[str] = []
+    store = Sqlite(str(path))
+    connect = store._writer._connect
+
+    def traced() -> sqlite3.Connection:
+        db = connect()
+        db.set_trace_callback(lambda s: statements.append(s) if s.lower() == "commit" else None)
+        return db
+
+    store._writer._connect = traced
+    return store, lambda: len(statements)

@@ -1,0 +1,229 @@
+"""Plain functions and async ones: the decorator, run_sync, interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+import errata
+from errata.decorator import self_correcting
+from errata.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
+from errata.portal import run_sync
+from errata.store.sqlite import Sqlite
+from tests.drive.support import FOUR, WANTED, Check, Generator
+from tests.store.support import ended, python
+
+
+@self_correcting(checks=[Check()], store=None)
+def plainly(task: str, hint: str, punctuation: str = "", *, loud: bool = False) -> str:
+    """Says it."""
+    return WANTED if hint else f"{task}{punctuation}{loud}"
+
+
+@self_correcting(checks=[Check()], store=None)
+async def patiently(task: str, hint: str, punctuation: str = "") -> str:
+    """Says it later."""
+    await asyncio.sleep(0)
+    return WANTED if hint else task
+
+
+def test_the_function_keeps_its_colour_and_its_name():
+    assert plainly("a", "!", loud=True) == WANTED
+    assert asyncio.run(patiently("a", "!")) == WANTED
+    assert inspect.iscoroutinefunction(patiently)
+    assert not inspect.iscoroutinefunction(plainly)
+    assert (plainly.__name__, plainly.__doc__) == ("plainly", "Says it.")
+    assert patiently.__name__ == "patiently"
+
+
+def test_a_plain_function_inside_an_event_loop_says_what_to_do():
+    async def scenario() -> None:
+        with pytest.raises(UsageError, match="write `await` there instead"):
+            plainly("a")
+
+    asyncio.run(scenario())
+
+
+def test_what_follows_the_hint_reaches_the_function():
+    seen = []
+
+    @self_correcting(checks=[Check()], store=None)
+    def function(task: str, hint: str, *rest: int, **named: int) -> str:
+        seen.append((task, rest, named))
+        return WANTED if hint else "no"
+
+    function("t", 1, 2, key=3)
+    assert seen == [("t", (1, 2), {"key": 3})] * 2
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_exhausted_raises_with_the_result_or_answers_with_the_best(asynchronous):
+    def call(on_exhausted: Any) -> Any:
+        generate = Generator("ab", "a", "abc", "abcd")
+
+        def check(candidate: Any, context: Any) -> Any:
+            return [errata.Finding("c", letter) for letter in candidate]
+
+        decorate = self_correcting(
+            checks=[check], policy=FOUR, store=None, on_exhausted=on_exhausted
+        )
+        if asynchronous:
+
+            async def function(task: str, hint: str) -> Any:
+                return await generate(task, hint)
+
+            return asyncio.run(decorate(function)("t"))
+        return decorate(lambda task, hint: run_sync(generate(task, hint)))("t")
+
+    assert call("best") == "a"
+    with pytest.raises(NotPassed, match=r"after 4 attempts \(attempts: 4 of 4") as caught:
+        call("raise")
+    assert caught.value.result.candidate == "a"
+    assert caught.value.result.best == 2
+
+
+def test_best_of_nothing_raises_all_the_same():
+    policy = errata.Policy((errata.Budget(seconds=0.01),))
+
+    @self_correcting(policy=policy, store=None, on_exhausted="best")
+    async def never(task: str, hint: str) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    with pytest.raises(NotPassed, match="budget"):
+        asyncio.run(never("t"))
+
+
+def test_what_to_do_when_exhausted_is_one_of_two():
+    with pytest.raises(InvalidInput, match="on_exhausted"):
+        self_correcting(on_exhausted="hope")  # type: ignore[arg-type]
+
+
+def test_run_sync_gives_the_result_or_the_error():
+    async def answer() -> int:
+        return 5
+
+    async def fail() -> None:
+        raise KeyError("x")
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    assert run_sync(answer()) == 5
+    with pytest.raises(KeyError):
+        run_sync(fail())
+    with pytest.raises(SystemExit):
+        run_sync(leave())
+    assert run_sync(answer()) == 5  # the loop survived
+
+
+def test_run_sync_works_from_many_threads_and_nests_without_starving():
+    """More callers than a default pool has threads, each waiting for a loop of its own inside."""
+    answers: list[str] = []
+
+    def inner(task: str, hint: str) -> str:
+        return WANTED if hint else "no"
+
+    corrected = self_correcting(checks=[Check()], store=None)(inner)
+
+    @self_correcting(checks=[Check()], store=None)
+    def outer(task: str, hint: str) -> str:
+        return corrected(task)
+
+    workers = [
+        threading.Thread(target=lambda: answers.append(outer("t")), daemon=True) for _ in range(40)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert answers == [WANTED] * 40
+
+
+def test_context_variables_of_the_caller_are_seen():
+    async def name() -> str:
+        return str(errata.context().task)
+
+    @self_correcting(checks=[Check()], store=None)
+    def function(task: str, hint: str) -> str:
+        assert run_sync(name()) == "t"
+        return WANTED
+
+    assert function("t") == WANTED
+
+
+def test_an_error_of_the_function_is_typed():
+    @self_correcting(store=None)
+    def function(task: str, hint: str) -> str:
+        raise OSError("disk")
+
+    with pytest.raises(GenerateFailed, match="OSError: disk") as caught:
+        function("t")
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up():
+    cleaned = []
+    main = threading.main_thread().ident
+    assert main is not None
+
+    async def working() -> None:
+        try:
+            signal.pthread_kill(main, signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(working())
+    assert cleaned == [True]
+    assert run_sync(asyncio.sleep(0, 7)) == 7
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import errata
+from errata.testing import ScriptedModel
+
+calls = []
+def generate(task, hint):
+    calls.append(hint)
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(0.2)
+    return f"answer {len(calls)}"
+
+def check(candidate, context):
+    return [] if context.attempt == 3 else [errata.Finding("c", "again")]
+
+options = dict(generate=generate, checks=[check], store=sys.argv[1], id="a")
+try:
+    errata.run_sync(errata.run("t", **options))
+except KeyboardInterrupt:
+    print("interrupted")
+result = errata.run_sync(errata.run("t", **options))
+print(len(result.loop.attempts), len(calls), result.passed)
+"""
+
+
+def test_an_interrupted_run_can_be_resumed(tmp_path):
+    said = ended(python(INTERRUPTED, tmp_path / "a.db"))
+    assert said.splitlines() == ["interrupted", "3 4 True"]
+
+
+def test_with_a_store_a_plain_function_is_durable(tmp_path):
+    store = Sqlite(str(tmp_path / "a.db"))
+
+    @self_correcting(checks=[Check()], store=store, memory=store)
+    def function(task: str, hint: str) -> str:
+        return WANTED if "not right" in hint else "no"
+
+    assert function("one") == WANTED
+    assert len(asyncio.run(store.loops(errata.Scope(), 9))) == 1
+    asyncio.run(store.close())
