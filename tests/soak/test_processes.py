@@ -1,0 +1,141 @@
+"""Many processes and threads on one file."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from errata.drive import Run
+from errata.errors import LeaseLost
+from errata.protocols import Scope
+from errata.store.sqlite import Sqlite
+from tests.conftest import SOAK
+from tests.drive.support import FOUR, Check
+from tests.store.support import ended, python, rows
+
+pytestmark = pytest.mark.soak
+SCOPE = Scope()
+
+REMEMBERING = """
+import asyncio, sys
+import errata
+
+async def main(path, times):
+    memory = errata.Memory(path)
+    for n in range(times):
+        answer = await memory.remember("ValueError", f"line {n}: could not convert {n}.5 to int")
+        assert answer.seen >= 1
+    print(times)
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path):
+    path, times = tmp_path / "a.db", 13 * SOAK
+    processes = [python(REMEMBERING, path, times) for _ in range(8)]
+    assert [int(ended(p)) for p in processes] == [times] * 8
+    assert rows(path, "select seen from reflection") == [(8 * times,)]
+    assert rows(path, "select count(*) from occurrence") == [(8 * times,)]
+
+
+CONTENDING = """
+import asyncio, sys
+import errata
+from errata.errors import LeaseLost
+
+async def main(path, name):
+    async def generate(task, hint):
+        await asyncio.sleep(0)
+        return f"{name} {errata.context().attempt}"
+    def check(candidate, at):
+        return [errata.Finding("c", "again")]
+    policy = errata.Policy((errata.MaxAttempts(4),))
+    refused = 0
+    for n in range(int(sys.argv[3])):
+        while True:
+            try:
+                result = await errata.run(f"{n}", generate=generate, checks=[check], store=path,
+                                          policy=policy, id=f"loop {n}")
+                assert len(result.loop.attempts) == 4
+                break
+            except LeaseLost:
+                refused += 1
+                await asyncio.sleep(0.001)
+    print(refused)
+
+asyncio.run(main(sys.argv[1], sys.argv[2]))
+"""
+
+
+def test_processes_that_contend_for_the_same_loops_double_nothing(tmp_path):
+    path, loops = tmp_path / "a.db", 5 * SOAK
+    processes = [python(CONTENDING, path, name, loops) for name in "abc"]
+    for process in processes:
+        ended(process)
+    assert rows(path, "select count(*), max(number) from attempt") == [(4 * loops, 4)]
+    assert rows(path, "select count(*) from decision") == [(4 * loops,)]
+
+
+def test_cancelled_at_random_moments_a_loop_is_never_doubled(tmp_path):
+    chance = random.Random(SOAK)
+    store = Sqlite(str(tmp_path / "a.db"))
+
+    async def generate(task: object, hint: str) -> str:
+        await asyncio.sleep(0)
+        return f"{hint} {chance.random()}"
+
+    async def scenario(round: int) -> None:
+        named = f"loop {round}" if round % 2 else ""
+        one = Run[str]("t", generate=generate, checks=[Check()], policy=FOUR, store=store, id=named)
+        while True:
+            task = asyncio.create_task(one.finish())
+            await asyncio.wait([task], timeout=chance.random() * 0.004)
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                break
+        stored = await store.read(SCOPE, one.id)
+        assert stored.loop.attempts == task.result().loop.attempts
+        assert (len(stored.values), len(stored.verdicts), stored.journal) == (4, 4, {})
+
+    async def scenarios() -> None:
+        for round in range(20 * SOAK):
+            await scenario(round)
+        assert len(await store.loops(SCOPE, 10**6)) == 20 * SOAK
+        await store.close()
+
+    asyncio.run(scenarios())
+
+
+def test_two_sessions_in_one_process_step_at_random_and_agree(tmp_path):
+    chance = random.Random(SOAK)
+    store = Sqlite(str(tmp_path / "a.db"))
+
+    async def generate(task: object, hint: str) -> str:
+        await asyncio.sleep(chance.random() * 0.002)
+        return f"{chance.random()}"
+
+    async def drive(id: str) -> int:
+        lost = 0
+        one = Run[str]("t", generate=generate, checks=[Check()], policy=FOUR, store=store, id=id)
+        while True:
+            try:
+                result = await one.finish()
+            except LeaseLost:
+                lost += 1
+                await asyncio.sleep(chance.random() * 0.004)
+            else:
+                assert len(result.loop.attempts) == 4
+                return lost
+
+    async def scenarios() -> None:
+        for round in range(4 * SOAK):
+            await asyncio.gather(*(drive(f"loop {round}") for _ in range(3)))
+        stored = await store.loops(SCOPE, 10**6)
+        assert [(len(s.values), len(s.verdicts)) for s in stored] == [(4, 4)] * (4 * SOAK)
+        await store.close()
+
+    asyncio.run(scenarios())
