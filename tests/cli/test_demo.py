@@ -17,7 +17,7 @@ from errata.cli.live import Screen
 from errata.cli.plan import example_tasks, families, gold, in_turn, plan, right_answer
 from errata.cli.stories import cut
 from errata.cli.tasks import read_tasks
-from errata.errors import TaskFileError
+from errata.errors import TaskFileError, WeightsError
 from tests.cli.support import ended
 
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks never are.
@@ -124,7 +124,7 @@ def test_the_files_it_writes(shop):
     for word in ("shop", "stubborn", "easy", "all families", "second half (9 tasks)"):
         assert word in done.out
     assert "insufficient data" in done.out
-    assert "no gain at once: stubborn, easy" in done.out
+    assert "families without a gain at once\n  stubborn, easy\n" in done.out
 
 
 def test_the_story_is_told_on_the_way(shop):
@@ -296,6 +296,57 @@ def test_bars_on_a_terminal(shop, capsys):
     shown = capsys.readouterr().out
     assert "right at once   0 %" in shown
     assert all(len(line) < 300 for line in shown.splitlines())
+
+
+@pytest.fixture
+def fetched(monkeypatch, tmp_path, capsys):
+    """Runs `_fetched` with a fetch that never leaves this machine; answers names and words."""
+    import asyncio
+
+    from errata.cli.demo import _fetched
+    from errata.cli.settings import settings
+    from errata.models import weights
+
+    def run(model, failing=(), **more):
+        asked: list[str] = []
+
+        async def fetch(one, *, cache, progress):
+            asked.append(one.name)
+            if one.name in failing:
+                raise WeightsError(one.name, "no source")
+            (cache / f"{one.name}.{one.extension}").write_bytes(b"")
+
+        monkeypatch.setattr(weights, "fetch", fetch)
+        monkeypatch.chdir(tmp_path)
+        embedder = asyncio.run(_fetched(settings(model=model, cache=tmp_path, **more)))
+        return embedder, asked, capsys.readouterr().err
+
+    return run
+
+
+def test_it_says_what_it_downloads(fetched):
+    embedder, asked, said = fetched("embedded")
+    assert embedder.name == "minilm-int8"
+    assert asked == ["qwen2.5-coder-0.5b-instruct-q4_k_m", "minilm-int8", "minilm-tokenizer"]
+    assert "to download once, 515 MB" in said
+    assert "(491 MB, Apache-2.0)" in said
+    assert fetched("embedded")[2] == ""  # now all is there
+
+
+def test_without_the_embedder_it_compares_words(fetched):
+    embedder, _, said = fetched("embedded:smollm2", failing=["minilm-tokenizer"])
+    assert embedder is None
+    assert "recall compares words: weights 'minilm-tokenizer': no source" in said
+
+
+def test_without_the_model_it_does_not_begin(fetched):
+    with pytest.raises(WeightsError):
+        fetched("embedded:smollm2", failing=["smollm2-135m-instruct-q4_1"])
+
+
+def test_nothing_is_downloaded_for_another_model(fetched):
+    assert fetched("toys:follower") == (None, [], "")
+    assert fetched("embedded:smollm2", embedder="none")[0] is None
 
 
 def test_cut_keeps_the_beginning():

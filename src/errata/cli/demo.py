@@ -31,7 +31,7 @@ Tasks = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="The folder for all that it writes.")]
 PerFamily = Annotated[
-    int | None, typer.Option(min=2, help="Tasks of each family, without --full. [8]")
+    int | None, typer.Option(min=2, help="Tasks of each family, without --full. [7]")
 ]
 Gold = Annotated[
     bool | None,
@@ -116,6 +116,8 @@ async def _run(plan: Plan, values: Settings, out: Path, fresh: bool, again: str)
     """Run what is not stored yet, and measure. Raises ModelError, StoreError, UserCodeError."""
     from dataclasses import replace
 
+    from rich.text import Text
+
     from errata.cli.arms import SCOPE, Lab, Short
     from errata.cli.live import LEGEND, Screen, Watched
     from errata.cli.measured import TOP, measured
@@ -128,7 +130,7 @@ async def _run(plan: Plan, values: Settings, out: Path, fresh: bool, again: str)
     async with stored(values, new=True) as store, model_of(values) as model:
         writer = Short(Watched(model, screen), plan.system, max_tokens=plan.max_tokens)
         lab = Lab(plan, store, writer, embedder, screen)
-        screen.say(f"{_title(plan)}; every task twice: without memory, then with\n{LEGEND}")
+        screen.console.print(Text(f"{_title(plan)}\n{LEGEND}\n"))
         ran = await lab.run()
         lessons = await store.reflections(SCOPE, TOP)
     return measured(plan, ran, lessons, Path(values.db), again)
@@ -175,8 +177,12 @@ def _announce(needed: list[Weights], cache: Path) -> None:
 def _title(plan: Plan) -> str:
     from errata.cli.plan import families
 
-    names = ", ".join(name or "tasks" for name in families(plan.tasks))
-    return f"{plan.model}: {len(plan.tasks)} tasks ({names})"
+    found = families(plan.tasks)
+    names = ", ".join(name or "tasks" for name in found)
+    return (
+        f"{plan.model}: {len(plan.tasks)} tasks of {len(found)} families: {names}\n"
+        "each task twice, first without memory, then with; only a check knows the rules"
+    )
 
 
 def _stderr() -> Console:

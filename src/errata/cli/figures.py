@@ -151,7 +151,9 @@ def _gain(one: Compared) -> str:
 
 def _calls(one: Compared) -> str:
     ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
-    if one.calls.covers(1):
+    if one.calls.low == one.calls.high == 1:
+        verdict = "the same in every task"
+    elif one.calls.covers(1):
         verdict = "insufficient data: the interval covers 1"
     elif one.calls.value < 1:
         verdict = "fewer calls with memory"

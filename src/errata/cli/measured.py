@@ -93,6 +93,7 @@ def _settings(plan: Plan, again: str) -> dict[str, str]:
     rules = ", ".join(str(rule) for rule in policy.rules)
     return {
         "model": plan.model,
+        **_weights(plan.model),
         "threads": str(plan.threads or max(1, (os.cpu_count() or 1) - 1)),
         "recall by": "meaning (all-MiniLM-L6-v2)" if plan.embedder == "minilm" else "words",
         "tasks": f"{len(plan.tasks)} of {_shown(plan.path)}, {'all' if plan.full else 'a subset'}",
@@ -104,6 +105,20 @@ def _settings(plan: Plan, again: str) -> dict[str, str]:
         "memory": "empty at the start; holdout off; up to 3 earlier accepted answers as chat turns",
         "command": again,
     }
+
+
+def _weights(model: str) -> dict[str, str]:
+    """Which weights an embedded model is, where it is one of the fetch list."""
+    from errata.errors import UnknownName
+    from errata.models import weights
+
+    if model.partition(":")[0] != "embedded":
+        return {}
+    try:
+        found = weights.find(model)
+    except UnknownName:  # a file of the user's
+        return {}
+    return {"weights": f"{found.about}, SHA-256 {found.sha256[:12]}…"}
 
 
 def program() -> str:

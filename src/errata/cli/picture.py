@@ -74,8 +74,10 @@ def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
         axes.plot(x, values, line, color=colour, linewidth=2.2, label=name)
         right = [n for n, row in enumerate(rows, 1) if row.at_once]
         height = 111 - 6 * level
-        axes.plot(right, [height] * len(right), mark, color=colour, markersize=3.2, clip_on=False)
-    axes.set(xlim=(1, max(2, tasks)), ylim=(0, 115), xlabel="task number")
+        if right:  # an empty line that is not clipped would push the margins out
+            marks = [height] * len(right)
+            axes.plot(right, marks, mark, color=colour, markersize=3.2, clip_on=False)
+    axes.set(xlim=(1, max(2, tasks)), ylim=(-3, 115), xlabel="task number")
     axes.set_yticks(range(0, 101, 20), [f"{n} %" for n in range(0, 101, 20)])
     axes.set_ylabel(f"right at once, of the last {last} tasks")
     axes.set_title("Band: 95 % interval; marks on top: every task right at once", fontsize=10.5)
@@ -87,17 +89,13 @@ def _calls(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
         colour, line, _ = _look(name, dark)
         sums = [0, *accumulate(row.calls for row in rows)]
         axes.plot(range(len(sums)), sums, line, color=colour, linewidth=2.2, label=name)
-        others = [sum(row.calls for row in other) for other in arms.values() if other is not rows]
-        below = any(sums[-1] < other for other in others)
-        where, at = (len(sums) - 1, sums[-1]), (-4, -14 if below else 5)
-        axes.annotate(
-            str(sums[-1]), where, at, textcoords="offset points", ha="right", color=colour
-        )
+        end, at = (len(sums) - 1, sums[-1]), (5, -4)
+        axes.annotate(str(sums[-1]), end, at, textcoords="offset points", color=colour)
     axes.set(xlabel="task number", ylabel="model calls so far")
     axes.set_title("Model calls, retries included", fontsize=10.5)
-    axes.set_xlim(left=0)
+    tasks = max((len(rows) for rows in arms.values()), default=0)
+    axes.set_xlim(0, max(1, 1.14 * tasks))
     axes.set_ylim(bottom=0)
-    axes.margins(y=0.08)
     _finish(axes)
 
 

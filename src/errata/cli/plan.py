@@ -16,8 +16,8 @@ EXAMPLE = Path("house_rules", "tasks.jsonl")
 # What the model is told besides the task: nothing about any rule.
 SYSTEM = "Answer with the result only, on one line."
 MAX_TOKENS = 48
-# So many tasks of each family take about five minutes on two cores with the default model.
-PER_FAMILY = 8
+# 7 tasks of each of 9 families, twice: about 290 calls, 0.85 s each on one core: four minutes.
+PER_FAMILY = 7
 GOLD_EXAMPLES = 3
 
 

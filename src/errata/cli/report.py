@@ -48,6 +48,7 @@ def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
 
 def _head(found: Measured) -> str:
     half, model = found.pooled(SECOND), _text(found.settings["model"])
+    weights = f" ({_text(found.settings['weights'])})" if "weights" in found.settings else ""
     n, before = half.memory.tasks, _hits(half.without.at_once.value, half.memory.tasks)
     after = _hits(half.memory.at_once.value, n)
     return (
@@ -55,7 +56,8 @@ def _head(found: Measured) -> str:
         f"<p>In the second half of the tasks of each of {found.families} families, "
         f'<span class="with">{after} of {n} right at once with memory</span>, '
         f'<span class="without">{before} of {n} without</span>. The rules are known to a check '
-        f"only, never told in the task; memory began empty. Model: <code>{model}</code>.</p>\n"
+        f"only, never told in the task; memory began empty. Model: <code>{model}</code>{weights}."
+        "</p>\n"
         f'<div class="tiles">{"".join(_tiles(found))}</div>\n</header>'
     )
 
@@ -91,7 +93,9 @@ def _results(found: Measured) -> Iterator[str]:
     yield "<h2>Result</h2>"
     pooled = [(found.pooled(ALL), found.pooled(SECOND))]
     yield _table(pooled)
-    yield from (f"<p>{_text(line)}</p>" for line in sentences(found))
+    for head, lines in sentences(found):
+        items = "".join(f"<li>{_text(line)}</li>" for line in lines)
+        yield f"<p>{_text(head[:1].upper() + head[1:])}:</p><ul>{items}</ul>"
     yield (
         '<p class="soft">Shares have Wilson score intervals, differences of shares Newcombe\'s '
         "paired intervals (method 10), ratios of calls a bootstrap over tasks within families; all "

@@ -30,8 +30,10 @@ WIDE = 104
 def print_summary(found: Measured, console: Console) -> None:
     """Print the table and what its intervals say."""
     console.print(drawn(found, console.width >= WIDE))
-    for line in sentences(found):
-        console.print(Text(line), highlight=False)
+    for head, lines in sentences(found):
+        console.print(Text(head, "bold"), highlight=False)
+        for line in lines:
+            console.print(Text(f"  {line}"), highlight=False)
 
 
 def drawn(found: Measured, wide: bool = True) -> Table:
@@ -63,28 +65,28 @@ def arm(one: Compared, name: str) -> Figures:
     return one.memory if name == MEMORY else one.without
 
 
-def sentences(found: Measured) -> Iterator[str]:
-    """What the intervals say, in words."""
+def sentences(found: Measured) -> Iterator[tuple[str, list[str]]]:
+    """What the intervals say, in words: what about, and the sentences."""
     for part in (SECOND, ALL):
         one = found.pooled(part)
-        yield f"{part} ({one.memory.tasks} tasks)"
-        yield from (f"  {words}" for words in in_words(one))
+        yield f"{POOLED}, {part} ({one.memory.tasks} tasks)", in_words(one)
     if found.ran.follows:
         yield from _following(found)
-    worse = [one.group for one, _ in by_group(found) if one.gain.value <= 0 and one.group != POOLED]
+    named = [(one.group or "tasks", one) for one, _ in by_group(found)]
+    worse = [name for name, one in named if one.gain.value <= 0 and name not in (POOLED, FOLLOWED)]
     if worse:
-        yield f"no gain at once: {', '.join(name or 'tasks' for name in worse)}"
+        yield "families without a gain at once", [", ".join(worse)]
 
 
-def _following(found: Measured) -> Iterator[str]:
+def _following(found: Measured) -> Iterator[tuple[str, list[str]]]:
     shares = [f"{name or 'tasks'} {percent(one)}" for name, one in found.ran.follows.items()]
-    yield f"right at once after three right examples: {', '.join(shares)}"
+    yield "right at once after three right examples", [", ".join(shares)]
+    least = f"{100 * CAN_FOLLOW:.0f} %"
     halves = [one for one in found.compared if (one.group, one.part) == (FOLLOWED, SECOND)]
     for one in halves:
-        yield f"families with at least {100 * CAN_FOLLOW:.0f} % there, second half"
-        yield from (f"  {words}" for words in in_words(one))
+        yield f"families with at least {least} there, second half", in_words(one)
     if not halves:
-        yield f"no family reaches {100 * CAN_FOLLOW:.0f} % there: this model cannot follow examples"
+        yield f"no family reaches {least} there", ["this model cannot follow examples"]
 
 
 def _cells(whole: Compared, half: Compared, name: str, wide: bool) -> list[Text]:
