@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from errata.loop.record import Attempt, Finding, Loop
+from errata.loop.record import (
+    Attempt,
+    Evaluation,
+    Finding,
+    Improvement,
+    Loop,
+    shown,
+    thousandths,
+)
 from errata.memory.signature import Signature, signature
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -67,7 +75,8 @@ def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
     """What the loop teaches; empty where its last attempt did not pass.
 
     One verified lesson for each distinct error of an earlier attempt that the accepted one no
-    longer has. An accepted first try is kept as an example that nothing verified.
+    longer has, and for each goal that was missed and is met now by a gain that counts. An accepted
+    first try is kept as an example that nothing verified.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -76,7 +85,7 @@ def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
         return ()
     if len(loop.attempts) == 1:
         return (_accepted(loop, last, task),)
-    mended = _mended(loop.attempts)
+    mended = _mended(loop, last.evaluation)
     return tuple(_lesson(loop, rejected, finding, last, task) for rejected, finding in mended)
 
 
@@ -84,18 +93,26 @@ def _fits(*texts: str) -> bool:
     return all(0 < len(text) <= LONGEST for text in texts)
 
 
-def _mended(attempts: Sequence[Attempt]) -> list[tuple[Attempt, Finding]]:
-    """Each error that went away, with the last attempt that had it."""
-    accepted = attempts[-1].evaluation
-    kept = accepted.keys if accepted else frozenset()
+def _mended(loop: Loop, accepted: Evaluation) -> list[tuple[Attempt, Finding]]:
+    """Each error or missed goal that went away, with the last attempt that had it."""
+    *earlier, last = loop.attempts
     found: dict[str, tuple[Attempt, Finding]] = {}
-    for attempt in attempts[:-1]:
-        if attempt.evaluation is None or attempt.candidate.digest == attempts[-1].candidate.digest:
+    for attempt in earlier:
+        if attempt.evaluation is None or attempt.candidate.digest == last.candidate.digest:
             continue
-        for finding in attempt.evaluation.errors:
-            if finding.key not in kept:
+        for finding in (*attempt.evaluation.errors, *_missed(loop, attempt.evaluation, accepted)):
+            if finding.key not in accepted.keys:
                 found[finding.key] = (attempt, finding)
     return list(found.values())
+
+
+def _missed(loop: Loop, before: Evaluation, after: Evaluation) -> Iterator[Finding]:
+    """As findings, the goals missed before whose scores have gained at least `min_gain`."""
+    least = thousandths(getattr(loop.improves, "min_gain", Improvement().min_gain))
+    for goal in before.unmet(loop.goals):
+        score = before.scores[goal.score]
+        if goal.margin(after.scores[goal.score]) - goal.margin(score) >= least:
+            yield Finding(goal.score, f"{goal.score} {shown(score)} misses {goal}", key=str(goal))
 
 
 def _lesson(

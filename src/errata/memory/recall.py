@@ -19,7 +19,10 @@ EACH = 1_200
 COSINE = 0.45
 WORDS = 0.40
 _WORD = re.compile(r"\w+")
-_ROLE = re.compile(r"<\|[^|>]{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>", re.IGNORECASE)
+_ROLE = re.compile(
+    r"<[|｜][^|｜>]{1,40}[|｜]>|</?(?:s|bos|eos|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>",
+    re.IGNORECASE,
+)
 
 
 def rank(task: str, found: Iterable[Found], limit: int) -> list[Found]:
@@ -84,9 +87,11 @@ def as_text(turns: Sequence[Message], seed: int = 0) -> str:
 
 def neutral(text: str, most: int = EACH) -> str:
     """Text that cannot pose as anything else: no control, bidi or role tokens, capped in length."""
-    text = _ROLE.sub(" ", text[: 2 * most])
-    if not text.isprintable():
+    text = text[: 2 * most]
+    if not text.isprintable():  # first, or what is taken out could have hidden a token
         text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c)[0] != "C")
+    while (without := _ROLE.sub(" ", text)) != text:
+        text = without
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
