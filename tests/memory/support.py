@@ -1,0 +1,13 @@
+"""Examples that a search might have brought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errata.memory.learn import Example
+from errata.protocols import Found
+
+
+def found(id: int, task: str, accepted: str = "answer", **fields: Any) -> Found:
+    fields = {"kind": "check", "verified": True, "seen": 1, "importance": 0.5, "at": 0.0, **fields}
+    return Found(id, id, Example(task, accepted), **fields)

@@ -1,0 +1,171 @@
+"""The lessons of a loop: only steps that changed the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from errata.loop.record import Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from errata.memory.learn import LONGEST, Example, learn, located
+from errata.memory.signature import signature
+from tests.loop import support
+from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
+
+PASSED = evaluated()
+
+
+def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
+    first = Evaluation(
+        (
+            Finding("units", "12 has no unit", "write the unit", key="units"),
+            Finding("dates", "no date."),
+        ),
+        {"quality": 0.5},
+    )
+    second = Evaluation((Finding("units", "13 has no unit", "write the unit", key="units"),))
+    loop = loop_of(first, second, Evaluation(scores={"quality": 0.9}), texts=["12", "13", "13 kg"])
+    units, dates = learn(loop, "How heavy?")
+    assert (units.kind, units.state, units.trust, units.loop) == (
+        "check",
+        "verified",
+        "measured",
+        "loop",
+    )
+    assert units.signature == signature("units", "units")
+    assert units.text == "13 has no unit. write the unit"
+    assert units.example == Example(
+        "How heavy?", "13 kg", "13", "13 has no unit", {}, {"quality": 0.9}
+    )
+    assert dates.example == Example(
+        "How heavy?", "13 kg", "12", "no date.", {"quality": 0.5}, {"quality": 0.9}
+    )
+    assert dates.text == "no date."
+    assert (units.tags, units.sighting) == (("units",), "13 has no unit")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        Loop("empty"),
+        loop_of(None),
+        loop_of(evaluated("a"), evaluated("b")),
+        loop_of(PASSED, evaluated("a")),  # a change for the worse is no lesson
+        loop_of(evaluated("a"), PASSED, texts=["same", "same"]),  # the output did not change
+        loop_of(evaluated(warnings="w"), PASSED),  # a warning is not what kept it from passing
+        loop_of(None, PASSED),
+        scored(0.5, 0.7),
+        loop_of(PASSED, goals=(QUALITY,)),
+    ],
+    ids=[str(n) for n in range(9)],
+)
+def test_nothing_to_learn(loop):
+    assert learn(loop, "task") == ()
+
+
+def test_a_finding_that_stayed_as_a_warning_was_not_mended():
+    stays = Evaluation(
+        (Finding("c", "a", key="a", level="warning"), Finding("c", "n", key="n", level="note"))
+    )
+    loop = loop_of(evaluated("a", "b", "n"), stays)
+    assert [one.text for one in learn(loop, "task")] == ["b.", "n."]
+
+
+def test_the_same_finding_twice_is_one_lesson():
+    loop = loop_of(evaluated("a", "a"), evaluated("a"), PASSED)
+    (one,) = learn(loop, "task")
+    assert one.example is not None
+    assert one.example.rejected == "text 2"  # the last attempt that had it
+
+
+@pytest.mark.parametrize(
+    ("scores", "gains"),
+    [([0.5, 0.75], True), ([0.71, 0.75], False), ([0.70, 0.75], True), ([0.5, 0.74, 0.76], True)],
+)
+def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gains):
+    lessons = learn(scored(*scores), "task")
+    assert bool(lessons) is gains
+    if gains:
+        (one,) = lessons
+        assert (one.error_type, one.state, one.kind) == ("quality", "verified", "check")
+        assert one.signature.pattern == "quality >= <N>"
+        assert one.example is not None
+        assert one.example.before == {"quality": scores[0]}
+        assert one.example.after["quality"] >= 0.75
+        assert one.text == "quality 0.5 misses quality >= 0.75."
+
+
+def test_what_counts_as_a_gain_is_the_loops_own():
+    loop = replace(scored(0.6, 0.76), improves=Improvement(0.2))
+    assert learn(loop, "task") == ()
+
+
+def test_each_missed_goal_is_a_lesson_of_its_own_and_lower_may_be_better():
+    made = [
+        Evaluation((Finding("c", "x"),), {"quality": 0.1, "drift": 0.9}),
+        Evaluation(scores={"quality": 0.9, "drift": 0.1}),
+    ]
+    lessons = learn(loop_of(*made, goals=(QUALITY, DRIFT, Goal("drift", 0.95, "at_most"))), "task")
+    assert [one.error_type for one in lessons] == ["c", "quality", "drift"]
+
+
+def test_an_accepted_first_try_is_an_example_that_nothing_verified():
+    (one,) = learn(loop_of(Evaluation(scores={"quality": 1.0}), texts=["right"]), "task")
+    assert (one.kind, one.state) == ("example", "candidate")
+    assert one.example == Example("task", "right", after={"quality": 1.0})
+    (other,) = learn(loop_of(PASSED, texts=["another"]), "another task")
+    assert other.signature == one.signature
+
+
+@pytest.mark.parametrize("task", ["", "x" * (LONGEST + 1)])
+def test_what_is_no_use_in_a_prompt_is_not_kept(task):
+    assert learn(loop_of(PASSED), task) == ()
+    long = Candidate.of("y" * (LONGEST + 1))
+    loop = loop_of(PASSED)
+    assert learn(Loop("x", attempts=(replace(loop.attempts[0], candidate=long),)), "task") == ()
+    bare = Candidate("digest")
+    assert learn(Loop("x", attempts=(replace(loop.attempts[0], candidate=bare),)), "task") == ()
+
+
+def test_long_texts_of_what_was_wrong_are_cut():
+    loop = loop_of(
+        Evaluation((Finding("c", "m" * 9_000, "f" * 9_000),)), PASSED, texts=["r" * 9_000, "ok"]
+    )
+    (one,) = learn(loop, "task")
+    assert one.example is not None
+    assert {len(one.text), len(one.example.rejected), len(one.example.wrong)} == {LONGEST}
+
+
+@given(support.loops())
+def test_only_a_loop_that_passed_teaches_and_only_what_changed(loop):
+    lessons = learn(loop, "task")
+    last = loop.attempts[-1] if loop.attempts else None
+    if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
+        assert lessons == ()
+        return
+    keys = [(one.error_type, one.sighting) for one in lessons if one.kind == "check"]
+    assert len(lessons) == len({one.signature.exact for one in lessons}) or keys
+    for one in lessons:
+        assert one.example is not None
+        assert one.example.accepted == last.candidate.text
+        if one.kind == "check":
+            assert one.example.rejected != one.example.accepted
+        else:
+            assert len(loop.attempts) == 1
+
+
+def test_examples_are_told_apart_by_task_and_accepted_output():
+    one = Example("t", "a", "r", "w")
+    assert one.digest == Example("t", "a").digest
+    assert one.digest != Example("t", "b").digest
+    assert Example("ta", "b").digest != Example("t", "ab").digest
+    assert Example("\ud800", "a").digest
+
+
+def test_where_the_task_lies_is_added_to_each():
+    lessons = learn(loop_of(evaluated("a", "b"), PASSED), "task")
+    assert {(one.space, tuple(one.vector or ())) for one in located(lessons, "s", [1.0])} == {
+        ("s", (1.0,))
+    }
+    assert located(lessons, "", None) == lessons

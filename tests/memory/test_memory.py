@@ -1,0 +1,359 @@
+"""Memory over real databases: count, know again, bring back, forget; nothing crosses a scope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from errata.errors import InvalidInput, StoreError
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory, Seen
+from errata.memory.signature import signature
+from errata.protocols import Remembered, Scope
+from errata.store.sqlite import Sqlite
+from errata.testing import FixedEmbedder
+from tests.store.support import opened, rows
+
+WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
+SIMILAR = "convert the weight of parcel 9 to kilograms"
+OTHER = "name a river in Portugal"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def store(path):
+    with opened(path) as one:
+        yield one
+
+
+@pytest.fixture(params=["words", "vectors"])
+def memory(request, store):
+    return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+# -- remember and seen
+
+
+def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        first = await memory.remember("ValueError", "line 3: bad value 'x'")
+        again = await memory.remember("ValueError", "line 99: bad value 'x'", lesson="ignored")
+        other = await memory.remember("ValueError", "line 3: bad value 'y'")
+        assert first == Remembered(first.id, created=True, seen=1)
+        assert again == Remembered(first.id, created=False, seen=2)
+        assert other.created
+        assert other.id != first.id
+        assert await memory.count() == 2
+        known = await memory.seen("ValueError", "line 1234: bad value 'x'")
+        assert known
+        assert (known.count, known.lessons[0]["text"]) == (2, "line 3: bad value 'x'")
+        for error_type, text in [
+            ("KeyError", "line 3: bad value 'x'"),
+            ("ValueError", "bad value 'z'"),
+        ]:
+            unknown = await memory.seen(error_type, text)
+            assert not unknown
+            assert unknown == Seen(0)
+
+    do(scenario())
+    texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
+    assert texts == ["line 3: bad value 'x'", "line 99: bad value 'x'", "line 3: bad value 'y'"]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"text": " "}, "text"),
+        ({"text": "x", "trust": "everybody"}, "trust"),
+    ],
+)
+def test_what_cannot_be_remembered(store, given, field):
+    with pytest.raises(InvalidInput) as caught:
+        do(Memory(store).remember("E", **given))
+    assert caught.value.field == field
+
+
+def test_a_limit_is_at_least_one(store):
+    with pytest.raises(InvalidInput, match="limit"):
+        do(Memory(store).recall("x", 0))
+
+
+def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
+    (tmp_path / "a.db").write_bytes(b"no database" * 100)
+    with opened(tmp_path / "a.db") as store:
+        memory = Memory(store)
+        calls: list[Any] = [
+            memory.remember("E", "x"),
+            memory.seen("E", "x"),
+            memory.recall("x"),
+            memory.count(),
+            memory.clear(),
+            memory.top(),
+        ]
+        for call in calls:
+            with pytest.raises(StoreError):
+                do(call)
+
+
+@pytest.mark.parametrize("text", ["\ud800 lone", "\0 nul", "x" * 100_000, "'; drop table loop; --"])
+def test_odd_texts_are_kept(store, text):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await memory.remember("E\ud800", text, example=Example(text[:400] or "t", text[:400]))
+        assert await memory.seen("E\ud800", text)
+        await memory.recall(text)
+        assert await memory.count() == 1
+
+    do(scenario())
+
+
+# -- recall
+
+
+def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
+    async def scenario() -> None:
+        await memory.remember("units", "7 has no unit", example=WEIGHT)
+        await memory.remember("other", "no example")
+        (one,) = await memory.recall(SIMILAR)
+        assert one.example == WEIGHT
+        assert await memory.recall(OTHER) == []
+        assert await memory.recall("") == []
+        assert await memory.recall("!?") == []
+        assert [m.content for m in memory.render([one])] == [WEIGHT.task, "7 kg"]
+        assert (await memory.brief(OTHER)).examples == ()
+        briefing = await memory.brief(SIMILAR)
+        assert briefing.shown == (one.id,)
+
+    do(scenario())
+
+
+@pytest.mark.parametrize(
+    "query", ['"quoted" AND (NEAR', "a* OR b^", "col:umn -x", "NOT", "scope", "s" * 999, "漢字 ü"]
+)
+def test_a_task_is_never_taken_for_query_syntax(memory, query):
+    async def scenario() -> None:
+        await memory.remember("E", "x", example=Example(f"{query} task", "a"))
+        await memory.recall(query)
+        assert len(await memory.recall(f"{query} task")) == 1
+
+    do(scenario())
+
+
+def test_a_limit_is_kept(memory):
+    async def scenario() -> None:
+        for n in range(12):
+            example = replace(WEIGHT, accepted=f"{n} kg")
+            await memory.remember("units", "7 has no unit", example=example)
+        assert len(await memory.recall(SIMILAR, limit=4)) == 4
+        assert len((await memory.brief(SIMILAR)).shown) == 1  # none of them is verified
+
+    do(scenario())
+
+
+def test_vectors_of_another_space_are_not_compared(store):
+    class Other(FixedEmbedder):
+        name = "other"
+
+    async def scenario() -> None:
+        await Memory(store, embedder=FixedEmbedder()).remember("u", "x", example=WEIGHT)
+        (one,) = await Memory(store, embedder=Other()).recall(SIMILAR)
+        assert one.cosine is None
+        (one,) = await Memory(store, embedder=FixedEmbedder(32)).recall(SIMILAR)
+        assert one.cosine is None
+
+    do(scenario())
+
+
+# -- trust
+
+
+def lesson(state: Any, trust: Any, accepted: str) -> Reflection:
+    example = replace(WEIGHT, accepted=accepted)
+    return Reflection(
+        "error", signature("u", "x"), "u", f"by {trust}", "x", "", example, state, trust
+    )
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+def test_what_a_tool_or_a_document_says_is_quarantined(memory, trust):
+    async def scenario() -> None:
+        await memory.remember("u", "x", trust=trust, example=WEIGHT)
+        assert await memory.recall(SIMILAR) == []
+        assert await memory.seen("u", "x")  # but it was seen
+        assert (await memory.top())[0]["state"] == "quarantined"
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+@pytest.mark.parametrize("state", ["candidate", "verified"])
+def test_a_tool_neither_silences_a_lesson_nor_speaks_through_it(store, trust, state):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await store.remember(memory.scope, [lesson(state, "measured", "good")])
+        answer = await memory.remember(
+            "u", "x", lesson="bad", trust=trust, example=replace(WEIGHT, accepted="bad")
+        )
+        assert answer.seen == 2
+        (one,) = await memory.recall(SIMILAR)
+        assert (one.example.accepted, one.verified) == ("good", state == "verified")
+        (known,) = await memory.top()
+        assert (known["state"], known["trust"], known["text"]) == (state, "measured", "by measured")
+
+    do(scenario())
+
+
+def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await memory.remember("u", "x", trust="tool", example=replace(WEIGHT, accepted="bad"))
+        await memory.remember("u", "x", trust="model", example=replace(WEIGHT, accepted="guess"))
+        (known,) = await memory.top()
+        assert (known["state"], known["trust"]) == ("quarantined", "tool")
+        await memory.remember("u", "x", lesson="Write the unit.", example=WEIGHT)
+        (known,) = await memory.top()
+        assert (known["state"], known["trust"], known["text"]) == (
+            "candidate",
+            "operator",
+            "Write the unit.",
+        )
+        assert "bad" not in {one.example.accepted for one in await memory.recall(SIMILAR)}
+        # The very example, from an operator: now it may be shown.
+        await memory.remember("u", "x", example=replace(WEIGHT, accepted="bad"))
+        assert "bad" in {one.example.accepted for one in await memory.recall(SIMILAR)}
+
+    do(scenario())
+
+
+def test_a_measured_outcome_verifies_and_a_later_sighting_does_not_undo_it(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await store.remember(memory.scope, [lesson("candidate", "operator", "a")])
+        await store.remember(memory.scope, [lesson("verified", "measured", "a")])
+        await store.remember(memory.scope, [lesson("candidate", "model", "a")])
+        (one,) = await memory.recall(SIMILAR)
+        assert one.verified
+        assert (one.seen, (await memory.top())[0]["examples"]) == (3, 1)
+
+    do(scenario())
+
+
+# -- clear, and scopes
+
+
+@pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
+def test_clear_forgets_all_of_the_scope_and_nothing_else(store, path, embedder):
+    here = Memory(store, Scope("t", "here"), embedder)
+    there = Memory(store, Scope("t", "there"), embedder)
+
+    async def scenario() -> None:
+        for memory in (here, there):
+            await memory.remember("u", "x", example=WEIGHT)
+            await memory.remember("u", "y", example=WEIGHT)
+        assert await here.clear() == 2
+        assert (await here.count(), await there.count()) == (0, 2)
+        assert not await here.seen("u", "x")
+        assert await here.recall(SIMILAR) == []
+        assert len(await there.recall(SIMILAR)) == 1
+        assert await here.clear() == 0
+        for table in ("reflection", "occurrence", "example", "vector"):
+            found = await store._read(
+                lambda db, t=table: db.execute(f"select * from {t}").fetchall()
+            )
+            assert len(found) == (0 if table == "vector" and embedder is None else 2)
+        # The index lost its rows with them: a check against the content table finds no difference.
+        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+        await store._write(lambda db: db.execute(check).fetchall())
+        again = await here.remember("u", "x", example=WEIGHT)
+        assert again.created
+
+    do(scenario())
+    assert rows(path, "select count(*) from example_fts where example_fts match 'parcel'") == [(3,)]
+
+
+scopes = st.sampled_from([Scope(t, p) for t in ("a", "b") for p in ("x", "y", "ay")])
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["remember", "remember", "remember", "clear"]),
+        scopes,
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(done=actions)
+def test_nothing_ever_crosses_a_scope(embedder, done: Sequence[tuple[str, Scope, int]]):
+    async def scenario(store: Sqlite) -> None:
+        expected: dict[Scope, dict[int, int]] = {}
+        for action, scope, number in done:
+            memory, own = Memory(store, scope, embedder), expected.setdefault(scope, {})
+            if action == "clear":
+                assert await memory.clear() == len(own)
+                own.clear()
+                continue
+            example = Example(f"convert the parcel {'abcd'[number]} to kilograms", f"{scope}")
+            answer = await memory.remember(f"error {'abcd'[number]}", "x", example=example)
+            own[number] = own.get(number, 0) + 1
+            assert (answer.seen, answer.created) == (own[number], own[number] == 1)
+        for scope, own in expected.items():
+            memory = Memory(store, scope, embedder)
+            assert await memory.count() == len(own)
+            found = await memory.recall("convert the parcel a to kilograms", 99)
+            assert {one.example.accepted for one in found} <= {f"{scope}"}
+            assert bool(found) is bool(own)
+            for number in range(4):
+                known = await memory.seen(f"error {'abcd'[number]}", "x")
+                assert known.count == own.get(number, 0)
+            assert {int(one["seen"]) for one in await memory.top(99)} == set(own.values())
+
+    with opened(":memory:") as store:
+        asyncio.run(scenario(store))
+
+
+def test_the_lessons_most_often_seen_come_first(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        for times, text in enumerate(["once", "twice", "thrice"], 1):
+            for _ in range(times):
+                await memory.remember("E", text, tags=["t", text])
+        top = await memory.top(2)
+        assert [one["text"] for one in top] == ["thrice", "twice"]
+        assert top[0]["tags"] == ["t", "thrice"]
+
+    do(scenario())
+
+
+def test_a_memory_may_be_named_by_its_file(path):
+    memory = Memory(str(path))
+
+    async def scenario() -> None:
+        await memory.remember("E", "x")
+        assert await Memory(str(path)).count() == 1
+        assert await Memory(str(path), Scope("other")).count() == 0
+        await memory.store.close()
+
+    do(scenario())
