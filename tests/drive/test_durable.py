@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,35 @@ def test_the_lease_is_renewed_while_an_attempt_lasts(store, path, monkeypatch):
 
     assert asyncio.run(session(store, slow, Check()).finish()).passed
     assert sorted(leases) == leases
+
+
+def test_a_lease_that_cannot_be_renewed_for_a_while_is_tried_again(path, monkeypatch):
+    monkeypatch.setattr(journal, "LEASE_SECONDS", 0.03)
+    store = Sqlite(str(path), busy_seconds=0.01)
+
+    async def slow(task: Any, hint: str) -> str:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("begin immediate")
+        await asyncio.sleep(0.1)
+        other.execute("rollback")
+        other.close()
+        return WANTED
+
+    async def scenario() -> None:
+        assert (await session(store, slow, Check()).finish()).passed
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_new_loop_has_no_lease_to_renew_before_its_first_commit(store, monkeypatch):
+    monkeypatch.setattr(journal, "LEASE_SECONDS", 0.003)
+
+    async def slow(task: Any, hint: str) -> str:
+        await asyncio.sleep(0.02)
+        return WANTED
+
+    assert asyncio.run(session(store, slow, Check(pure=True), id="").finish()).passed
 
 
 # -- cancelled in the middle

@@ -93,7 +93,7 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
         assert one.example is not None
         assert one.example.before == {"quality": scores[0]}
         assert one.example.after["quality"] >= 0.75
-        assert one.text == "quality 0.5 misses quality >= 0.75."
+        assert one.text == f"quality {scores[0]} misses quality >= 0.75."
 
 
 def test_what_counts_as_a_gain_is_the_loops_own():

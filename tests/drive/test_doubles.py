@@ -1,0 +1,70 @@
+"""The public doubles do what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from math import isclose
+
+import pytest
+
+from errata.errors import ModelError, ModelTimeout
+from errata.loop.record import Goal
+from errata.protocols import Answer, Embedder, Message, Model, Usage
+from errata.testing import FixedEmbedder, ScriptedModel, history
+
+ASK = [Message("user", "four letters each")]
+
+
+def ask(model: ScriptedModel) -> Answer:
+    return asyncio.run(model.complete(ASK, temperature=0.5, seed=3, max_tokens=7))
+
+
+def test_a_scripted_model_answers_line_by_line():
+    given = Answer("given", Usage(2))
+    model = ScriptedModel("text", given, lambda messages: messages[0].content, seconds=0.001)
+    assert isinstance(model, Model)
+    assert ask(model) == Answer("text", Usage(1, 4, 1))
+    assert ask(model) is given
+    assert ask(model).text == "four letters each"
+    with pytest.raises(ModelError, match="the script has 3 lines; call 4 has none"):
+        ask(model)
+    assert model.prompts == [tuple(ASK)] * 4
+    assert model.settings[0] == {"schema": None, "max_tokens": 7, "temperature": 0.5, "seed": 3}
+    asyncio.run(model.close())
+
+
+def test_a_scripted_model_may_raise_and_begin_again():
+    model = ScriptedModel("a", ModelTimeout("late"), forever=True)
+    for _ in range(2):
+        assert ask(model).text == "a"
+        with pytest.raises(ModelTimeout, match="late"):
+            ask(model)
+    with pytest.raises(ModelError, match="0 lines"):
+        ask(ScriptedModel(forever=True))
+
+
+def test_a_fixed_embedder_lays_shared_words_near_each_other():
+    embedder = FixedEmbedder(32)
+    assert isinstance(embedder, Embedder)
+    one, two, other, empty = asyncio.run(
+        embedder.embed(["a parcel of 7 kg", "a parcel of 9 kg", "rivers flow", ""])
+    )
+    assert all(isclose(sum(x * x for x in v), 1.0) for v in (one, two, other, empty))
+    assert len(one) == embedder.dimensions == 32
+    assert one == asyncio.run(embedder.embed(["A parcel of 7 kg"]))[0]
+
+    def near(a: list[float], b: list[float]) -> float:
+        return sum(x * y for x, y in zip(a, b, strict=True))
+
+    assert near(list(one), list(two)) > near(list(one), list(other))
+
+
+def test_a_history_is_a_loop_of_findings_or_scores():
+    loop = history(["a", "b"], {"q": 0.5}, goals=[Goal("q", 1)], candidates=["x", "y"], id="h")
+    assert [a.candidate.text for a in loop.attempts] == ["x", "y"]
+    first, second = (a.evaluation for a in loop.attempts)
+    assert first is not None
+    assert second is not None
+    assert [f.key for f in first.errors] == ["a", "b"]
+    assert second.scores == {"q": 0.5}
+    assert (loop.id, loop.usage.calls) == ("h", 2)
