@@ -153,7 +153,8 @@ def _picture(pictures: Sequence[bytes] | None) -> Iterator[str]:
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         f'<img src="{light}" alt="Share right at once and model calls against the task number, '
         'with and without memory"></picture>\n<figcaption>Both arms get the same tasks in the '
-        "same order, one of each family in turn.</figcaption></figure>"
+        "same order, one of each family in turn, and are told the same after a rejected answer; "
+        "only one remembers.</figcaption></figure>"
     )
 
 
