@@ -23,32 +23,49 @@ def self_correcting(
     Options as of `run`. The function keeps its colour: an async one is awaited, a plain one is
     called. Callers give the task and whatever follows the hint, which comes from the loop, and get
     the accepted candidate. Where there is none, NotPassed is raised with the result, or with
-    `on_exhausted="best"` the best candidate is returned.
+    `on_exhausted="best"` the best candidate is returned. A method, whose first parameter is `self`
+    or `cls`, is called with it.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
-        async def drive(task: Any, *rest: Any, **named: Any) -> Any:
+        parameters = list(inspect.signature(function).parameters)
+        own = 1 if parameters[:1] in (["self"], ["cls"]) else 0
+
+        async def drive(*given: Any, **named: Any) -> Any:
+            bound, (task, *rest) = given[:own], given[own:]
+
             def generate(task: Any, hint: str) -> Any:
-                return function(task, hint, *rest, **named)  # type: ignore[arg-type]
+                return function(*bound, task, hint, *rest, **named)  # type: ignore[arg-type]
 
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
             result = await Run[Any](task, generate=generate, **options).finish()
             return _candidate(result, on_exhausted)
 
         @functools.wraps(function)
-        async def awaited(task: Any, *rest: Any, **named: Any) -> Any:
-            return await drive(task, *rest, **named)
+        async def awaited(*given: Any, **named: Any) -> Any:
+            return await drive(*_placed(given, named, parameters[own:], own), **named)
 
         @functools.wraps(function)
-        def called(task: Any, *rest: Any, **named: Any) -> Any:
-            return run_sync(drive(task, *rest, **named))
+        def called(*given: Any, **named: Any) -> Any:
+            return run_sync(drive(*_placed(given, named, parameters[own:], own), **named))
 
         corrected = awaited if inspect.iscoroutinefunction(function) else called
         return cast("Callable[..., T]", corrected)
 
     return decorate
+
+
+def _placed(
+    given: tuple[Any, ...], named: dict[str, Any], parameters: list[str], own: int
+) -> tuple[Any, ...]:
+    """What was given, with a task that was given by its name in its place. Raises TypeError."""
+    if len(given) > own:
+        return given
+    if not parameters or parameters[0] not in named:
+        raise TypeError("the task is missing: give it as the first argument")
+    return (*given, named.pop(parameters[0]))
 
 
 def _candidate(result: Result[Any], on_exhausted: str) -> Any:

@@ -109,6 +109,7 @@ class Run(Generic[C]):
         self._revise, self._evaluate = revise, evaluate
         self._checks, self._goals = tuple(checks), tuple(goals)
         self._memory = _memory(memory, scope)
+        scope = scope or (self._memory.scope if self._memory else None)
         self._timeout, self._temperature, self._seed = timeout, temperature, seed
         self._pure = pure(self._checks, evaluate)
         self._journal = _journal(store, scope, self.id, known=bool(id))
@@ -304,7 +305,7 @@ class Run(Generic[C]):
         lessons: Sequence[Reflection] = ()
         if memory is not None and isinstance(verdict, Done):
             lessons = memory.lessons(loop, _text(self._task), state.briefing)
-        if memory is not None and self._journal.shares(memory.store):
+        if memory is not None and self._journal.shares(memory.store, memory.scope):
             entry = replace(entry, reflections=lessons, shown=state.briefing.shown)
         elif memory is not None and lessons:
             await memory.store.remember(memory.scope, lessons)

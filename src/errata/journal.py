@@ -45,8 +45,8 @@ class Journal(Protocol):
         """After a failure: whether the state has to be read again from here."""
         ...
 
-    def shares(self, store: Store) -> bool:
-        """Whether what is committed here lands in `store` in one transaction."""
+    def shares(self, store: Store, scope: Scope) -> bool:
+        """Whether what is committed here lands in that scope of `store`, in one transaction."""
         ...
 
 
@@ -74,7 +74,7 @@ class Volatile:
         """There is nothing to read."""
         return False
 
-    def shares(self, store: Store) -> bool:
+    def shares(self, store: Store, scope: Scope) -> bool:
         """Memory has to write for itself."""
         return False
 
@@ -143,9 +143,9 @@ class Durable:
         self._known = True
         return True
 
-    def shares(self, store: Store) -> bool:
-        """Whether it is the same store."""
-        return store is self._store
+    def shares(self, store: Store, scope: Scope) -> bool:
+        """Whether it is the same store and the same scope of it."""
+        return store is self._store and scope == self._scope
 
     async def _beat(self, driven: asyncio.Task[Any] | None) -> None:
         """Renew the lease as long as the attempt lasts; stop the attempt where it is lost."""

@@ -61,15 +61,19 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         tasks[0].add_done_callback(lambda _: ended.set())
 
     def give_up() -> None:
-        tasks[0].cancel()
+        if tasks:
+            tasks[0].cancel()
+        else:  # interrupted before it began
+            coroutine.close()
+            ended.set()
 
-    loop.call_soon_threadsafe(begin)
     try:
+        loop.call_soon_threadsafe(begin)
         ended.wait()
     except BaseException:
         loop.call_soon_threadsafe(give_up)
         ended.wait()
-        if not tasks[0].cancelled():
-            tasks[0].exception()
+        if tasks and not tasks[0].cancelled():
+            tasks[0].exception()  # asked for, so that nobody reports it as forgotten
         raise
     return tasks[0].result()

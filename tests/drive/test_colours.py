@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import signal
 import threading
 from typing import Any
 
@@ -59,6 +58,43 @@ def test_what_follows_the_hint_reaches_the_function():
 
     function("t", 1, 2, key=3)
     assert seen == [("t", (1, 2), {"key": 3})] * 2
+
+
+class Agent:
+    """Has methods that correct themselves."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @self_correcting(checks=[Check()], store=None)
+    def plainly(self, task: str, hint: str, mark: str = "") -> str:
+        assert (self.name, task, mark) == ("ada", "t", "!")
+        return WANTED if "not right" in hint else "no"
+
+    @self_correcting(checks=[Check()], store=None)
+    async def patiently(self, task: str, hint: str, mark: str = "") -> str:
+        assert (self.name, task, mark) == ("ada", "t", "!")
+        return WANTED if "not right" in hint else "no"
+
+    @classmethod
+    @self_correcting(checks=[Check()], store=None)
+    def together(cls, task: str, hint: str) -> str:
+        assert cls is Agent
+        return WANTED if hint else task
+
+
+def test_a_method_is_called_with_its_object():
+    assert Agent("ada").plainly("t", "!") == WANTED
+    assert Agent("ada").plainly("t", mark="!") == WANTED
+    assert asyncio.run(Agent("ada").patiently("t", "!")) == WANTED
+    assert Agent.together("t") == WANTED
+
+
+def test_the_task_may_be_given_by_its_name():
+    assert plainly(task="a", loud=True) == WANTED
+    assert Agent("ada").plainly(task="t", mark="!") == WANTED
+    with pytest.raises(TypeError, match="the task is missing"):
+        plainly()
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -167,23 +203,32 @@ def test_an_error_of_the_function_is_typed():
     assert isinstance(caught.value.__cause__, OSError)
 
 
+CLEANING = """
+import asyncio, os, signal
+from errata.portal import run_sync
+
+async def working(fails):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.05)
+        print("cleaned", flush=True)
+        if fails:
+            raise ValueError("while cleaning")
+
+for fails in (False, True):
+    try:
+        run_sync(working(fails))
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+print(run_sync(asyncio.sleep(0, 7)))
+"""
+
+
 def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up():
-    cleaned = []
-    main = threading.main_thread().ident
-    assert main is not None
-
-    async def working() -> None:
-        try:
-            signal.pthread_kill(main, signal.SIGINT)
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0.05)
-            cleaned.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_sync(working())
-    assert cleaned == [True]
-    assert run_sync(asyncio.sleep(0, 7)) == 7
+    said = ended(python(CLEANING)).splitlines()
+    assert said == ["cleaned", "interrupted"] * 2 + ["7"]
 
 
 INTERRUPTED = """

@@ -431,6 +431,28 @@ def test_what_was_shown_is_recorded_and_the_lesson_is_in_the_transaction_of_the_
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_lessons_stay_in_the_scope_of_the_memory(store, named):
+    model = ScriptedModel(from_examples, forever=True)
+    mine = Memory(store, Scope("tenant", "mine"))
+    options: dict[str, Any] = {"scope": Scope("tenant", "loops")} if named else {}
+
+    async def scenario() -> None:
+        for task in TASKS:
+            result = await run(
+                task, generate=model, checks=[units], store=store, memory=mine, **options
+            )
+            assert result.passed
+        assert len(model.prompts) == 3
+        assert await mine.count() == 2
+        for other in (Scope(), Scope("tenant", "loops")):
+            assert await store.count(other) == 0
+        where = Scope("tenant", "loops") if named else mine.scope
+        assert len(await store.loops(where, 9)) == 2
+
+    asyncio.run(scenario())
+
+
 def test_a_failing_loop_teaches_nothing(store):
     async def scenario() -> None:
         memory = Memory(store)

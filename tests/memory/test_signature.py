@@ -18,7 +18,7 @@ SAME = {
     "units without a space": ("after 250ms", "after 3s"),
     "sizes": ("file of 10 MB is too large", "file of 2048 kB is too large"),
     "percent": ("disk 93% full", "disk 99.5% full"),
-    "paths": ('File "/home/ada/x.py", line 3, in f', 'File "/srv/bo/y/z.py", line 99, in f'),
+    "paths": ('File "/mnt/ada/x.py", line 3, in f', 'File "/srv/bo/y/z.py", line 99, in f'),
     "relative paths": ("cannot read ./a/b.csv", "cannot read ../c.csv"),
     "windows paths": (r"cannot open C:\Users\ada\x.txt", r"cannot open D:\y.txt"),
     "addresses": ("<Thing object at 0x7f14ab>", "<Thing object at 0x00ff12>"),
