@@ -17,7 +17,7 @@ from errata.cli.picture import NoPictures, draw, rolling
 from errata.cli.report import page
 from errata.cli.stats import Estimate, share
 from errata.cli.stories import Shown, Story, Try, pick
-from errata.cli.summary import print_summary, sentences
+from errata.cli.summary import by_group, print_summary, sentences
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}
@@ -170,7 +170,14 @@ def test_the_table_fits(width, wide):
     shown = captured.get()
     assert ("tokens" in shown) == wide
     assert "100 % (" in shown
-    assert "families without a gain at once\n  b\n" in shown
+    assert "families without a gain at once" in shown
+
+
+def test_the_same_pool_is_shown_once():
+    groups = [one.group for one, _ in by_group(found(a=share(9, 10), b=share(9, 10)))]
+    assert groups == ["a", "b", POOLED]
+    groups = [one.group for one, _ in by_group(found(a=share(9, 10), b=share(1, 10)))]
+    assert groups == ["a", "b", POOLED, FOLLOWED]
 
 
 def test_no_family_that_can_be_followed():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from errata.cli.measured import Measured
     from errata.cli.plan import Plan
     from errata.cli.settings import Settings
-    from errata.models.fetchlist import Weights
+    from errata.models.weights import Weights
     from errata.protocols import Embedder
 
 DB, RESULT, PICTURE, REPORT = "demo.db", "result.json", "learning_curve.png", "report.html"

@@ -11,7 +11,7 @@ from errata.cli.stats import Estimate, gain, ratio, share
 ALL = "all tasks"
 SECOND = "second half"
 POOLED = "all families"
-FOLLOWED = "families it can follow"
+FOLLOWED = "families it follows"
 # A family counts as one that the model can follow when three right examples bring it this far.
 CAN_FOLLOW = 0.8
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -33,21 +34,21 @@ def print_summary(found: Measured, console: Console) -> None:
     for head, lines in sentences(found):
         console.print(Text(head, "bold"), highlight=False)
         for line in lines:
-            console.print(Text(f"  {line}"), highlight=False)
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), highlight=False)
 
 
 def drawn(found: Measured, wide: bool = True) -> Table:
     """A row for each arm of each family, and of all of them."""
     title = f"{found.settings['model']}: shares in % with their 95 % intervals"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("family")
+    table.add_column("family", no_wrap=True)
     table.add_column("tasks", justify="right")
     table.add_column("arm", no_wrap=True)
     heads = ["right at once", "second half", "solved", "calls"]
     for head in heads + (["tokens", "seconds"] if wide else []):
         table.add_column(head, justify="right", no_wrap=True)
     for whole, half in by_group(found):
-        if whole.group == POOLED:
+        if whole.group in (POOLED, FOLLOWED):
             table.add_section()
         for name in (WITHOUT, MEMORY):
             table.add_row(*_cells(whole, half, name, wide), style="bold" * (name == MEMORY))
@@ -55,9 +56,12 @@ def drawn(found: Measured, wide: bool = True) -> Table:
 
 
 def by_group(found: Measured) -> list[tuple[Compared, Compared]]:
-    """For every family and pool: all its tasks, and the second half."""
+    """For every family and pool: all its tasks, and the second half; each pool once."""
     halves = {one.group: one for one in found.compared if one.part == SECOND}
-    return [(one, halves[one.group]) for one in found.compared if one.part == ALL]
+    pairs = [(one, halves[one.group]) for one in found.compared if one.part == ALL]
+    every = {one.group: one.memory.tasks for one, _ in pairs}
+    same = every.get(FOLLOWED) == every.get(POOLED)
+    return [pair for pair in pairs if pair[0].group != FOLLOWED or not same]
 
 
 def arm(one: Compared, name: str) -> Figures:
