@@ -20,6 +20,10 @@ Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 
 # What a retry shows of the last candidate, in characters: a prompt must not grow with the answers.
 PREVIOUS = 1_200
+# A shorter candidate is quicker written anew than corrected. Measured on 24 one-line tasks with the
+# embedded 0.5B model, within 4 attempts: feedback then task solved 20; the last answer before them
+# 7; task, last answer, feedback 1, for a small model copies what it is shown.
+SHORT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,9 @@ class Writer:
     """A model that writes candidates.
 
     `system` says what the model is to be, `schema` (JSON Schema) what its answer must look like,
-    `max_tokens` how long it may get. A retry is a fresh prompt with the task, the last candidate
-    and the feedback, so it stays bounded; recalled examples stand before the task as chat turns.
+    `max_tokens` how long it may get. A retry is a fresh prompt, so it stays bounded: the last
+    candidate where it is longer than `SHORT` characters, the feedback, and the task at the end.
+    Recalled examples stand before it as chat turns.
     """
 
     model: Model
@@ -42,10 +47,7 @@ class Writer:
         messages += at.examples
         task = at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
         if at.hint:
-            last = at.previous if isinstance(at.previous, str) else json.dumps(at.previous)
-            last = _shortened(redacted(last), PREVIOUS)
-            retry = f"Your last answer:\n{last}\n\n{at.hint}\n\nWrite the corrected answer only."
-            task = f"{task}\n\n{retry}"
+            task = f"{_last(at.previous)}{at.hint}\n\n{task}"
         messages.append(Message("user", task))
         return [Message(one.role, redacted(one.content)) for one in messages]
 
@@ -170,6 +172,11 @@ def _produced(value: Any) -> Produced:
 
 def _failed(error: BaseException) -> GenerateFailed:
     return GenerateFailed(f"generate raised {type(error).__name__}: {str(error)[:300]}")
+
+
+def _last(candidate: Any) -> str:
+    text = redacted(candidate if isinstance(candidate, str) else json.dumps(candidate))
+    return f"Your last answer:\n{_shortened(text, PREVIOUS)}\n\n" if len(text) > SHORT else ""
 
 
 def _shortened(text: str, most: int) -> str:

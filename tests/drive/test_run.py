@@ -200,11 +200,18 @@ def test_a_model_and_a_writer_are_generators():
     assert result.passed
     assert [m.role for m in model.prompts[1]] == ["system", "user"]
     assert model.prompts[1][1].content == (
-        "Say it.\n\nYour last answer:\nwrong\n\nThe last answer was not accepted:\n"
-        "- wanted: wrong is not right. write right\n\nWrite the corrected answer only."
+        "The last answer was not accepted:\n- wanted: wrong is not right. write right\n\nSay it."
     )
     assert model.settings[0]["max_tokens"] == 9
     assert result.usage.tokens > 0
+
+
+def test_a_retry_shows_a_long_answer_and_not_a_short_one():
+    long = "wrong " * 60
+    model = ScriptedModel(long, WANTED)
+    asyncio.run(run("Say it.", generate=model, checks=[Check()], store=None))
+    assert model.prompts[1][0].content.startswith(f"Your last answer:\n{long}\n\nThe last answer")
+    assert model.prompts[1][0].content.endswith("\n\nSay it.")
 
 
 def test_a_prompt_does_not_grow_with_the_answers():
