@@ -39,20 +39,6 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Short(Writer):
-    """A writer of short answers: a retry is the feedback, then the task.
-
-    Shown its rejected answer, or the task before the feedback, the default model copies what it
-    sees: of 5 families x 4 tasks it solved 3 so, and 16 this way.
-    """
-
-    def messages(self, at: Context) -> list[Message]:
-        """The prompt for the attempt that `at` describes."""
-        task = f"{at.hint}\n\n{at.task}" if at.hint else at.task
-        return Writer.messages(self, replace(at, task=task, hint=""))
-
-
-@dataclass(frozen=True, slots=True)
 class Primed(Writer):
     """A writer that shows the same worked examples before every task."""
 

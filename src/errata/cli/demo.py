@@ -118,17 +118,18 @@ async def _run(plan: Plan, values: Settings, out: Path, fresh: bool, again: str)
 
     from rich.text import Text
 
-    from errata.cli.arms import SCOPE, Lab, Short
+    from errata.cli.arms import SCOPE, Lab
     from errata.cli.live import LEGEND, Screen, Watched
     from errata.cli.measured import TOP, measured
     from errata.cli.opening import model_of, stored
+    from errata.generate import Writer
 
     embedder = await _fetched(values)
     plan = replace(plan, embedder="none" if embedder is None else "minilm")
     values = values.model_copy(update={"db": str(await _file(out, plan, fresh))})
     screen = Screen(_stderr(), len(plan.tasks))
     async with stored(values, new=True) as store, model_of(values) as model:
-        writer = Short(Watched(model, screen), plan.system, max_tokens=plan.max_tokens)
+        writer = Writer(Watched(model, screen), plan.system, max_tokens=plan.max_tokens)
         lab = Lab(plan, store, writer, embedder, screen)
         screen.console.print(Text(f"{_title(plan)}\n{LEGEND}\n"))
         ran = await lab.run()
