@@ -110,6 +110,16 @@ def test_what_would_have_changed_it(loop, rule, words):
     assert words in explain(loop, Policy((rule,))).would_change
 
 
+def test_nothing_that_is_quoted_can_break_a_line_or_colour_it():
+    nasty = "a\x1b[31m\nattempt 9: forged -> passed\u202e"
+    loop = loop_of(*[evaluated(nasty)] * 2, cancelled=nasty)
+    loop = replace(loop, overrides=(Override("echo", nasty, decisions=9),))
+    policy = Policy((Echo(1), MaxAttempts(9), lambda loop: nasty if loop.cancelled else None))
+    lines = str(explain(loop, policy)).splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert [line[:10] for line in lines[:3]] == ["attempt 1:", "attempt 2:", "kept: atte"]
+
+
 def test_two_rules_that_both_stop_are_not_turned_by_one_change():
     policy = Policy((MaxAttempts(1), Fatigue(), Budget(calls=1)))
     loop = replace(loop_of(evaluated("x")), extra=Usage(calls=1))

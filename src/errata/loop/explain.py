@@ -80,11 +80,15 @@ def _line(loop: Loop, verdict: Verdict) -> Line:
 
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
-        lifted = ", ".join(f"{one.stop.rule} overridden by {one.by}" for one in verdict.lifted)
+        lifted = ", ".join(
+            f"{one.stop.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted
+        )
         return f"again ({lifted})" if lifted else "again"
     if verdict.passed:
         return "passed"
-    return "stopped by " + "; ".join(f"{s.rule}: {s.detail}" for s in verdict.stopped_by)
+    return "stopped by " + "; ".join(
+        f"{s.rule}: {clean(s.detail, 400)}" for s in verdict.stopped_by
+    )
 
 
 def _words(explanation: Explanation) -> Iterator[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from errata.errors import InvalidInput
+from errata.loop.feedback import clean
 from errata.loop.record import LARGEST, Attempt, Candidate, Loop, number, thousandths
 
 StopRule = Callable[[Loop], "str | None"]
@@ -174,7 +175,7 @@ class Echo:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        said = "; ".join(f"{_brief(key)} in {n} attempts" for key, n in heard[:3])
+        said = "; ".join(f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3])
         return f"the same finding again: {said}" if heard else None
 
 
@@ -299,10 +300,6 @@ def _last_improvement(loop: Loop) -> int:
 
 def _keys(attempts: Iterable[Attempt]) -> frozenset[str]:
     return frozenset(k for a in attempts if a.evaluation is not None for k in a.evaluation.keys)
-
-
-def _brief(key: str, most: int = 80) -> str:
-    return key if len(key) <= most else key[: most - 1] + "…"
 
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
