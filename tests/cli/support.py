@@ -29,19 +29,19 @@ from errata.protocols import Answer, Usage
 def note(text):
     name = os.environ.get("CALLS", "calls.log")
     with open(name, "a", encoding="utf-8", errors="replace") as file:
-        file.write(text.splitlines()[0] + "\\n")
+        file.write(text.splitlines()[-1] + "\\n")
 
 def answer(messages):
     task = messages[-1].content
     note(task)
     time.sleep(float(os.environ.get("SLEEP", "0")))
-    word = task.splitlines()[0].split()[-1]
-    right = "corrected" in task and "never" not in task
+    word = task.splitlines()[-1].split()[-1]
+    right = "not accepted" in task and "never" not in task
     return Answer(word if right else "wrong", Usage(1, 10, 5))
 
 def at_once(messages):
     note(messages[-1].content)
-    return messages[-1].content.splitlines()[0].split()[-1]
+    return messages[-1].content.splitlines()[-1].split()[-1]
 
 def slow(messages):
     note(messages[-1].content)

@@ -27,7 +27,7 @@ from errata.protocols import Answer, Usage
 
 def follower(messages):
     with open("calls.log", "a", encoding="utf-8") as file:
-        file.write(messages[-1].content.splitlines()[0] + "\\n")
+        file.write(messages[-1].content.splitlines()[-1] + "\\n")
     time.sleep(float(os.environ.get("SLEEP", "0")))
     task = messages[-1].content
     lines = task.splitlines()
