@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from errata.models import weights
-from errata.models.fetchlist import Weights, Wheel
+from errata.models.weights import Weights, Wheel
 
 
 @pytest.fixture(scope="session")
@@ -81,13 +81,17 @@ def make_weights() -> Callable[..., Weights]:
 
 @dataclass
 class Reply:
-    """What the server says. `cut` closes the connection after so many bytes of the body."""
+    """What the server says. `cut` closes the connection after so many bytes of the body.
+
+    `never` says nothing until the test ends, or nothing more where it `begins`.
+    """
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int | None = None
     never: bool = False
+    begins: bool = False
 
 
 class Server(ThreadingHTTPServer):
@@ -125,7 +129,7 @@ class _Speaker(BaseHTTPRequestHandler):
         asked = {"path": self.path, "headers": headers, "body": body}
         self.server.asked.append(asked)
         reply = self.server.reply(asked)
-        if reply.never:
+        if reply.never and not reply.begins:
             self.server.ended.wait(60)
         self.send_response(reply.status)
         for name, value in {"content-type": "application/json", **reply.headers}.items():
@@ -133,6 +137,9 @@ class _Speaker(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(reply.body)))
         self.end_headers()
         self.wfile.write(reply.body if reply.cut is None else reply.body[: reply.cut])
+        if reply.never and reply.begins:
+            self.wfile.flush()
+            self.server.ended.wait(60)
         self.close_connection = reply.cut is not None or reply.never
 
     do_POST = do_GET  # noqa: N815

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,9 @@ from errata.errors import (
     ModelUnavailable,
     PromptTooLong,
     UnknownName,
-    WeightsError,
 )
+from errata.models import embedded_child
 from errata.models.embedded import Embedded, _request
-from errata.models.embedded_process import Child, Settings, Signals
 from errata.protocols import Answer, Message, Model
 
 GREETING = [Message("user", "Say hello.")]
@@ -141,6 +139,15 @@ def test_a_schema_that_the_model_cannot_keep_is_an_error_and_no_crash():
     assert using(ask)
 
 
+def test_a_schema_that_is_no_plain_data_is_an_error_and_the_next_call_works():
+    async def ask(model: Embedded) -> str:
+        with pytest.raises(InvalidInput, match="schema"):
+            await model.complete(GREETING, schema={"enum": {"a", "b"}})
+        return (await model.complete(GREETING, max_tokens=2)).text
+
+    assert using(ask, timeout=30)
+
+
 def test_a_prompt_that_does_not_fit_says_both_numbers():
     async def ask(model: Embedded) -> str:
         with pytest.raises(PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
@@ -220,24 +227,16 @@ def test_a_time_limit_is_kept():
     using(ask, timeout=0.2)
 
 
-@pytest.fixture
-def child(smollm2: Path) -> Iterator[tuple[Child, Signals]]:
-    signals: Signals = queue.SimpleQueue()
-    child = Child(Settings(str(smollm2), 2048, 1), signals)
-    assert signals.get() == (child, {"ready": True})
-    yield child, signals
-    child.end()
-
-
-def test_the_child_stops_within_an_answer_and_between_answers(child):
-    process, signals = child
-    request = _request(STORY, None, 2000, 1.0, 1)
-    process.send({"id": 1, "request": request})
-    process.send({"stop": 1})
-    assert signals.get()[1] == {"id": 1, "stopped": True}
-    process.send({"stop": 1})  # too late: it must not stop the next one
-    process.send({"id": 2, "request": request | {"max_tokens": 2}})
-    assert signals.get()[1]["finish"] == "length"
+def test_what_the_child_does_in_its_process(smollm2, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path)
+    settings = {"path": str(smollm2), "context": 512, "threads": 1, "socket": ""}
+    server = embedded_child.load(settings | {"sys_path": sys.path})
+    request = _request(GREETING, None, 3, 0.0, 1)
+    completion = embedded_child.answer(server, request)
+    assert completion["choices"][0]["finish_reason"] == "length"
+    assert completion["usage"]["completion_tokens"] == 3
+    refused = _request(GREETING, {"type": "strange"}, 3, 0.0, 1)
+    assert "unrecognized type" in embedded_child.answer(server, refused)["error"]["message"]
 
 
 def test_a_child_that_does_not_stop_is_killed():
@@ -294,6 +293,66 @@ def test_no_orphan_is_left_when_the_parent_is_killed():
         pid = int(parent.stdout.readline())
         parent.kill()
     asyncio.run(gone(pid))
+
+
+def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
+    script = (
+        "import asyncio\n"
+        "from errata.models.embedded import Embedded\n"
+        "from errata.protocols import Message\n"
+        "model = Embedded('embedded:smollm2')\n"
+        "async def main():\n"
+        "    await model.complete([Message('user', 'Hi')], max_tokens=1)\n"
+        "    print(model.pid, flush=True)\n"
+        "    story = [Message('user', 'Write a very long story.')]\n"
+        "    await model.complete(story, max_tokens=2000, temperature=1.0)\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(0.2)
+        parent.kill()
+    asyncio.run(asyncio.wait_for(gone(pid), 5))
+
+
+def test_a_fork_has_a_process_of_its_own():
+    script = (
+        "import asyncio, os\n"
+        "from errata.models.embedded import Embedded\n"
+        "from errata.protocols import Message\n"
+        "model = Embedded('embedded:smollm2', timeout=30)\n"
+        "def ask():\n"
+        "    asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
+        "    return model.pid\n"
+        "ours = ask()\n"
+        "if os.fork() == 0:\n"
+        "    theirs = ask()\n"
+        "    asyncio.run(model.close())\n"
+        "    raise SystemExit(3 if theirs == ours else 0)\n"
+        "_, status = os.wait()\n"
+        "print(os.waitstatus_to_exitcode(status), ours == ask())\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 True\n"
+
+
+def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    async def ask() -> None:
+        for _ in range(3):
+            model = Embedded("embedded:smollm2")
+            task = asyncio.create_task(model.complete(GREETING))
+            while not list(tmp_path.glob("errata-*/*")):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            await model.close()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(ask())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_forgetting_to_close_leaves_no_process_and_no_warning():
@@ -372,9 +431,10 @@ def test_a_file_of_ones_own(smollm2):
     assert asyncio.run(ask())
 
 
-def test_a_file_that_is_not_there():
+@pytest.mark.parametrize("path", ["/nowhere/model.gguf", "x" * 300 + ".gguf", "nul\0.gguf"])
+def test_a_file_that_is_not_there(path):
     with pytest.raises(InvalidInput, match=r"a \.gguf file that exists"):
-        Embedded("embedded:/nowhere/model.gguf")
+        Embedded(f"embedded:{path}")
 
 
 def test_a_file_that_is_no_model(tmp_path):
@@ -395,13 +455,6 @@ def test_a_file_that_is_no_model(tmp_path):
 def test_a_name_that_nothing_answers_to():
     with pytest.raises(UnknownName, match="embedded:smollm2"):
         Embedded("embedded:gpt-5")
-
-
-def test_a_path_with_other_bytes_is_refused(tmp_path):
-    path = tmp_path / "other.gguf"
-    path.write_bytes(b"other")
-    with pytest.raises(WeightsError, match="other bytes"):
-        using(lambda model: model.complete(GREETING), path=path)
 
 
 def test_without_xllamacpp_it_says_what_to_install(monkeypatch):

@@ -127,6 +127,15 @@ def test_its_exceptions_are_model_errors_with_their_cause():
         assert isinstance(error.value.__cause__, KeyError)
 
 
+def test_one_that_runs_out_of_answers_is_an_error_and_no_hang():
+    answers = iter(["only"])
+    model = Function(lambda messages: next(answers), timeout=5)
+    assert asyncio.run(model.complete(CHAT)).text == "only"
+    with pytest.raises(ModelError, match="raised StopIteration") as error:
+        asyncio.run(model.complete(CHAT))
+    assert type(error.value) is ModelError
+
+
 def test_its_own_model_errors_pass():
     def away(messages: Any) -> str:
         raise ModelUnavailable("not today")
@@ -161,6 +170,11 @@ def test_a_time_out_of_its_own_is_not_ours():
 def test_an_empty_chat_cannot_be():
     with pytest.raises(InvalidInput):
         asyncio.run(Function(shout).complete([]))
+
+
+def test_a_schema_that_is_no_plain_data_cannot_be():
+    with pytest.raises(InvalidInput, match=r"schema is .* it must be plain data"):
+        ask(shout, schema={"enum": {"a", "b"}})
 
 
 @pytest.fixture

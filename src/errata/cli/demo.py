@@ -148,7 +148,8 @@ async def _fetched(values: Settings) -> Embedder | None:
     from errata.models import open_embedder, weights
 
     embedded = values.model.partition(":")[0] == "embedded"
-    model = [weights.find(values.model)] if embedded and "/" not in values.model else []
+    needed = weights.needed(values.model)
+    model = [needed] if needed else []
     wanted = values.embedder == "minilm" or (embedded and values.embedder == "auto")
     meaning = [weights.find(name) for name in EMBEDDER] if wanted else []
     _announce([*model, *meaning], values.cache or weights.default_cache())
@@ -167,7 +168,7 @@ async def _fetched(values: Settings) -> Embedder | None:
 
 def _announce(needed: list[Weights], cache: Path) -> None:
     """Say what will be downloaded, before it is."""
-    missing = [one for one in needed if not (cache / f"{one.name}.{one.extension}").is_file()]
+    missing = [one for one in needed if not one.cached(cache).is_file()]
     if missing:
         total = sum(one.size for one in missing) / 1e6
         say(f"to download once, {total:.0f} MB into {cache}:")

@@ -177,8 +177,8 @@ def _weights(values: Settings) -> Iterator[Sign]:
     from errata.models import weights
 
     wanted: list[str] = list(EMBEDDER) if values.embedder == "minilm" else []
-    if values.model.partition(":")[0] == "embedded" and "/" not in values.model:
-        wanted.append(weights.find(values.model).name)
+    if needed := weights.needed(values.model):
+        wanted.append(needed.name)
     for one in weights.known():
         state = drive(weights.check(one, values.cache))
         well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)

@@ -41,7 +41,8 @@ def fetch(
     from errata.models import weights
 
     values = settings(cache=cache)
-    wanted = weights.find(name or _default(values)).name
+    one = weights.find(name) if name else weights.needed(values.model)
+    wanted = (one or weights.find("embedded")).name
     again = "interrupted; whole parts are kept, the same command goes on"
     with FetchProgress() as watch:
         path = drive(weights.fetch(wanted, path=source, cache=values.cache, progress=watch), again)
@@ -60,7 +61,7 @@ def list_(cache: Cache = None, json: Json = False) -> int:
 
     folder = settings(cache=cache).cache or weights.default_cache()
     known = weights.known()
-    there = [(folder / f"{one.name}.{one.extension}").is_file() for one in known]
+    there = [one.cached(folder).is_file() for one in known]
     if json:
         facts = [
             {
@@ -107,12 +108,6 @@ async def _states(settings: Settings, names: list[str]) -> list[State]:
     from errata.models import weights
 
     return [await weights.check(one, settings.cache) for one in names]
-
-
-def _default(settings: Settings) -> str:
-    """The set model where it has weights to fetch, else the default one."""
-    embedded = settings.model.partition(":")[0] == "embedded" and "/" not in settings.model
-    return settings.model if embedded else "embedded"
 
 
 def _plain(state: State) -> dict[str, Any]:

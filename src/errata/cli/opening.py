@@ -56,8 +56,8 @@ async def model_of(settings: Settings, progress: Progress | None = None) -> Asyn
         progress=progress,
     )
     try:
-        if settings.model.partition(":")[0] == "embedded" and "/" not in settings.model:
-            await weights.fetch(settings.model, cache=settings.cache, progress=progress)
+        if needed := weights.needed(settings.model):
+            await weights.fetch(needed, cache=settings.cache, progress=progress)
         yield model
     finally:
         await model.close()
@@ -79,10 +79,7 @@ def embedding(settings: Settings) -> str:
         return settings.embedder
     from errata.models import weights
 
-    folder = settings.cache or weights.default_cache()
-    there = all(
-        (folder / f"{one.name}.{one.extension}").is_file() for one in map(weights.find, EMBEDDER)
-    )
+    there = all(weights.find(name).cached(settings.cache).is_file() for name in EMBEDDER)
     installed = find_spec("onnxruntime") is not None and find_spec("tokenizers") is not None
     return "minilm" if there and installed else "none"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from errata.errors import UnknownName
 from errata.protocols import Embedder, Model
@@ -48,14 +48,11 @@ def open_model(
         return Embedded(
             name, cache=cache, threads=threads, context=context, timeout=timeout, progress=progress
         )
-    if kind in ("http", "https"):
-        url, _, model = name.partition("#")
-        return _remote(name, "endpoint", model, url, api_key, timeout)
-    match kind:
-        case "openai" | "anthropic" | "google":
-            return _remote(name, kind, rest, None, api_key, timeout)
-        case _:
-            pass
+    web = kind in ("http", "https")
+    if (web and name.partition("#")[2]) or (kind in ("openai", "anthropic", "google") and rest):
+        from errata.models.remote import Remote
+
+        return Remote(name, api_key=api_key, timeout=120.0 if timeout is None else timeout)
     if kind and rest and "/" not in name:
         from errata.models.function import Function
 
@@ -72,19 +69,3 @@ def open_embedder(
     from errata.models.embedder import MiniLM
 
     return MiniLM(cache=cache, progress=progress)
-
-
-def _remote(
-    name: str,
-    provider: Literal["openai", "anthropic", "google", "endpoint"],
-    model: str,
-    url: str | None,
-    api_key: str | None,
-    timeout: float | None,
-) -> Model:
-    from errata.models.remote import Remote
-
-    if not model:
-        raise UnknownName("model", name, FORMS)
-    limit = 120.0 if timeout is None else timeout
-    return Remote(provider, model, url=url, api_key=api_key, timeout=limit)

@@ -4,58 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
-import queue
+import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Any
 
 from errata.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from errata.models import weights
-from errata.models.bounds import check_request, check_timeout, checked, within
-from errata.models.embedded_process import Child, ChildDied, Settings
+from errata.models.call import (
+    check_request,
+    check_timeout,
+    checked,
+    in_thread,
+    printable,
+    within,
+)
 from errata.models.sources import Progress
-from errata.models.threads import in_thread
 from errata.protocols import Answer, Message, Usage
 
-# How long a cancelled call may take to confirm before the child is killed: about one batch of the
-# prompt, and about what a new child needs to load.
-GRACE_SECONDS = 0.5
+PROGRAM = Path(__file__).with_name("embedded_child.py")
 # No tokenizer packs more than this into a token on average; saves sending what cannot fit.
 MOST_BYTES_A_TOKEN = 64
-_STOP: Final = {"stop": True}
-
-
-@dataclass(eq=False)
-class _Job:
-    """One request on its way; `stopped` once nobody waits for it."""
-
-    request: dict[str, Any]
-    future: Future[dict[str, Any]] = field(default_factory=Future)
-    stopped: bool = False
+MOST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Linux
+TAIL_BYTES = 2_000
 
 
 class Embedded:
-    """A GGUF model through xllamacpp, one slot, answering in the order of the calls.
+    """A GGUF model through xllamacpp, one call at a time.
 
-    `name` is `embedded`, `embedded:smollm2`, a key of the fetch list or `embedded:/path/file.gguf`.
-    `path` is a file that has those weights, `cache` the folder for fetched ones. `threads` defaults
-    to one less than the cores, `context` is in tokens, at most what the model was trained on,
-    `timeout` in seconds a call: waiting in line and loading count, downloading does not. Weights
-    are fetched and loaded at the first call. At temperature 0 the same call gives the same answer.
-    Raises UnknownName, InvalidInput.
+    `name` is `embedded`, `embedded:` and a name of the fetch list, or `embedded:/path/file.gguf`.
+    `cache` is the folder for weights, `threads` defaults to one less than the cores, `context` is
+    in tokens, at most what the model was trained on, `timeout` in seconds a call: waiting in line
+    and loading count, downloading does not. Weights are fetched and loaded at the first call. At
+    temperature 0 the same call gives the same answer. Raises UnknownName, InvalidInput.
     """
 
     def __init__(
         self,
         name: str = "embedded",
         *,
-        path: Path | None = None,
         cache: Path | None = None,
         threads: int | None = None,
         context: int = 4096,
@@ -69,15 +66,24 @@ class Embedded:
         if context < 64:
             raise InvalidInput("context", context, "at least 64 tokens")
         self._name, self._timeout = name, timeout
-        self._path, self._cache, self._progress = path, cache, progress
-        self._file, self._weights = _local_file(name), None
-        if self._file is None:
-            self._weights = weights.find(name)
+        self._cache, self._progress = cache, progress
+        self._weights = weights.needed(name)
+        self._file = None if self._weights else _local_file(name)
+        if self._weights:
             context = min(context, self._weights.context or context)
         self._context, self._threads = context, threads
-        self._desk: _Desk | None = None
-        self._lock = threading.Lock()
         self._closed = False
+        self._take_seat()
+
+    def _take_seat(self) -> None:
+        """Begin without a child: at first, and in a fork, where the child is the parent's."""
+        self._owner = os.getpid()
+        self._turn = threading.Lock()  # held by the call that is answered
+        self._lock = threading.Lock()  # guards what follows; never held for long
+        self._children: list[_Child] = []  # none or one
+        self._answered: threading.Event | None = None
+        # Whoever forgets to close still leaves no process and no warning.
+        weakref.finalize(self, _end, self._children)
 
     @property
     def name(self) -> str:
@@ -87,7 +93,7 @@ class Embedded:
     @property
     def pid(self) -> int | None:
         """The process that holds the model; None before the first call and after its end."""
-        return None if self._desk is None else self._desk.pid
+        return next((child.pid for child in self._children), None)
 
     async def complete(
         self,
@@ -101,22 +107,78 @@ class Embedded:
         """Answer the chat; the schema constrains the text as it is generated.
 
         Raises ModelUnavailable, WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer,
-        InvalidInput. Cancelling returns at once.
+        InvalidInput. Cancelling returns at once. Nobody can stop the native code, so it ends the
+        process that was answering; the next call loads again (0.2 s for 100 MB, 1 s for 500 MB).
         """
-        check_request(messages, max_tokens, temperature)
+        check_request(messages, schema, max_tokens, temperature)
         self._check_length(messages)
         request = _request(messages, schema, min(max_tokens, self._context), temperature, seed)
-        desk = await self._open()
+        if self._owner != os.getpid():
+            self._take_seat()
+        await self._find_weights()
+        abandoned = threading.Event()
         async with within(self._timeout, self._name):
-            reply = await desk.ask(_Job(request))
-        return checked(self._name, _answer(self._name, reply), schema)
+            try:
+                reply = await in_thread(partial(self._wait_and_ask, request, abandoned))
+            except asyncio.CancelledError:
+                self._abandon(abandoned)
+                raise
+        return checked(self._name, self._answer(reply), schema)
 
     async def close(self) -> None:
-        """End the child process; calls under way fail as ModelUnavailable."""
+        """End the child process; calls under way and to come fail as ModelUnavailable."""
         with self._lock:
-            self._closed, desk = True, self._desk
-        if desk is not None:
-            await in_thread(desk.close)
+            self._closed = True
+            for child in self._children:
+                child.kill()
+        await in_thread(self._clear)
+
+    def _clear(self) -> None:
+        with self._turn:
+            _end(self._children)
+
+    def _abandon(self, call: threading.Event) -> None:
+        call.set()
+        with self._lock:
+            if self._answered is call:
+                for child in self._children:
+                    child.kill()
+
+    def _wait_and_ask(self, request: dict[str, Any], abandoned: threading.Event) -> dict[str, Any]:
+        """The child's reply, once it is this call's turn; in a thread, so any loop may ask."""
+        with self._turn:
+            child = self._child_for(abandoned)
+            if child is None:
+                return {}
+            whole = False
+            try:
+                reply = child.ask(request)
+                whole = True
+            except _ChildDied:
+                raise self._unavailable("" if self._closed else child.last_words()) from None
+            finally:
+                with self._lock:
+                    self._answered = None
+                if abandoned.is_set() or not whole:
+                    _end(self._children)
+            return reply
+
+    def _child_for(self, call: threading.Event) -> _Child | None:
+        """The child that answers the call from now on; None where nobody waits for it."""
+        with self._lock:
+            if self._closed:
+                raise self._unavailable("")
+            if call.is_set():
+                return None
+            if not self._children:
+                self._children.append(_Child(str(self._file), self._context, self._threads))
+            self._answered = call
+            return self._children[0]
+
+    def _unavailable(self, last_words: str) -> ModelUnavailable:
+        if last_words:
+            return ModelUnavailable(f"the process of model {self._name!r} ended: {last_words}")
+        return ModelUnavailable(f"model {self._name!r} was closed; open it again")
 
     def _check_length(self, messages: Sequence[Message]) -> None:
         size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
@@ -126,146 +188,125 @@ class Embedded:
                 f"of model {self._name!r} hold; shorten it"
             )
 
-    async def _open(self) -> _Desk:
+    async def _find_weights(self) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise ModelUnavailable(
                 f"model {self._name!r} needs xllamacpp: pip install 'errata[embedded]'"
             )
         if self._file is None and self._weights is not None:
             self._file = await weights.fetch(
-                self._weights, path=self._path, cache=self._cache, progress=self._progress
+                self._weights, cache=self._cache, progress=self._progress
             )
-        with self._lock:
-            if self._closed:
-                raise ModelUnavailable(f"model {self._name!r} was closed; open it again")
-            if self._desk is None:
-                settings = Settings(str(self._file), self._context, self._threads)
-                self._desk = _Desk(self._name, settings)
-                # Whoever forgets to close still leaves no process and no warning.
-                weakref.finalize(self, self._desk.close)
-            return self._desk
+
+    def _answer(self, reply: dict[str, Any]) -> Answer:
+        error = reply.get("error")
+        if error is None:
+            (choice,), counted = reply["choices"], reply["usage"]
+            usage = Usage(1, counted["prompt_tokens"], counted["completion_tokens"])
+            text = choice["message"]["content"] or ""
+            usage = usage.lasting(reply["seconds"])
+            return Answer(text, usage, "length" if choice["finish_reason"] == "length" else "stop")
+        if error.get("type") == "exceed_context_size_error":
+            raise PromptTooLong(
+                f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
+                f"{self._name!r} holds {error['n_ctx']}; shorten it or give a larger context"
+            )
+        raise ModelError(f"model {self._name!r} refused the request: {error.get('message')}")
 
 
-class _Desk:
-    """Hands one job at a time to the child, from a thread of its own: any event loop may ask."""
+class _ChildDied(Exception):
+    """The process ended before it answered."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
-        self._name, self._settings = name, settings
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._signals: queue.SimpleQueue[tuple[object, dict[str, Any] | None]]
-        self._signals = queue.SimpleQueue()
-        self._child: Child | None = None
-        self._count = 0
-        self._lock = threading.RLock()  # a finalizer may close while this thread holds it
-        self._closed = False
-        self._thread = threading.Thread(target=self._serve, name="errata-embedded", daemon=True)
-        self._thread.start()
 
-    @property
-    def pid(self) -> int | None:
-        """The child's process id, where there is a child."""
-        with self._lock:
-            return None if self._child is None else self._child.pid
+class _Child:
+    """One process that runs PROGRAM."""
 
-    async def ask(self, job: _Job) -> dict[str, Any]:
-        """The child's reply. Cancelling tells the child to stop and does not wait for it."""
-        with self._lock:
-            if self._closed:
-                raise self._closed_error()
-            self._jobs.put(job)
-        try:
-            return await asyncio.wrap_future(job.future)
-        except asyncio.CancelledError:
-            job.stopped = True
-            self._signals.put((job, _STOP))
-            raise
+    def __init__(self, path: str, context: int, threads: int) -> None:
+        self._ready = False
+        self._failed = ""
+        self._ending = threading.RLock()
+        with ExitStack() as held:
+            self._folder = TemporaryDirectory(prefix="errata-", ignore_cleanup_errors=True)
+            socket = os.path.join(held.enter_context(self._folder), "s.sock")
+            self._said = held.enter_context(TemporaryFile())
+            self._process = held.enter_context(_start(self._said))
+            self._held = held.pop_all()
+        self.pid = self._process.pid
+        usable = os.name == "posix" and len(os.fsencode(socket)) <= MOST_SOCKET_PATH
+        settings = {"path": path, "context": context, "threads": threads}
+        paths = [path for path in sys.path if path]
+        self._send(settings | {"socket": socket if usable else "", "sys_path": paths})
 
-    def close(self) -> None:
-        """Kill the child and end the thread."""
-        with self._lock:
-            self._closed = True
-            if self._child is not None:
-                self._child.kill()
-            self._jobs.put(None)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply, with the `seconds` it took once the model was loaded. Raises _ChildDied."""
+        if not self._ready:
+            self._failed = self._hear().get("failed", "")
+            if self._failed:
+                raise _ChildDied
+            self._ready = True
+            self._folder.cleanup()
+        begun = time.monotonic()
+        self._send(request)
+        return self._hear() | {"seconds": time.monotonic() - begun}
 
-    def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if not job.future.set_running_or_notify_cancel():
-                continue
-            try:
-                job.future.set_result(self._reply(job))
-            except ModelError as error:
-                job.future.set_exception(error)
-            finally:
-                if not job.future.done():  # a defect; better raised where it can be seen
-                    job.future.set_exception(ModelUnavailable(f"model {self._name!r} broke"))
-        self._end_child()
+    def kill(self) -> None:
+        """End the process without waiting."""
+        self._process.kill()
 
-    def _reply(self, job: _Job) -> dict[str, Any]:
-        child = self._child or self._start()
-        try:
-            while not child.ready:
-                self._take(child, job, None)
-            if job.stopped:
-                return {"stopped": True}
-            begun = time.monotonic()
-            self._count += 1
-            child.send({"id": self._count, "request": job.request})
-            reply = self._wait(child, job)
-        except ChildDied:
-            raise ModelUnavailable(self._obituary(child)) from None
-        return reply | {"seconds": time.monotonic() - begun}
+    def end(self) -> None:
+        """Kill the process and give back all that it held; twice is harmless."""
+        self.kill()
+        with self._ending, suppress(OSError):  # what was still to be written
+            self._held.close()
 
-    def _start(self) -> Child:
-        with self._lock:
-            if self._closed:
-                raise self._closed_error()
-            child = self._child = Child(self._settings, self._signals)
-        return child
+    def last_words(self) -> str:
+        """Why it ended, before `end`: its own words, or the exit code and the end of stderr."""
+        if self._failed:
+            return self._failed
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        self.kill()
+        code = self._process.wait()
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - TAIL_BYTES))
+        said = self._said.read().decode("utf-8", "replace").strip() or "nothing"
+        how = f"exit code {code}"
+        if code < 0:
+            how = f"killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"{how}; its last words: {said}"
 
-    def _wait(self, child: Child, job: _Job) -> dict[str, Any]:
-        """The reply to the job under way; a job that was stopped has GRACE_SECONDS to confirm."""
-        deadline: float | None = None
-        while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            try:
-                message = self._take(child, job, left)
-            except queue.Empty:
-                child.kill()
-                self._end_child()
-                return {"stopped": True}
-            if message is _STOP and deadline is None:
-                deadline = time.monotonic() + GRACE_SECONDS
-                child.send({"stop": self._count})
-            elif message.get("id") == self._count:
-                return message
+    def _send(self, message: dict[str, Any]) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        with suppress(OSError):  # a child that is gone is noticed when it is heard
+            pipe.write(json.dumps(message).encode() + b"\n")
+            pipe.flush()
 
-    def _take(self, child: Child, job: _Job, timeout: float | None) -> dict[str, Any]:
-        """The next line of this child or stop of this job; those of earlier ones are dropped."""
-        while True:
-            origin, message = self._signals.get(timeout=timeout)
-            if origin is child and message is None:
-                raise ChildDied
-            if message is not None and origin in (child, job):
-                child.note(message)
-                return message
+    def _hear(self) -> dict[str, Any]:
+        pipe = self._process.stdout
+        assert pipe is not None
+        line = pipe.readline()
+        if not line.endswith(b"\n"):
+            raise _ChildDied
+        heard: dict[str, Any] = json.loads(line)
+        return heard
 
-    def _obituary(self, child: Child) -> str:
-        self._end_child()
-        if self._closed:
-            return f"model {self._name!r} was closed while it answered"
-        return f"the process of model {self._name!r} ended: {child.last_words()}"
 
-    def _closed_error(self) -> ModelUnavailable:
-        return ModelUnavailable(f"model {self._name!r} was closed; open it again")
+def _start(stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", str(PROGRAM)]
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+        )
+    except OSError as error:
+        what = f"the process for the embedded model did not start: {error}"
+        raise ModelUnavailable(what) from error
 
-    def _end_child(self) -> None:
-        with self._lock:
-            child, self._child = self._child, None
-        if child is not None:
-            child.end()
+
+def _end(children: list[_Child]) -> None:
+    """Takes no lock: a finalizer may run in a thread that holds one."""
+    for child in children[:]:
+        child.end()
+    children.clear()
 
 
 def _cores() -> int:
@@ -274,15 +315,13 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _local_file(name: str) -> Path | None:
-    """The file of `embedded:PATH.gguf`; None for a name of the fetch list."""
-    written = name.removeprefix("embedded:")
-    if not written.endswith(".gguf"):
-        return None
-    path = Path(written).expanduser()
-    if not path.is_file():
-        raise InvalidInput("model", name, "embedded: and the path of a .gguf file that exists")
-    return path
+def _local_file(name: str) -> Path:
+    """The file of `embedded:PATH.gguf`. Raises InvalidInput where there is none."""
+    path = Path(name.removeprefix("embedded:")).expanduser()
+    with suppress(OSError):  # a name that no file can have
+        if path.is_file():
+            return path
+    raise InvalidInput("model", name, "embedded: and the path of a .gguf file that exists")
 
 
 def _request(
@@ -293,39 +332,13 @@ def _request(
     seed: int,
 ) -> dict[str, Any]:
     request: dict[str, Any] = {
-        "messages": [{"role": m.role, "content": _printable(m.content)} for m in messages],
+        "messages": [{"role": m.role, "content": printable(m.content)} for m in messages],
         "max_tokens": max_tokens,
         "temperature": temperature,
         "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF itself asks for a random one
         "cache_prompt": False,  # else an answer depends on the calls before it
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_progress": True,  # a chunk a batch of the prompt: the places where it can stop
     }
     if schema is not None:
         wanted = {"schema": dict(schema)}
         request["response_format"] = {"type": "json_schema", "json_schema": wanted}
     return request
-
-
-def _printable(text: str) -> str:
-    """The text with lone surrogates replaced, which no tokenizer takes."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _answer(name: str, reply: dict[str, Any]) -> Answer:
-    error = reply.get("error")
-    if error is not None:
-        if error.get("type") == "exceed_context_size_error":
-            raise PromptTooLong(
-                f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-                f"{name!r} holds {error['n_ctx']}; shorten it or give a larger context"
-            )
-        raise ModelError(f"model {name!r} refused the request: {error.get('message')}")
-    usage = Usage(
-        calls=1,
-        prompt_tokens=reply["usage"].get("prompt_tokens", 0),
-        completion_tokens=reply["usage"].get("completion_tokens", 0),
-        seconds=reply["seconds"],
-    )
-    return Answer(reply["text"], usage, "length" if reply["finish"] == "length" else "stop")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from errata.errors import MalformedAnswer, ModelError, UnknownName
-from errata.models.bounds import check_request, check_timeout, checked, within
-from errata.models.threads import in_thread
+from errata.models.call import check_request, check_timeout, checked, in_thread, within
 from errata.protocols import Answer, Message, Usage
 
 
@@ -51,7 +50,7 @@ class Function:
         Raises ModelError with the callable's exception as its cause, ModelTimeout, MalformedAnswer
         (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
         """
-        check_request(messages, max_tokens, temperature)
+        check_request(messages, schema, max_tokens, temperature)
         given = {
             "schema": schema,
             "max_tokens": max_tokens,
@@ -62,19 +61,28 @@ class Function:
         begun = time.monotonic()
         async with within(self._timeout, self._name):
             said = await self._ask(partial(self._call, list(messages), **chosen))
-        seconds = time.monotonic() - begun
-        return checked(self._name, self._answer(said, seconds), schema)
+        return checked(self._name, self._answer(said, time.monotonic() - begun), schema)
 
     async def close(self) -> None:
         """Nothing is held."""
 
     async def _ask(self, call: Callable[[], Any]) -> Any:
-        """The only place where the user's code runs, and so where any exception is caught."""
+        run = partial(self._run, call)
+        said = run() if inspect.iscoroutinefunction(self._call) else await in_thread(run)
+        if not inspect.isawaitable(said):
+            return said
+        with self._typed():
+            return await said
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        with self._typed():
+            return call()
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """The user's code runs within this alone: whatever it raises is a ModelError."""
         try:
-            if inspect.iscoroutinefunction(self._call):
-                return await call()
-            said = await in_thread(call)
-            return await said if inspect.isawaitable(said) else said
+            yield
         except ModelError:
             raise
         except Exception as error:  # user code
@@ -85,8 +93,8 @@ class Function:
         if isinstance(said, str):
             return Answer(said, Usage(calls=1, seconds=seconds))
         if isinstance(said, Answer):
-            usage = said.usage
-            return said if usage.seconds else replace(said, usage=replace(usage, seconds=seconds))
+            usage = said.usage if said.usage.seconds else said.usage.lasting(seconds)
+            return Answer(said.text, usage, said.finish)
         raise MalformedAnswer(
             f"model {self._name!r} returned {type(said).__name__}, not str or Answer", repr(said)
         )
@@ -98,15 +106,16 @@ def _name_of(call: Callable[..., Any]) -> str:
 
 def _look_up(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
-    found: Any = _module(name, module_name)
+    module = _module(name, module_name)
+    found: Any = module
     for part in path.split("."):
         found = getattr(found, part, None)
-    if not callable(found):
-        callables = [n for n, v in vars(_module(name, module_name)).items() if callable(v)]
-        public = [f"{module_name}:{n}" for n in callables if not n.startswith("_")]
-        raise UnknownName("model", name, public or ["no callable in that module"])
-    checked_call: Callable[..., Any] = found
-    return checked_call
+    if callable(found):
+        call: Callable[..., Any] = found
+        return call
+    public = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+    known = [f"{module_name}:{n}" for n in public]
+    raise UnknownName("model", name, known or ["no callable in that module"])
 
 
 def _module(name: str, module: str) -> Any:

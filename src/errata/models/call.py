@@ -1,21 +1,30 @@
-"""The bounds every model keeps: of a request, of time, and of an answer."""
+"""What every call keeps: the bounds of request, time and answer, and an event loop that is free."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from errata.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from errata.protocols import Answer, Message
 
+T = TypeVar("T")
 MOST_ANSWER_BYTES = 1_000_000
 
 
-def check_request(messages: Sequence[Message], max_tokens: int, temperature: float) -> None:
+def check_request(
+    messages: Sequence[Message],
+    schema: Mapping[str, Any] | None,
+    max_tokens: int,
+    temperature: float,
+) -> None:
     """Raise InvalidInput for a request that no model can answer."""
     if not messages:
         raise InvalidInput("messages", [], "at least one message")
@@ -23,6 +32,10 @@ def check_request(messages: Sequence[Message], max_tokens: int, temperature: flo
         raise InvalidInput("max_tokens", max_tokens, "an integer of at least 1")
     if not (isfinite(temperature) and temperature >= 0):
         raise InvalidInput("temperature", temperature, "a finite number of at least 0")
+    try:
+        json.dumps(None if schema is None else dict(schema))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("schema", schema, "plain data that JSON can hold") from error
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -67,3 +80,28 @@ def checked(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answ
         what = f"model {name!r} was asked for JSON and its answer is not JSON{cut}: {error}"
         raise MalformedAnswer(what, text) from error
     return answer
+
+
+def printable(text: str) -> str:
+    """The text with lone surrogates replaced, which no tokenizer and no wire takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """What `call()` returns or raises, from a thread of its own; cancelling returns at once.
+
+    Not asyncio's own executor: `asyncio.run` waits for that one, so a call that hangs would hold up
+    Ctrl-C. This thread dies with the process.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:  # raised again where the result is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="errata-model-call", daemon=True).start()
+    return await asyncio.wrap_future(future)
