@@ -67,7 +67,7 @@ class MaxAttempts:
 class Budget:
     """What a loop may spend: tokens, cost, seconds of work, model calls. None: no limit.
 
-    It speaks once a limit is reached, so what was spent exceeds a limit by one call at the most.
+    It speaks once a limit is reached, so what was spent exceeds a limit by one attempt at the most.
     """
 
     tokens: int | None = None
