@@ -13,7 +13,7 @@ from tests.checks.support import CONTEXT, findings, keys
 SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "characters": ({"at_most": 3}, "abc", "abcd"),
     "contains": ({"needles": ["a", "b"]}, "ab", "a"),
-    "equals": ({"expected": "yes", "normalise": ["case"]}, "YES", "no"),
+    "equals": ({"expected": "yes", "case": False}, "YES", "no"),
     "excludes": ({"needles": "a"}, "b", "a"),
     "json_schema": ({"schema": {"type": "object"}}, "{}", "[]"),
     "not_empty": ({}, "a", ""),
@@ -101,7 +101,8 @@ def test_a_check_itself_is_used_as_it_is(write, tmp_path):
     assert check.__name__ == "mine"
     bound = checks.load({"name": f"{name}:mine", "limit": 5}, tmp_path)
     assert bound("a", CONTEXT) == ["a", CONTEXT, 5]
-    assert vars(bound) == {"name": "mine", "pure": False}
+    assert bound.__name__ == "mine"
+    assert getattr(bound, "pure", False) is False
 
 
 def test_a_module_in_the_folder_goes_before_an_installed_one(write, tmp_path):
@@ -171,6 +172,26 @@ def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
     assert several("", CONTEXT) == [(1, 2), {"x": 3}]
 
 
-def test_a_function_that_does_not_tell_its_arguments_is_called():
-    with pytest.raises(InvalidInput, match="arguments of check 'builtins:iter'"):
+def test_a_bound_check_stays_pure(write, tmp_path):
+    name = write("def mine(candidate, context, n): return []\nmine.pure = True\n")
+    assert checks.load({"name": f"{name}:mine", "n": 1}, tmp_path).pure is True  # type: ignore[attr-defined]
+
+
+def test_two_files_of_one_name_are_two_modules(write, tmp_path):
+    name = write("def check(c, x): return [1]\n")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"{name}.py").write_text("def check(c, x): return [2]\n")
+    answers = [checks.load({"name": f"{name}:check"}, at)("", CONTEXT) for at in (tmp_path, other)]
+    assert answers == [[1], [2]]
+
+
+def test_a_module_that_ends_the_program_is_refused(write, tmp_path):
+    name = write("raise SystemExit(0)\n")
+    with pytest.raises(InvalidInput, match="module of a check"):
+        checks.load({"name": f"{name}:check"}, tmp_path)
+
+
+def test_a_function_that_does_not_tell_its_arguments_is_refused():
+    with pytest.raises(InvalidInput, match="name of a check is 'builtins:iter'"):
         checks.load({"name": "builtins:iter"}, None)

@@ -72,9 +72,9 @@ def test_an_exception_is_told_with_its_place():
         ("import sys\nsys.exit(0)\n" + ADD, "load SystemExit", "before any test"),
         ("raise KeyboardInterrupt\n" + ADD, "load KeyboardInterrupt", "before any test"),
         ("input()", "load EOFError", "before any test"),
-        ("import os\nos._exit(0)\n" + ADD, "ended early", "exit 0"),
+        ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
         ("import ctypes\nctypes.string_at(0)\n" + ADD, "crashed SIGSEGV", "crashed"),
-        ("import os\nos.closerange(0, 200)\n" + ADD, "killed", "closed what its tests"),
+        ("import os\nos.closerange(0, 200)\n" + ADD, "ended early", "ended before any test"),
         ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
     ],
     ids=range(15),
@@ -135,19 +135,19 @@ def test_memory_held_until_nothing_is_left_is_no_pass():
         "import multiprocessing; multiprocessing.Process(target=print).start()",
         "import os; os.execv('/bin/true', ['true'])",
         "import os; os.kill(os.getppid(), 9)",
-        "import threading; threading.Thread(target=print).start()",
     ],
-    ids=range(7),
+    ids=range(6),
 )
-def test_processes_signals_and_threads_are_refused(start):
+def test_processes_and_signals_are_refused(start):
     found = findings(CHECK, f"def add(a, b):\n    {start}\n    return a + b\n")
     assert [f.key for f in found] == BOTH
-    assert "may not" in found[0].message or "can't start new thread" in found[0].message
+    assert "may not" in found[0].message
 
 
-def test_threads_can_be_allowed():
-    check = checks.python_tests("assert twice(2) == 4", "twice", seconds=20, threads=True)
+def test_threads_work_and_end_with_the_run():
+    check = checks.python_tests("assert twice(2) == 4", "twice", seconds=20)
     program = (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=[1000]).start()\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
         "def twice(n):\n"
         "    with ThreadPoolExecutor(2) as pool: return sum(pool.map(abs, [n, n]))\n"
@@ -155,10 +155,8 @@ def test_threads_can_be_allowed():
     assert findings(check, program) == []
 
 
-def test_installed_packages_can_be_allowed():
-    program = "import pydantic\n" + ADD
-    assert "load ModuleNotFoundError" in keys(CHECK, program)
-    assert keys(checks.python_tests(TESTS, "add", packages=True, seconds=30), program) == []
+def test_installed_packages_can_be_imported():
+    assert keys(CHECK, "import pydantic\n" + ADD) == []
 
 
 def test_much_output_is_discarded_and_harms_nothing():
@@ -239,7 +237,7 @@ def test_a_flood_of_every_file_is_cut():
         "            try: os.write(fd, b'x' * 65536)\n"
         "            except OSError: pass\n"
     )
-    assert keys(CHECK, flood) == ["flood", *BOTH]
+    assert keys(CHECK, flood) == ["ended early", *BOTH]
 
 
 def test_a_record_after_half_a_line_is_read():
@@ -283,6 +281,36 @@ def test_the_same_program_gives_the_same_findings():
     assert findings(CHECK, program) == findings(CHECK, program)
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[[[['x' * 150] * 12] * 12] * 12] * 12", "'xxx"),
+        ("list(range(10**6))", "[0, 1, 2"),
+        ("10**5000", "(cannot be shown: ValueError)"),
+        ("Odd()", "(cannot be shown: SystemExit)"),
+    ],
+)
+def test_values_are_shown_in_bounded_length_or_not_at_all(value, said):
+    odd = "class Odd:\n    def __repr__(self): raise SystemExit(0)\n"
+    first, second = findings(CHECK, f"{odd}def add(a, b): return {value}\n")
+    assert [first.key, second.key] == BOTH
+    assert said in first.message
+    assert len(first.message) < 400
+
+
+def test_folders_nested_too_deep_for_python_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    deep = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    assert keys(CHECK, deep + ADD) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_of_a_program_that_hides_a_test_function_changes_nothing():
+    tests = "def test_it():\n    assert add(1, 2) == 3\n"
+    program = "def test_it(): pass\ndef add(a, b): return 0"
+    assert keys(checks.python_tests(tests), program) == BOTH[:1]
+
+
 # How tests are written
 
 HUMAN = """
@@ -305,8 +333,7 @@ def test_a_check_function_is_called_once(call):
     assert findings(check, ADD) == []
     wrong = findings(check, "def add(a, b): return 1")
     expected = [f"assert {source}" for source in CANDIDATE]
-    # Inside an `if` the function is one step, which ends at its first failure.
-    assert [f.key for f in wrong] == (expected[:1] if "if" in call else expected)
+    assert [f.key for f in wrong] == expected
 
 
 def test_the_values_of_both_sides_are_shown():
@@ -365,6 +392,23 @@ def test_notes_and_annotations_of_tests_are_respected():
     assert keys(checks.python_tests(tests), "def f(): return 7") == ["assert f() == n"]
 
 
+@pytest.mark.parametrize("rest", ["it = [test_it]", "if f() == 0:\n    test_it()"])
+def test_tests_that_never_ran_are_no_pass(rest):
+    check = checks.python_tests("def test_it():\n    assert f() == 7\n" + rest)
+    assert keys(check, "def f(): return 7") == (["assert f() == 7"] if "it =" in rest else [])
+
+
+def test_an_assert_in_a_loop_is_found_once_and_a_caught_one_not_at_all():
+    tests = (
+        "def test_it():\n    for n in range(5):\n        assert f(n) == n\n    assert f(0) == 1\n"
+    )
+    tests += "try:\n    assert f(1) == 5\nexcept AssertionError:\n    pass\n"
+    assert keys(checks.python_tests(tests), "def f(n): return -1") == [
+        "assert f(n) == n",
+        "assert f(0) == 1",
+    ]
+
+
 def test_long_sources_are_cut_and_stay_apart():
     tests = "".join(f"assert f() == {'1' * 300}{n}\n" for n in (1, 2))
     first, second = keys(checks.python_tests(tests), "def f(): return 7")
@@ -396,13 +440,14 @@ def test_several_asserts_of_a_line_are_told_apart():
         ("def test_it(fixture): assert f()", None, "tests"),
         ("def check(a, b): assert a", "f", "tests"),
         ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
+        ("class Sums:\n    def testOne(self): assert f()\nassert Sums", None, "tests"),
         ("assert f()", "not a name", "entry_point"),
         ("assert f()", "lambda", "entry_point"),
         ("assert f()\0", "f", "tests"),
         ("def check(x, *, y): assert x", "f", "tests"),
         ("assert f()\nassert await f()", "f", "tests"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
     with pytest.raises(InvalidInput) as error:
@@ -412,7 +457,7 @@ def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
 
 @pytest.mark.parametrize(
     "limits",
-    [{"seconds": 0}, {"memory_mb": 1}, {"file_mb": 0}, {"packages": 1}, {"threads": "no"}],
+    [{"seconds": 0}, {"seconds": float("nan")}, {"memory_mb": 1}, {"file_mb": 0}],
     ids=str,
 )
 def test_limits_that_make_no_sense_are_refused(limits):

@@ -96,7 +96,6 @@ def test_a_model_gives_one_finding_a_problem(candidate, expected):
         '```json\n{"name": "a"}\n```',
         'Here it is: {"name": "a"}',
         '{"name": "a"} I hope this helps!',
-        'As in [1], {"name": "a"}',
     ],
 )
 def test_text_around_the_json_is_found(check, text):
@@ -123,9 +122,8 @@ def test_what_is_inside_the_fence_is_checked_all_the_same():
         ("9" * 5000, "not JSON"),
         ("[" * 100_000, "depth"),
         ('{"a":' * 100_000, "depth"),
-        ('x {"a":' + "[" * 100_000, "depth"),
-        ('{"name": "a", "name": "b"}', "twice name"),
-        ('{"name": "\\ud800"}', "lone surrogates"),
+        ('x {"a":' + "[" * 100_000, "not JSON"),
+        ('x {"a":' + "[" * 100_000 + "]", "depth"),
         ('{"name": "a", "n": NaN}', "not a number"),
         ('{"name": "a", "n": -Infinity}', "not a number"),
         ('{"name": "a", "n": 1e999}', "not a number"),
@@ -153,12 +151,14 @@ def test_problems_are_listed_up_to_a_number():
     found = findings(BY_SCHEMA, text)
     assert len(found) == MOST + 1
     assert found[-1].level == "note"
-    assert found[-1].message == "190+ more problems are not listed"
+    assert found[-1].message == f"there are more problems than these {MOST}"
 
 
-def test_an_object_of_many_keys_is_read_in_one_pass():
-    text = "{" + ", ".join(f'"{n}": 1' for n in range(50_000)) + ', "0": 2, "name": "a"}'
-    assert keys(checks.json_schema({"type": "object"}), text) == ["json_schema: twice 0"]
+def test_a_value_of_python_is_checked_as_the_json_that_it_makes():
+    check = checks.json_schema({"patternProperties": {"^[0-9]+$": {"type": "string"}}})
+    assert keys(check, {1: "a"}) == []
+    assert keys(check, {1: (2, 3)}) == ["json_schema: $['1'] type"]
+    assert keys(check, {1: 10**5000}) == ["json_schema: not a number"]
 
 
 JSON = st.recursive(
@@ -192,8 +192,6 @@ def test_a_value_is_judged_as_its_text(value):
         ({"type": "strange"}, "schema"),
         ({"minLength": -1}, "schema"),
         ({"pattern": "("}, "schema"),
-        ({"$ref": "#/nowhere"}, "$ref"),
-        ({"$ref": "https://example.com/other.json"}, "$ref"),
         (5, "schema"),
         (int, "schema"),
         ("{}", "schema"),
@@ -203,6 +201,15 @@ def test_a_schema_that_is_none_is_refused_when_the_check_is_made(schema, field):
     with pytest.raises(InvalidInput) as error:
         checks.json_schema(schema)
     assert error.value.field == field
+
+
+@pytest.mark.parametrize("reference", ["#/nowhere", "https://example.com/other.json"])
+def test_a_reference_that_leads_nowhere_is_named(reference):
+    check = checks.json_schema({"properties": {"a": {"$ref": reference}}})
+    assert findings(check, "{}") == []
+    with pytest.raises(InvalidInput, match="place inside the schema") as error:
+        findings(check, '{"a": 1}')
+    assert error.value.field == "$ref"
 
 
 def test_a_schema_changed_afterwards_changes_nothing():

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata import checks
-from errata.checks.pattern import CHEAP, steps
+from errata.checks import pattern as patterns
 from errata.checks.reading import LONGEST, shorten
 from errata.errors import InvalidInput
-from tests.checks.support import findings, keys
+from tests.checks.support import CONTEXT, findings, keys
 
 NOTES = "the quick brown fox"
 SIMPLE: list[Any] = [
@@ -52,7 +52,7 @@ def test_a_good_text_passes(check):
         (checks.equals("x"), NOTES, "equals", "'the quick brown fox' is not the expected"),
         (checks.regex("[a-z]+"), NOTES, "regex [a-z]+", "'the quick brown fox' does not match"),
         (checks.regex("cat", full=False), NOTES, "regex cat", "does not hold anything"),
-        (checks.regex("a", "no a", "write a"), "b", "regex a", "no a"),
+        (checks.regex("a", "write a"), "b", "regex a", "does not match"),
     ],
 )
 def test_a_bad_text_is_found(check, candidate, key, message):
@@ -74,9 +74,6 @@ def test_a_bad_text_is_found(check, candidate, key, message):
         ("", "empty"),
         (" \n\t ", "empty"),
         ("x" * 10_000_000, "too long"),
-        (NOTES + "\ud800", "lone surrogates"),
-        (NOTES + "\x00", "control characters"),
-        (NOTES + "\x1b[0m", "control characters"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
 )
@@ -124,27 +121,26 @@ def test_each_needle_is_found_once_and_placed():
 
 
 @pytest.mark.parametrize(
-    ("expected", "normalise", "candidate", "same"),
+    ("expected", "case", "candidate", "same"),
     [
-        ("Straße", ("case",), "STRASSE", True),
-        ("Straße", (), "straße", False),
-        ("ﬁne", ("nfkc",), "fine", True),
-        ("ﬁne", ("case",), "FINE", True),
-        ("a b", ("space",), " a\n\t b ", True),
-        ("a b", ("nfkc", "case"), "a  b", False),
-        ("a b", ("nfkc", "case", "space"), "A  B", True),
-        ("42", ("nfkc", "case", "space"), "４２", True),
-        ("", ("space",), "  ", True),
+        ("Straße", False, "STRASSE", True),
+        ("Straße", True, "straße", False),
+        ("ﬁne", True, "fine", True),
+        ("ﬁne", False, "FINE", True),
+        ("a b", True, " a\n\t b ", True),
+        ("a b", False, "A  B", True),
+        ("a b", False, "ab", False),
+        ("42", False, "４２", True),
     ],
 )
-def test_equals_normalises_as_asked(expected, normalise, candidate, same):
-    assert (not findings(checks.equals(expected, normalise=normalise), candidate)) is same
+def test_equals_normalises_as_asked(expected, case, candidate, same):
+    assert (not findings(checks.equals(expected, case=case), candidate)) is same
 
 
-@given(st.text(min_size=1))
+@given(st.text(min_size=1).filter(str.strip))
 def test_a_text_equals_itself(text):
     assert not findings(checks.equals(text), text)
-    assert not findings(checks.equals(text, normalise=()), text)
+    assert not findings(checks.equals(text, case=True), text)
 
 
 def test_equals_does_not_leak_the_expected_text():
@@ -152,8 +148,6 @@ def test_equals_does_not_leak_the_expected_text():
         for finding in findings(checks.equals("hidden treasure"), candidate):
             assert "treasure" not in repr(finding)
     assert "treasure" not in repr(checks.equals("hidden treasure"))
-    (shown,) = findings(checks.equals("hidden treasure", show=True), "wrong")
-    assert "hidden treasure" in shown.message + shown.fix
 
 
 @pytest.mark.parametrize(
@@ -165,14 +159,12 @@ def test_equals_does_not_leak_the_expected_text():
         (checks.words, {"at_most": 0}, "at_most"),
         (checks.characters, {"at_least": "3"}, "at_least"),
         (checks.characters, {"at_least": True}, "at_least"),
-        (checks.equals, {"expected": "a", "normalise": ("upper",)}, "normalise"),
-        (checks.equals, {"expected": "a", "normalise": "case"}, "normalise"),
+        (checks.equals, {"expected": " "}, "expected"),
         (checks.equals, {"expected": 5}, "expected"),
-        (checks.equals, {"expected": "a", "show": 1}, "show"),
+        (checks.equals, {"expected": "a", "case": 1}, "case"),
         (checks.regex, {"pattern": "("}, "pattern"),
         (checks.regex, {"pattern": ""}, "pattern"),
-        (checks.regex, {"pattern": "a", "seconds": 0}, "seconds"),
-        (checks.regex, {"pattern": "a", "seconds": "1"}, "seconds"),
+        (checks.regex, {"pattern": "a", "fix": None}, "fix"),
         (checks.regex, {"pattern": "a", "full": 1}, "full"),
     ],
 )
@@ -195,28 +187,37 @@ def test_needles_are_texts_that_are_not_empty(factory):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "length", "full", "cheap"),
+    ("pattern", "length", "full", "here"),
     [
         ("[a-z]+", LONGEST, True, True),
-        (r"\d{4}-\d{2}-\d{2}", LONGEST, True, True),
-        ("yes|no|maybe", LONGEST, True, True),
-        (r"(?i)(ab)?c{1,3}(?=d)", LONGEST, True, True),
-        (".*a.*b", 4000, True, True),
+        (r"\d{4}-\d{2}-\d{2}", 60, True, True),
+        ("yes|no|maybe", 100_000, True, True),
+        (r"(?i)(ab)?c{1,3}(?=d)", 1000, True, True),
+        (r"\(a\)+[(b)+*]", 100, False, True),
+        (".*a.*b", 1000, True, True),
         (".*a.*b", 100_000, True, False),
         ("a+b", 100_000, False, False),
         ("(a+)+", 10, True, False),
+        ("(?x) (a+) +", 10, True, False),
+        ("a(?ix:(a+) +)", 10, True, False),
+        ("(?#[)(a+)+(?#])", 10, True, False),
         ("(a|aa)*", 10, True, False),
         (r"(a)\1", 10, True, False),
+        ("(?P<x>a)(?P=x)", 10, True, False),
         ("(?:a?){20}", 10, True, False),
         ("a?" * 30 + "a" * 30, 30, True, False),
     ],
 )
-def test_what_is_matched_in_this_process(pattern, length, full, cheap):
-    assert (steps(pattern, length, full) <= CHEAP) is cheap
+def test_what_is_matched_in_this_process(pattern, length, full, here):
+    answer = checks.regex(pattern, full=full)("a" * length, CONTEXT)
+    assert isinstance(answer, list) is here
+    if not isinstance(answer, list):
+        answer.close()  # type: ignore[attr-defined]
 
 
-def test_a_pattern_that_explodes_is_stopped():
-    check = checks.regex("(a+)+b", seconds=0.5)
+def test_a_pattern_that_explodes_is_stopped(monkeypatch):
+    monkeypatch.setattr(patterns, "SECONDS", 0.5)
+    check = checks.regex("(a+)+b")
     assert keys(check, "a" * 50) == ["regex time-out (a+)+b"]
 
 

@@ -1,40 +1,31 @@
 """Runs a program and its tests under limits. Started as a process of its own, never imported.
 
-It reads one JSON object from standard input (see `errata.checks.program`) and writes records to
-what was its standard output, each a line of its own that begins with the nonce of this run.
-Whatever the program does with file descriptors 0 to 2 ends in the null device.
+It reads one marshalled dict from standard input (see `errata.checks.program`) and writes records to
+what was its standard output, each a line of JSON that begins with the nonce of this run. Whatever
+the program does with file descriptors 0 to 2 ends in the null device.
 """
 
 from __future__ import annotations
 
-import _thread
-import base64
 import builtins
 import fcntl
 import json
 import linecache
 import marshal
 import os
-import reprlib
 import resource
 import signal
 import sys
 import types
 from collections.abc import Callable
+from traceback import extract_tb
 from typing import Any
 
 PROGRAM, TESTS = "program.py", "tests.py"
-STARTS = (
-    "os.exec",
-    "os.fork",
-    "os.forkpty",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.system",
-    "pty.spawn",
+REFUSED = (
+    *("os.exec", "os.fork", "os.kill", "os.posix_spawn", "os.spawn", "os.system"),
+    *("pty.spawn", "subprocess."),
 )
-
-OUT_OF_MEMORY = 86
 
 # The program may replace what is in `builtins`; the functions below keep what is there now.
 globals()["__builtins__"] = dict(vars(builtins))
@@ -47,14 +38,12 @@ def limit(asked: dict[str, Any]) -> None:
     mb, cpu = 1 << 20, int(asked["seconds"]) + 2
     limits = {
         resource.RLIMIT_CPU: cpu,
-        resource.RLIMIT_FSIZE: asked["file_mb"] * mb,
+        resource.RLIMIT_FSIZE: int(asked["file_mb"] * mb),
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
     }
     if sys.platform != "darwin":  # where the address space cannot be limited
-        limits[resource.RLIMIT_AS] = asked["memory_mb"] * mb
-    if not asked["threads"]:
-        limits[resource.RLIMIT_NPROC] = 0
+        limits[resource.RLIMIT_AS] = int(asked["memory_mb"] * mb)
     for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -63,28 +52,10 @@ def limit(asked: dict[str, Any]) -> None:
     signal.alarm(cpu)
 
 
-def refuse_processes() -> None:
-    """Refuses to start processes: the limit on their number does not bind a superuser."""
-
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in STARTS or event == "subprocess.Popen":
-            raise PermissionError(f"the program may not start processes here ({event})")
-        if event in ("os.kill", "os.killpg"):
-            raise PermissionError("the program may not send signals here")
-
-    sys.addaudithook(hook)
-
-
-def refuse_threads() -> None:
-    """Refuses to start threads, which the limit on processes does not do for a superuser either."""
-
-    def refuse(*args: Any, **named: Any) -> None:
-        raise PermissionError("the program may not start threads here")
-
-    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
-        for module, attribute in ((_thread, name), (sys.modules.get("threading"), f"_{name}")):
-            if hasattr(module, attribute):
-                setattr(module, attribute, refuse)
+def refuse(event: str, args: tuple[Any, ...]) -> None:
+    """An audit hook: the program starts no processes, which could outlive it, and ends none."""
+    if event.startswith(REFUSED):
+        raise PermissionError(f"the program may not start or signal processes here ({event})")
 
 
 def recorder(nonce: str) -> Record:
@@ -104,133 +75,111 @@ def recorder(nonce: str) -> Record:
     return record
 
 
-def shower() -> Callable[[object], str]:
-    """`repr` in a length that is bounded, for values whose own `__repr__` may be broken."""
-    short = reprlib.Repr()
-    short.maxlevel, short.maxstring, short.maxother, short.maxlong = 4, 160, 160, 160
-    short.maxlist = short.maxtuple = short.maxdict = short.maxset = short.maxfrozenset = 12
-    return short.repr
+def shown(value: object, show: Callable[[object], str] = repr) -> str:
+    """A value in at most 300 characters; its own methods may be broken."""
+    try:
+        text = show(value)
+    except BaseException as error:  # user code
+        return f"(cannot be shown: {type(error).__name__})"
+    return text if len(text) <= 300 else text[:299] + "…"
 
 
-def describe(error: BaseException, shown: Callable[[object], str]) -> dict[str, Any]:
+class Failed:
+    """What an assert of the tests says where it fails (see `errata.checks.steps.Plan`)."""
+
+    def __init__(self, source: str, sides: dict[str, object], message: object) -> None:
+        self.source, self.sides, self.message = source, sides, message
+
+
+def describe(error: BaseException) -> dict[str, Any]:
     """What a person needs to know of an exception, in bounded length."""
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file in (PROGRAM, TESTS):
-            frames.append((file, trace.tb_lineno, trace.tb_frame))
-        trace = trace.tb_next
-    asserted = bool(frames) and frames[-1][0] == TESTS and isinstance(error, AssertionError)
-    told: dict[str, Any] = {"type": type(error).__name__, "asserted": asserted}
-    if isinstance(error, SyntaxError):
-        told |= {"at": error.lineno, "text": (error.text or "").strip()[:120]}
-        told["message"] = str(error.msg)[:300]
-    else:
-        told["message"] = said(error)[:300]
-    if frames and asserted:
-        seen = frames[-1][2].f_locals
-        told["sides"] = {k: shown(seen[k]) for k in ("@left", "@right") if k in seen}
-    told["line"] = next((line for file, line, _ in reversed(frames) if file == TESTS), 0)
+    frames = [f for f in extract_tb(error.__traceback__) if f.filename in (PROGRAM, TESTS)]
+    told: dict[str, Any] = {"type": type(error).__name__, "message": shown(error, str)}
     told["trace"] = [
-        f"{file}:{line} in {frame.f_code.co_name}: {linecache.getline(file, line).strip()[:120]}"
-        for file, line, frame in frames[-4:]
+        f"{f.filename}:{f.lineno} in {f.name}: {(f.line or '')[:120]}" for f in frames[-4:]
     ]
+    said = error.args[0] if isinstance(error, AssertionError) and error.args else None
+    if isinstance(said, Failed):
+        told["source"], told["message"] = said.source, shown(said.message, str)
+        told["sides"] = {text: shown(value) for text, value in said.sides.items()}
+    elif isinstance(error, SyntaxError):
+        told["message"] = f"{error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]!r})"
     return told
 
 
-def said(error: BaseException) -> str:
-    """The message of an exception, whose `__str__` may be broken itself."""
-    try:
-        return str(error)
-    except BaseException as worse:  # user code
-        return f"(its message cannot be shown: {type(worse).__name__})"
-
-
-def remember_source(file: str, text: str) -> None:
-    """Lets tracebacks quote a text that is no file."""
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-
-
-def load(source: str, record: Record, shown: Callable[[object], str]) -> dict[str, Any] | None:
+def load(source: str, record: Record) -> dict[str, Any] | None:
     """The names that the program defines; None where it cannot be compiled or run."""
-    module = types.ModuleType("program")
-    sys.modules["program"] = module
-    names = vars(module)
+    module = sys.modules["program"] = types.ModuleType("program")
     broken = "syntax"
     try:
         code = compile(source, PROGRAM, "exec", dont_inherit=True)
         broken = "load"
-        exec(code, names)
+        exec(code, vars(module))
     except BaseException as error:  # user code
-        record(broken=broken, **describe(error, shown))
+        record(broken=broken, **describe(error))
         return None
-    return names
+    return vars(module)
 
 
 def visible(names: dict[str, Any], entry: str | None, fresh: dict[str, Any]) -> dict[str, Any]:
     """What the tests see of the program: its names, but its own `len` only where that is tested."""
     hidden = set(fresh) - {entry} if entry else set()
     space = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
-    space |= {"__name__": "__main__", "__builtins__": fresh}
-    if entry:
-        space["candidate"] = names[entry]
-    return space
+    return space | {"__name__": "__main__", "__builtins__": fresh}
 
 
-def run_steps(
-    steps: list[tuple[int, Any]],
-    space: dict[str, Any],
-    record: Record,
-    shown: Callable[[object], str],
-) -> None:
-    """Runs step after step, each in the namespace of its group, and records how each ended."""
-    spaces = {0: space}
-    for number, (group, code) in enumerate(steps):
-        if group not in spaces:
-            spaces[group] = dict(space)
-        record(step=number)
-        try:
-            exec(code, spaces[group])
-        except BaseException as error:  # user code
-            record(failed=number, **describe(error, shown))
-            del error
+def run_tests(code: types.CodeType, space: dict[str, Any], record: Record) -> None:
+    """Runs the steps of the tests and records each that begins and each that fails, once."""
+    seen: set[tuple[str, int]] = set()
+
+    def once(kind: str, number: int, **fields: Any) -> None:
+        if (kind, number) not in seen:
+            seen.add((kind, number))
+            record(**{kind: number}, **fields)
+
+    class Step:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            once("step", self.number)
+
+        def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+            if error is not None:
+                once("failed", self.number, **describe(error))
+            return True
+
+    exec(code, space | {"@step": Step, "@failed": Failed})
+    record(done=True)
+
+
+def run(asked: dict[str, Any], record: Record) -> None:
+    """Loads the program and runs its tests."""
+    for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
+        # What tracebacks quote.
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    fresh, entry = dict(vars(builtins)), asked["entry_point"]
+    names = load(asked["program"], record)
+    if names is not None and entry and not callable(names.get(entry)):
+        functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
+        record(missing=entry, defines=functions[:12])
+    elif names is not None:
+        run_tests(asked["code"], visible(names, entry, fresh), record)
 
 
 def main() -> None:
-    """One run from payload to verdict; ends the process without running what the program left."""
-    asked = json.load(sys.stdin)
-    record = recorder(asked["nonce"])
-    shown = shower()
-    end = os._exit
-    remember_source(PROGRAM, asked["program"])
-    remember_source(TESTS, asked["tests"])
-    steps = [(group, marshal.loads(base64.b64decode(code))) for group, code in asked["steps"]]
-    fresh, entry = dict(vars(builtins)), asked["entry_point"]
+    """One run; ends the process without running what the program left."""
+    asked, end = marshal.load(sys.stdin.buffer), os._exit
     os.environ.clear()
-    try:
-        limit(asked)
-    except (OSError, ValueError) as error:
-        record(refused=str(error))
-        end(0)
-    refuse_processes()
-    if not asked["threads"]:
-        refuse_threads()
+    limit(asked)
+    record = recorder(asked["nonce"])
+    sys.addaudithook(refuse)
     record(begun=True)
-    names = load(asked["program"], record, shown)
-    if names is not None:
-        if entry and not callable(names.get(entry)):
-            functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
-            record(missing=entry, defines=functions[:12])
-        else:
-            run_steps(steps, visible(names, entry, fresh), record, shown)
-            record(done=len(steps))
-    record(ended=True)
-    end(0)
+    try:
+        run(asked, record)
+    finally:
+        end(0)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except MemoryError:  # too little is left to tell what failed
-        os._exit(OUT_OF_MEMORY)
+    main()

@@ -4,51 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
-from hashlib import sha256
+from functools import cache, partial, update_wrapper
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
 from typing import Any
 
 from errata.errors import InvalidInput, UnknownName
 
 Check = Callable[..., Any]
 
-FACTORIES: Mapping[str, str] = {
-    "characters": "errata.checks.text:characters",
-    "contains": "errata.checks.text:contains",
-    "equals": "errata.checks.text:equals",
-    "excludes": "errata.checks.text:excludes",
-    "json_schema": "errata.checks.schema:json_schema",
-    "not_empty": "errata.checks.text:not_empty",
-    "python_tests": "errata.checks.program:python_tests",
-    "regex": "errata.checks.pattern:regex",
-    "words": "errata.checks.text:words",
-}
-"""The factory behind each short name, as `module:function`."""
-
-# What importing or calling a user's module may raise where that module is to blame.
-_BROKEN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
+FACTORIES = (
+    *("characters", "contains", "equals", "excludes", "json_schema", "not_empty", "python_tests"),
+    *("regex", "words"),
 )
+"""The factories in `errata.checks`, sorted."""
 
 
 def known() -> tuple[str, ...]:
     """The short names of the checks that come with errata, sorted."""
-    return tuple(sorted(FACTORIES))
+    return FACTORIES
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
@@ -70,132 +46,88 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
 
 
 def _factory(name: str, folder: Path | None) -> Check:
-    module_name, colon, function = FACTORIES.get(name, name).partition(":")
+    full = f"errata.checks:{name}" if name in FACTORIES else name
+    module, colon, function = full.partition(":")
     if not colon:
         raise UnknownName("check", name, known())
-    parts = [*module_name.split("."), function]
-    if not all(part.isidentifier() for part in parts):
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    module = _module(module_name, None if name in FACTORIES else folder, name)
-    found = getattr(module, function, None)
-    if found is None:
-        names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
-        raise UnknownName(f"function of {module_name}", function, sorted(names))
-    if not callable(found):
+    try:
+        names = _names(module, None if name in FACTORIES else folder)
+    except (Exception, SystemExit) as error:  # user code
+        why = f"importable ({type(error).__name__}: {error})"
+        raise InvalidInput("module of a check", name, why) from error
+    if function not in names:
+        there = [key for key, value in names.items() if callable(value) and key[0] != "_"]
+        raise UnknownName(f"function of {module}", function, sorted(there))
+    if not callable(names[function]):
         raise InvalidInput("name of a check", name, "the name of a function")
-    made: Check = found
+    made: Check = names[function]
     return made
 
 
-def _module(name: str, folder: Path | None, check: str) -> ModuleType:
+def _names(module: str, folder: Path | None) -> Mapping[str, Any]:
+    """What a module defines."""
+    if folder is not None:
+        stem = folder.resolve().joinpath(*module.split("."))
+        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if path.is_file():
+                return _ran(path, path.stat().st_mtime_ns)
+    return vars(import_module(module))
+
+
+@cache
+def _ran(path: Path, changed: int) -> Mapping[str, Any]:
+    """What a file defines, run once for each time it `changed`: it may be called like another."""
+    sys.path.insert(0, str(path.parent))  # for what it imports from its folder
     try:
-        path = _beside(name, folder) if folder is not None else None
-        return import_module(name) if path is None else _from_file(path)
-    except _BROKEN as error:
-        why = f"importable ({type(error).__name__}: {error})"
-        raise InvalidInput("module of a check", check, why) from error
-
-
-def _beside(name: str, folder: Path) -> Path | None:
-    stem = folder.resolve().joinpath(*name.split("."))
-    places = (stem.with_suffix(".py"), stem / "__init__.py")
-    return next((place for place in places if place.is_file()), None)
-
-
-def _from_file(path: Path) -> ModuleType:
-    """The module of a file, run once for each version of the file."""
-    stat = path.stat()
-    version = f"{path}:{stat.st_mtime_ns}:{stat.st_size}"
-    private = f"_errata_check_{sha256(version.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-    if private in sys.modules:
-        return sys.modules[private]
-    spec = spec_from_file_location(private, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path.name} is not a Python module")
-    module = module_from_spec(spec)
-    sys.modules[private] = module
-    sys.path.insert(0, str(path.parent))  # for what the module itself imports from its folder
-    done = False
-    try:
-        spec.loader.exec_module(module)
-        done = True
+        return run_path(str(path), run_name=f"_errata_check_{path.stem}")
     finally:
         sys.path.remove(str(path.parent))
-        if not done:
-            del sys.modules[private]
-    return module
 
 
 def _made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     try:
-        shape = signature(factory)
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        shape = Signature([Parameter("arguments", Parameter.VAR_KEYWORD)])
-    if _is_check(shape, arguments):
+        parameters = signature(factory).parameters
+    except (TypeError, ValueError) as error:  # some functions written in C do not tell
+        raise InvalidInput("name of a check", name, f"a Python function ({error})") from error
+    missing = _missing(name, parameters, arguments)
+    places: Any = ()
+    for p in parameters.values():
+        if p.kind is Parameter.VAR_POSITIONAL:  # a task file gives them as a list, under their name
+            places = arguments.pop(p.name, ())
+    places = places if isinstance(places, list | tuple) else (places,)
+    if len(missing) == 2:  # the candidate and the context: it is the check itself
         return _bound(factory, arguments)
-    several = [p.name for p in shape.parameters.values() if p.kind is Parameter.VAR_POSITIONAL]
-    _refuse_arguments(name, shape, arguments)
-    given = arguments.pop(several[0], ()) if several else ()
+    if missing:
+        raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
     try:
-        check = factory(*([given] if isinstance(given, str) else given), **arguments)
+        check: Check = factory(*places, **arguments)
     except InvalidInput as error:
-        raise InvalidInput(
-            f"{error.field} of check {name!r}", error.value, error.allowed
-        ) from error
-    except _BROKEN as error:
+        field = f"{error.field} of check {name!r}"
+        raise InvalidInput(field, error.value, error.allowed) from error
+    except Exception as error:  # user code
         why = f"arguments that it takes ({type(error).__name__}: {error})"
         raise InvalidInput(f"arguments of check {name!r}", arguments, why) from error
     if not callable(check):
         raise InvalidInput(f"what {name!r} returns", check, "a check: callable(candidate, context)")
-    return check  # type: ignore[no-any-return]
+    return check
 
 
-def _is_check(shape: Signature, arguments: Mapping[str, Any]) -> bool:
-    """Whether it takes a candidate and a context itself, next to the arguments."""
-    required = [
-        p
-        for p in shape.parameters.values()
-        if p.default is Parameter.empty and p.kind in _BY_PLACE and p.name not in arguments
-    ]
-    if len(required) != 2:
-        return False
-    try:
-        shape.bind(None, None, **arguments)
-    except TypeError:
-        return False
-    return True
-
-
-_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+def _missing(
+    name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, Any]
+) -> list[str]:
+    """The parameters that need a value and have none; raises InvalidInput for unknown arguments."""
+    open_ended = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+    for argument, value in arguments.items():
+        if argument not in parameters and not open_ended:
+            listed = f"left out; it takes {', '.join(parameters) or 'no arguments'}"
+            raise InvalidInput(f"{argument} of check {name!r}", value, listed)
+    optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    needed = [p for p in parameters.values() if p.default is p.empty and p.kind not in optional]
+    return [p.name for p in needed if p.name not in arguments]
 
 
 def _bound(check: Check, arguments: Mapping[str, Any]) -> Check:
-    if not arguments:
-        return check
-    bound = partial(check, **arguments)
-    fields = {
-        "name": getattr(check, "name", getattr(check, "__name__", "check")),
-        "pure": getattr(check, "pure", False),
-    }
-    for key, value in fields.items():
-        setattr(bound, key, value)
-    return bound
-
-
-def _refuse_arguments(name: str, shape: Signature, arguments: Mapping[str, Any]) -> None:
-    parameters = shape.parameters.values()
-    takes = [p.name for p in parameters if p.kind is not Parameter.VAR_KEYWORD]
-    anything = len(takes) < len(parameters)
-    listed = ", ".join(takes) or "no arguments"
-    for argument, value in arguments.items():
-        if argument not in takes and not anything:
-            raise InvalidInput(
-                f"{argument} of check {name!r}", value, f"left out; it takes {listed}"
-            )
-    for p in parameters:
-        several = p.kind is Parameter.VAR_POSITIONAL
-        if several and not isinstance(arguments.get(p.name, ()), str | list | tuple):
-            raise InvalidInput(f"{p.name} of check {name!r}", arguments[p.name], "text or a list")
-        optional = p.default is not Parameter.empty or p.kind is Parameter.VAR_KEYWORD
-        if p.name not in arguments and not (optional or (several and name not in FACTORIES)):
-            raise InvalidInput(f"{p.name} of check {name!r}", None, "given: it is required")
+    """The check with further arguments bound; it keeps its name and whether it is pure."""
+    return update_wrapper(partial(check, **arguments), check) if arguments else check
