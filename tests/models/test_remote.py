@@ -237,6 +237,15 @@ def test_openai_has_its_own_names_for_things(server, monkeypatch):
     assert body["response_format"]["json_schema"]["schema"]["required"] == ["a"]
 
 
+def test_what_a_known_model_costs_is_counted(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+    server.says(completion("2") | {"model": "gpt-4.1-mini"})
+    known = ask(open_model("openai:gpt-4.1-mini", api_key="mine")).usage.cost
+    assert 0 < known < 0.001  # 7 and 2 tokens; prices change
+    server.says(completion("2"))
+    assert ask(open_model("openai:m", api_key="mine")).usage.cost == 0
+
+
 def test_a_model_that_takes_no_temperature_is_asked_without(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
     server.says(completion("2"))
@@ -246,6 +255,9 @@ def test_a_model_that_takes_no_temperature_is_asked_without(server, monkeypatch)
 
 
 def test_anthropic(server, monkeypatch):
+    # Each provider needs its own library alone.
+    monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
+    monkeypatch.setitem(sys.modules, "pydantic_ai.providers.openai_compatible", None)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     text = {"type": "text", "text": '{"a": 1}'}
     message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": [text]}

@@ -66,7 +66,7 @@ class Embedded:
             raise InvalidInput("threads", threads, "an integer of at least 1")
         if context < 64:
             raise InvalidInput("context", context, "at least 64 tokens")
-        self._name, self._timeout = name, timeout
+        self.name, self._timeout = name, timeout
         self._cache, self._progress = cache, progress
         self._weights = weights.needed(name)
         self._file = None if self._weights else _local_file(name)
@@ -74,10 +74,13 @@ class Embedded:
             context = min(context, self._weights.context or context)
         self._context, self._threads = context, threads
         self._closed = False
+        self._owner = 0
         self._take_seat()
 
     def _take_seat(self) -> None:
         """Begin without a child: at first, and in a fork, where the child is the parent's."""
+        if self._owner == os.getpid():
+            return
         self._owner = os.getpid()
         self._turn = threading.Lock()  # held by the call that is answered
         self._lock = threading.Lock()  # guards what follows; never held for long
@@ -85,11 +88,6 @@ class Embedded:
         self._answered: threading.Event | None = None
         # Whoever forgets to close still leaves no process and no warning.
         weakref.finalize(self, _end, self._children)
-
-    @property
-    def name(self) -> str:
-        """The name as a user would write it."""
-        return self._name
 
     @property
     def pid(self) -> int | None:
@@ -114,20 +112,20 @@ class Embedded:
         check_request(messages, schema, max_tokens, temperature)
         self._check_length(messages)
         request = _request(messages, schema, min(max_tokens, self._context), temperature, seed)
-        if self._owner != os.getpid():
-            self._take_seat()
+        self._take_seat()
         await self._find_weights()
         abandoned = threading.Event()
-        async with within(self._timeout, self._name):
+        async with within(self._timeout, self.name):
             try:
                 reply = await in_thread(partial(self._wait_and_ask, request, abandoned))
             except asyncio.CancelledError:
                 self._abandon(abandoned)
                 raise
-        return checked(self._name, self._answer(reply), schema)
+        return checked(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
         """End the child process; calls under way and to come fail as ModelUnavailable."""
+        self._take_seat()
         with self._lock:
             self._closed = True
             for child in self._children:
@@ -178,21 +176,21 @@ class Embedded:
 
     def _unavailable(self, last_words: str) -> ModelUnavailable:
         if last_words:
-            return ModelUnavailable(f"the process of model {self._name!r} ended: {last_words}")
-        return ModelUnavailable(f"model {self._name!r} was closed; open it again")
+            return ModelUnavailable(f"the process of model {self.name!r} ended: {last_words}")
+        return ModelUnavailable(f"model {self.name!r} was closed; open it again")
 
     def _check_length(self, messages: Sequence[Message]) -> None:
         size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
         if size > self._context * MOST_BYTES_A_TOKEN:
             raise PromptTooLong(
                 f"the prompt has {size} bytes, far more than the {self._context} tokens of context "
-                f"of model {self._name!r} hold; shorten it"
+                f"of model {self.name!r} hold; shorten it"
             )
 
     async def _find_weights(self) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise ModelUnavailable(
-                f"model {self._name!r} needs xllamacpp: pip install 'errata[embedded]'"
+                f"model {self.name!r} needs xllamacpp: pip install 'errata[embedded]'"
             )
         if self._file is None and self._weights is not None:
             self._file = await weights.fetch(
@@ -210,9 +208,9 @@ class Embedded:
         if error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
                 f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-                f"{self._name!r} holds {error['n_ctx']}; shorten it or give a larger context"
+                f"{self.name!r} holds {error['n_ctx']}; shorten it or give a larger context"
             )
-        raise ModelError(f"model {self._name!r} refused the request: {error.get('message')}")
+        raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 
 class _ChildDied(Exception):

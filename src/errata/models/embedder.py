@@ -28,19 +28,12 @@ class MiniLM:
     A vector does not depend on the texts it was asked for with.
     """
 
+    name = "minilm-int8"
+    dimensions = 384
+
     def __init__(self, *, cache: Path | None = None, progress: Progress | None = None) -> None:
         self._cache, self._progress = cache, progress
         self._loaded: tuple[Any, Any] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the vectors' space."""
-        return "minilm-int8"
-
-    @property
-    def dimensions(self) -> int:
-        """384."""
-        return 384
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """A float32 array with a row of length 1 a text, in order.
@@ -110,19 +103,9 @@ class OpenAIEmbedder:
     ) -> None:
         if dimensions < 1:
             raise InvalidInput("dimensions", dimensions, "an integer of at least 1")
-        name = f"openai:{model}" if url is None else f"{url}#{model}"
-        self._remote = Remote(name, api_key=api_key, timeout=timeout, retries=retries)
-        self._dimensions = dimensions
-
-    @property
-    def name(self) -> str:
-        """The name of the vectors' space: the model and where it runs."""
-        return self._remote.name
-
-    @property
-    def dimensions(self) -> int:
-        """The length of every vector."""
-        return self._dimensions
+        self.name = f"openai:{model}" if url is None else f"{url}#{model}"
+        self.dimensions = dimensions
+        self._remote = Remote(self.name, api_key=api_key, timeout=timeout, retries=retries)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector of length 1 a text, in order.
@@ -148,12 +131,12 @@ class OpenAIEmbedder:
     def _rows(self, vectors: Sequence[Sequence[float]], wanted: int) -> list[list[float]]:
         import numpy as np
 
-        what = f"{self.name}: {wanted} vectors of {self._dimensions} numbers were wanted"
+        what = f"{self.name}: {wanted} vectors of {self.dimensions} numbers were wanted"
         try:
             rows = np.array(vectors, np.float64)
         except (TypeError, ValueError) as error:
             raise MalformedAnswer(f"{what}: {error}") from error
-        if rows.shape != (wanted, self._dimensions):
+        if rows.shape != (wanted, self.dimensions):
             raise MalformedAnswer(f"{what}, not {rows.shape}")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not ((lengths > 0) & (lengths < np.inf)).all():

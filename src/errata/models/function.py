@@ -16,7 +16,7 @@ from errata.protocols import Answer, Message, Usage
 
 
 class Function:
-    """A model made of `call(messages) -> str | Answer`, synchronous or not.
+    """The model `module:function`: a `call(messages) -> str | Answer`, synchronous or not.
 
     It is given `schema`, `max_tokens`, `temperature` and `seed` by keyword where its signature has
     them. A synchronous one runs in a thread of its own. `timeout` is in seconds a call; a thread
@@ -26,15 +26,10 @@ class Function:
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
         check_timeout(timeout)
-        self._name = call if isinstance(call, str) else _name_of(call)
+        self.name = call if isinstance(call, str) else _name_of(call)
         self._call = _look_up(call) if isinstance(call, str) else call
         self._timeout = timeout
         self._takes = _keywords(self._call)
-
-    @property
-    def name(self) -> str:
-        """`module:function`."""
-        return self._name
 
     async def complete(
         self,
@@ -59,9 +54,9 @@ class Function:
         }
         chosen = {name: value for name, value in given.items() if name in self._takes}
         begun = time.monotonic()
-        async with within(self._timeout, self._name):
+        async with within(self._timeout, self.name):
             said = await self._ask(partial(self._call, list(messages), **chosen))
-        return checked(self._name, self._answer(said, time.monotonic() - begun), schema)
+        return checked(self.name, self._answer(said, time.monotonic() - begun), schema)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -86,7 +81,7 @@ class Function:
         except ModelError:
             raise
         except Exception as error:  # user code
-            what = f"model {self._name!r} raised {type(error).__name__}: {error}"
+            what = f"model {self.name!r} raised {type(error).__name__}: {error}"
             raise ModelError(what) from error
 
     def _answer(self, said: object, seconds: float) -> Answer:
@@ -96,7 +91,7 @@ class Function:
             usage = said.usage if said.usage.seconds else said.usage.lasting(seconds)
             return Answer(said.text, usage, said.finish)
         raise MalformedAnswer(
-            f"model {self._name!r} returned {type(said).__name__}, not str or Answer", repr(said)
+            f"model {self.name!r} returned {type(said).__name__}, not str or Answer", repr(said)
         )
 
 

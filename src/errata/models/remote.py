@@ -53,8 +53,7 @@ _ERRORS: dict[str, tuple[type[ModelError], str]] = {
 
 
 class Remote:
-    """A chat model: `openai:MODEL`, `anthropic:MODEL`, `google:MODEL`, or `URL#MODEL` for an
-    endpoint that speaks OpenAI's interface.
+    """The chat model called `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
 
     Without `api_key` the provider's own library looks where it always does. `timeout` is in seconds
     for one call, its `retries` (after a refused connection or a busy server) included. Raises
@@ -79,12 +78,7 @@ class Remote:
             _check_address(self._url)
         if not self.model:
             raise InvalidInput("model", name, "a provider or an address, and the name of a model")
-        self._name, self._key, self._timeout, self.retries = name, api_key, timeout, retries
-
-    @property
-    def name(self) -> str:
-        """`openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`."""
-        return self._name
+        self.name, self._key, self._timeout, self.retries = name, api_key, timeout, retries
 
     async def complete(
         self,
@@ -136,24 +130,26 @@ class Remote:
 
     def provider(self, **options: Any) -> Provider[Any]:
         """The library's access to it: enter it, so that its connections are closed again."""
-        from pydantic_ai.providers import infer_provider_class
-        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
         if self._url:  # OpenAI's own key is not sent there
+            from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
             options |= {"base_url": self._url, "api_key": self._key}
             return OpenAICompatibleProvider("endpoint", **options)
+        from pydantic_ai.providers import infer_provider_class
+
         opens: Any = infer_provider_class(self._kind)
         provider: Provider[Any] = opens(api_key=self._key)
         return provider
 
     def _open(self) -> ProviderModel:
-        from pydantic_ai.models import infer_model
+        if not self._url:
+            from pydantic_ai.models import infer_model
+
+            kind = "openai-chat" if self._kind == "openai" else self._kind
+            return infer_model(f"{kind}:{self.model}", lambda _: self.provider())
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
 
-        if not self._url:
-            kind = "openai-chat" if self._kind == "openai" else self._kind
-            return infer_model(f"{kind}:{self.model}", lambda _: self.provider())
         # What servers other than OpenAI's understand: `max_tokens`, and the caller's own schema.
         profile = OpenAIModelProfile(
             supports_json_schema_output=True,
@@ -179,8 +175,16 @@ class Remote:
             hint = "; raise max_tokens" if why == "length" else ""
             raise MalformedAnswer(f"model {self.name!r} answered no text ({why}{hint})")
         used = response.usage
-        usage = Usage(1, used.input_tokens, used.output_tokens, seconds=seconds)
+        usage = Usage(1, used.input_tokens, used.output_tokens, _cost(response), seconds)
         return Answer(text, usage, "length" if response.finish_reason == "length" else "stop")
+
+
+def _cost(response: ModelResponse) -> float:
+    """In US dollars, by the price list that the library brings; 0 where it has no price."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return 0.0
 
 
 def _check_address(url: str) -> None:
