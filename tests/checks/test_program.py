@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata import checks
-from errata.checks.program import unfenced
+from errata.checks.program import _records, unfenced
 from errata.checks.steps import split
 from errata.errors import InvalidInput
 from tests.checks.support import CONTEXT, findings, keys
@@ -248,6 +248,10 @@ def test_a_record_after_half_a_line_is_read():
         "    return a + b\n"
     )
     assert keys(CHECK, noise) == []
+
+
+def test_half_a_record_is_none():
+    assert _records(b'\nabc {"step": 0}\n\nabc {"step": 1, "b', "abc") == [{"step": 0}]
 
 
 def test_redefined_builtins_stay_away_from_the_tests():

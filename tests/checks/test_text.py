@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata import checks
-from errata.checks import pattern as patterns
-from errata.checks.reading import LONGEST, shorten
+from errata.checks import text as texts
+from errata.checks.text import LONGEST, shorten
 from errata.errors import InvalidInput
 from tests.checks.support import CONTEXT, findings, keys
 
@@ -216,7 +216,7 @@ def test_what_is_matched_in_this_process(pattern, length, full, here):
 
 
 def test_a_pattern_that_explodes_is_stopped(monkeypatch):
-    monkeypatch.setattr(patterns, "SECONDS", 0.5)
+    monkeypatch.setattr(texts, "SECONDS", 0.5)
     check = checks.regex("(a+)+b")
     assert keys(check, "a" * 50) == ["regex time-out (a+)+b"]
 

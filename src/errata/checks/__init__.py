@@ -4,10 +4,9 @@ Libraries that a check needs (jsonschema, pydantic) are imported when a check is
 """
 
 from errata.checks.loading import known, load
-from errata.checks.pattern import regex
 from errata.checks.program import python_tests
 from errata.checks.schema import json_schema
-from errata.checks.text import characters, contains, equals, excludes, not_empty, words
+from errata.checks.text import characters, contains, equals, excludes, not_empty, regex, words
 
 __all__ = [
     "characters",

@@ -21,8 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from errata.checks.reading import read, require
 from errata.checks.steps import Step, split
+from errata.checks.text import read, require
 from errata.errors import UsageError
 from errata.loop.record import Finding, number
 from errata.protocols import Context

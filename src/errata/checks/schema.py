@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from errata.checks.reading import read, shorten
+from errata.checks.text import read, shorten
 from errata.errors import InvalidInput
 from errata.loop.record import Finding
 from errata.protocols import Context
