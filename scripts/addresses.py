@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Written in pieces, so that this file does not contain what it looks for.
-FOLDERS = ("home", "root", "Users", "work", "opt", "tmp/lab")
+FOLDERS = ("home", "root", "Users", "work", "opt")
 HOSTS = (
     ("pypi", "org"),
     ("files", "pythonhosted", "org"),
