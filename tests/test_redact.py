@@ -49,10 +49,44 @@ def test_each_kind_is_marked_and_gone(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["the password is short", "token limits are 4096", "sk-learn", "a secret: no", "10:30@home"],
+    [
+        "the password is short",
+        "token limits are 4096",
+        "sk-learn",
+        "a secret: no",
+        "10:30@home",
+        "password: required",
+        "The secret: kindness matters",
+        "password = getpass.getpass()",
+        "password = hash2hash(password)",
+        'api_key = os.environ["API_KEY_2"]',
+        "def login(user, password: Optional[str] = None):",
+        "connect(api_key=api_key_from_env)",
+        'PASSWORD="$DB_PASSWORD_2"',
+        'password = f"{password_2_hash}"',
+        'label = {"password": "required field", "secret": "wonderful day"}',
+    ],
 )
 def test_plain_words_stay(text: str) -> None:
     assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AWS_SECRET_ACCESS_KEY={}",
+        "export DB_PASSWORD={} && run",
+        "MY_API_KEY: {}",
+        "?user=me&password={}&next=1",
+        "{{'client_secret': '{}'}}",
+        'password := "{}"',
+        'if password == "{}":',
+        'cut off: password="{}',
+    ],
+)
+def test_what_is_assigned_is_a_secret_in_quotes_or_with_a_digit(text: str) -> None:
+    secret = "wJalrXUtnFEMI/K7MDENG"
+    assert redacted(text.format(secret)) == text.format("[redacted: assigned]")
 
 
 @given(st.text())
@@ -61,11 +95,17 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
 
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
-    data = {"password": "correct-horse", "n": 3, "in": [{"api_key": "abcdefgh1234"}]}
+    data = {
+        "password": "correct-horse",
+        "n": 3,
+        "in": [{"api_key": "abcdefgh1234"}],
+        "secret": "a day",
+    }
     assert redacted_data(data) == {
         "password": "[redacted: assigned]",
         "n": 3,
         "in": [{"api_key": "[redacted: assigned]"}],
+        "secret": "a day",
     }
 
 

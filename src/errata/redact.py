@@ -24,9 +24,12 @@ _SECRET = re.compile(
     r"|(?P<jwt>\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})"
     r"|(?P<bearer>(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{20,})"
     r"|(?P<password_in_url>(?<=://)[^\s/:@'\"]{1,128}:[^\s/@'\"]{1,128}(?=@))"
-    r"|(?P<assigned>(?i:\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token"
-    r"|client[_-]?secret|secret[_-]?access[_-]?key)[\"']?\s{0,3}[:=]\s{0,3}[\"']?)"
-    r"(?!\[redacted)(?P<value>[^\s\"',;)}\]]{8,256}))"
+    # Code and prose assign to such names, too: a secret stands in quotes or has a digit.
+    r"|(?P<assigned>(?<![^\W_])(?i:password|passwd|secret|api[_-]?key|(?:access|auth)[_-]?token"
+    r"|client[_-]?secret|(?:secret[_-]?)?access[_-]?key)[\"']?\s{0,3}[:=]{1,3}>?\s{0,3}"
+    r"(?:[\"'](?![$<{%])(?P<quoted>[^\s\"']{8,256}+)(?=[\"']|\Z)"
+    r"|(?!\$)(?=[^\s\"',;&()\[\]{}<>]{0,255}\d)"
+    r"(?P<bare>[^\s\"',;&()\[\]{}<>]{8,256}+)(?![(\[{])))"
 )
 
 
@@ -34,7 +37,8 @@ def redacted(text: str) -> str:
     """The text with every secret it recognises replaced by `[redacted: kind]`.
 
     Known are the tokens of common providers, private keys, web tokens, passwords in addresses, and
-    values of 8 characters or more that are assigned to a name such as `password` or `api_key`.
+    values of 8 characters or more, in quotes or with a digit, that are assigned to a name such as
+    `password` or `api_key`.
 
     >>> redacted("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
@@ -56,7 +60,7 @@ def redacted_data(value: Any) -> Any:
 def _under(key: Any, value: Any) -> Any:
     if not isinstance(value, str):
         return redacted_data(value)
-    prefix = f"{key}="
+    prefix = f'{key}="'
     text = redacted(prefix + value)
     return text.removeprefix(prefix) if text.startswith(prefix) else redacted(value)
 
@@ -65,5 +69,5 @@ def _mark(found: re.Match[str]) -> str:
     kind = "assigned" if found["assigned"] else found.lastgroup
     if kind != "assigned":
         return f"[redacted: {kind}]"
-    whole, value = found["assigned"], found["value"]
+    whole, value = found["assigned"], found["quoted"] or found["bare"]
     return f"{whole[: len(whole) - len(value)]}[redacted: assigned]"
