@@ -210,6 +210,30 @@ def test_a_cancelled_read_does_not_end_the_reader(counting):
     assert stored(counting) == []
 
 
+def test_a_read_sees_one_state_though_another_commits_in_the_middle(counting, writer):
+    reader = Thread(counting, writes=False)
+    begun, gate = threading.Event(), threading.Event()
+
+    def twice(db: sqlite3.Connection) -> list[int]:
+        before = db.execute("select count(*) from t").fetchone()[0]
+        begun.set()
+        gate.wait(30)
+        return [before, db.execute("select count(*) from t").fetchone()[0]]
+
+    async def scenario() -> None:
+        await writer.run(lambda db: None)
+        read = asyncio.create_task(reader.run(twice))
+        await asyncio.to_thread(begun.wait, 30)
+        await writer.run(partial(insert, 1))
+        gate.set()
+        assert await read == [0, 0]
+        assert await reader.run(twice) == [1, 1]
+
+    sqlite3.connect(counting.path).execute("pragma journal_mode = wal").close()
+    asyncio.run(scenario())
+    reader.close()
+
+
 @pytest.mark.parametrize("error", FAILURES, ids=lambda e: type(e).__name__)
 def test_a_failing_read_is_answered(counting, error):
     reader = Thread(counting, writes=False)

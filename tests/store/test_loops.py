@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errata.codec import goal_to, policy_to
-from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused, StoreError
+from errata.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
 from errata.loop.decide import Again, Done, Lifted, decide, spent
 from errata.loop.policies import default
 from errata.loop.record import Loop, Override
@@ -154,6 +154,32 @@ def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store,
         with pytest.raises(OverrideRefused, match="consumed by another decision"):
             await store.commit(SCOPE, report("a", 4, verdict=Again(lifted=lifted)), owner)
         assert len((await store.read(SCOPE, "a")).values) == 3  # nothing of it was written
+
+    asyncio.run(scenario())
+
+
+def test_who_lifts_a_rule_or_cancels_and_why_are_texts_like_all_others(store, owner):
+    secret = "AKIA" + "IOSFODNN7EXAMPLE"
+
+    async def scenario() -> None:
+        said = Override("attempts", f"me {secret}", f"\ud800 {secret}")
+        entry = report("a", 1, override=said, cancelled=f"\ud800 {secret}")
+        await store.commit(SCOPE, entry, owner)
+        loop = (await store.read(SCOPE, "a")).loop
+        (kept,) = loop.overrides
+        assert (kept.by, kept.why) == ("me [redacted: aws_key]", "? [redacted: aws_key]")
+        assert loop.cancelled == "? [redacted: aws_key]"
+
+    asyncio.run(scenario())
+
+
+def test_an_id_that_no_file_can_hold_is_refused(store, owner):
+    async def scenario() -> None:
+        with pytest.raises(InvalidInput, match="lone surrogate"):
+            await store.read(SCOPE, "\ud800")
+        with pytest.raises(InvalidInput, match="lone surrogate"):
+            await store.commit(SCOPE, report("\ud800", 1), owner)
+        await store.commit(SCOPE, report("a", 1), owner)
 
     asyncio.run(scenario())
 

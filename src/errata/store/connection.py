@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from errata.errors import StoreCorrupt, StoreError, StoreUnavailable
+from errata.errors import InvalidInput, StoreCorrupt, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -130,8 +130,12 @@ def _in_savepoint(db: sqlite3.Connection, job: _Job) -> Any:
 
 
 def _each(db: sqlite3.Connection, group: list[_Job]) -> None:
+    """Each reads one state of the database, whatever others commit in the middle."""
     for job in group:
-        job.answer.set_result(job.work(db))
+        db.execute("begin")
+        value = job.work(db)
+        db.execute("rollback")
+        job.answer.set_result(value)
 
 
 def _undone(db: sqlite3.Connection | None) -> sqlite3.Connection | None:
@@ -161,6 +165,10 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _typed(error: BaseException) -> BaseException:
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidInput(
+            "text", error.object, "text that UTF-8 can hold, without a lone surrogate"
+        )
     if not isinstance(error, sqlite3.Error | OSError):
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -63,7 +63,8 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         extra = dump(codec.sparse(entry.extra))
         db.execute(statements()["set_extra"], {"n": n, "extra": extra})
     if entry.cancelled:
-        db.execute(statements()["set_cancelled"], {"n": n, "cancelled": entry.cancelled})
+        cancelled = reflections.storable(entry.cancelled)
+        db.execute(statements()["set_cancelled"], {"n": n, "cancelled": cancelled})
     if entry.override is not None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
@@ -179,8 +180,8 @@ def _override(db: Db, at: Plain, override: Override) -> None:
     values = {
         **at,
         "rule": override.rule,
-        "by": override.by,
-        "why": override.why,
+        "by": reflections.storable(override.by),
+        "why": reflections.storable(override.why),
         "decisions": override.decisions,
     }
     db.execute(statements()["insert_override"], values)

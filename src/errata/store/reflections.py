@@ -32,9 +32,9 @@ def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remem
         **_key(scope),
         "kind": reflection.kind,
         "signature": reflection.signature.digest,
-        "pattern": _storable(reflection.signature.pattern),
-        "error_type": _storable(reflection.error_type),
-        "text": _storable(reflection.text),
+        "pattern": storable(reflection.signature.pattern),
+        "error_type": storable(reflection.error_type),
+        "text": storable(reflection.text),
         "tags": json.dumps(list(reflection.tags)),
         "state": reflection.state,
         "trust": reflection.trust,
@@ -46,7 +46,7 @@ def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remem
     sighting = {
         "reflection": id,
         "loop": reflection.loop,
-        "text": _storable(reflection.sighting),
+        "text": storable(reflection.sighting),
         "now": now,
     }
     db.execute(statements()["insert_occurrence"], sighting)
@@ -61,7 +61,7 @@ def _add_example(
     values = {
         "reflection": id,
         "scope": token(scope),
-        "task": _storable(example.task),
+        "task": storable(example.task),
         "record": json.dumps(redacted_data(asdict(example))),
         "digest": example.digest,
         "state": reflection.state,
@@ -125,7 +125,7 @@ def _by_text(db: Db, scope: Scope, text: str, limit: int) -> dict[int, float]:
     terms = sorted(words, key=len, reverse=True)[:TERMS]
     if not terms:
         return {}
-    ored = " OR ".join(f'"{_storable(term)}"' for term in terms)
+    ored = " OR ".join(f'"{storable(term)}"' for term in terms)
     query = f"scope : {token(scope)} AND task : ({ored})"
     rows = db.execute(statements()["match_examples"], {"query": query, "limit": limit}).fetchall()
     best = min((row["score"] for row in rows), default=0.0)
@@ -153,7 +153,7 @@ def _key(scope: Scope) -> dict[str, Any]:
     return {"tenant": scope.tenant, "project": scope.project}
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Text without secrets that UTF-8 can hold: a lone surrogate becomes a question mark."""
     text = redacted(text)
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
