@@ -126,19 +126,22 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     """A reviser that rewrites only what findings point at.
 
     `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings and
-    returns the text to put there; overlapping spans are one. Where no finding has a span it gets
-    the whole candidate. The candidate must be text.
+    returns the text to put there, or an Answer; overlapping spans are one. Where no finding has a
+    span it gets the whole candidate. The candidate must be text.
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, to be revised in places")
+        usage = Usage()
         for start, end, flagged in reversed(_spans(candidate, findings)):
             text = rewrite(task, candidate[start:end], flagged)
             if hasattr(text, "__await__"):
                 text = await text
+            if isinstance(text, Answer):
+                usage, text = usage + text.usage, text.text
             candidate = f"{candidate[:start]}{text}{candidate[end:]}"
-        return candidate
+        return Answer(candidate, usage) if usage.calls else candidate
 
     return revise
 
@@ -147,7 +150,8 @@ def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[
     flagged = [(*f.span, f) for f in findings if f.span is not None]
     spans: list[tuple[int, int, list[Finding]]] = []
     for start, end, finding in sorted(flagged, key=lambda one: one[:2]):
-        start, end = max(0, start), min(len(text), end)
+        start = max(0, start)
+        end = max(start, min(len(text), end))
         if spans and start < spans[-1][1]:
             first, last, before = spans[-1]
             spans[-1] = (first, max(last, end), [*before, finding])

@@ -38,7 +38,7 @@ async def call(
         else:
             value = _called(function, *arguments)
         if hasattr(value, "__await__"):
-            value = await value
+            value = _read(await value)
     except ErrataError:
         raise
     except Exception as error:  # user code
@@ -50,7 +50,10 @@ async def call(
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        value = function(*arguments)
+        return _read(function(*arguments))
     except StopIteration as error:  # no future can hold one: who waits for it would wait forever
         raise RuntimeError("StopIteration") from error
+
+
+def _read(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value

@@ -143,6 +143,8 @@ def test_a_reviser_takes_task_candidate_and_findings(kept):
         ([None], ["one two three"], "ONE TWO THREE"),
         ([None, (4, 7)], ["two"], "one TWO three"),
         ([(4, 4)], [""], "one two three"),
+        ([(-5, -3)], [""], "one two three"),
+        ([(7, 4)], [""], "one two three"),
     ],
 )
 def test_a_targeted_reviser_gets_only_the_flagged_spans(spans, rewritten, revised):
@@ -169,6 +171,14 @@ def test_a_targeted_reviser_may_be_async_and_needs_text():
     assert asyncio.run(_revised(rewrite, "abc", found)) == "<a>bc"
     with pytest.raises(InvalidInput, match="candidate"):
         asyncio.run(_revised(rewrite, ["abc"], found))
+
+
+def test_what_a_model_rewrote_in_places_is_text_and_has_its_cost():
+    def rewrite(task: Any, text: str, findings: Any) -> Answer:
+        return Answer(text.upper(), Usage(1, 5, 2))
+
+    found = [Finding("c", "m", span=(0, 1)), Finding("c", "n", span=(2, 3))]
+    assert asyncio.run(_revised(rewrite, "abc", found)) == Answer("AbC", Usage(2, 10, 4))
 
 
 def test_a_repeat_raises_the_temperature_and_every_attempt_has_another_seed():
@@ -370,6 +380,10 @@ def yielding(candidate: Any, context: Context) -> Any:
     raise ValueError("in the middle")
 
 
+async def lazy(candidate: Any, context: Context) -> Any:
+    return (Finding("c", 1 // 0) for _ in candidate)  # type: ignore[arg-type]
+
+
 async def asynchronous(candidate: Any, context: Context) -> Any:
     await asyncio.sleep(0)
     return [Finding("c", "one")]
@@ -381,6 +395,7 @@ WRONG_CHECKS: list[tuple[Any, str]] = [
     (lambda c, x: 5, "it returned int"),
     (lambda c, x: ["an error"], "it returned str; it has to return Finding objects"),
     (yielding, "in the middle"),
+    (lazy, "ZeroDivisionError"),
     (lambda c, x: next(iter([])), "StopIteration"),
     (lambda c, x: Finding("c", "m", severity=9), "severity is 9"),
 ]
@@ -434,6 +449,10 @@ def broken(task: Any, hint: str) -> Any:
     raise RuntimeError("half way")
 
 
+async def half_way(task: Any, hint: str) -> Any:
+    return broken(task, hint)
+
+
 FAILING: list[tuple[Any, str]] = [
     (Generator(ValueError("no luck")), "generate raised ValueError: no luck"),
     (Generator(None), "generate returned None"),
@@ -441,6 +460,7 @@ FAILING: list[tuple[Any, str]] = [
     (Generator(["a", None]), "generate returned None"),
     (lambda task, hint: next(iter([])), "StopIteration"),
     (broken, "half way"),
+    (half_way, "half way"),
     (lambda task: "wrong arity", "TypeError"),
 ]
 
