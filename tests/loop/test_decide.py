@@ -553,4 +553,7 @@ def test_a_candidate_is_known_by_its_digest():
     assert Candidate.of("a").digest == "ca978112ca1bbdca"  # SHA-256 of "a"
     assert Candidate.of({"b": 1, "a": 2}) == Candidate.of({"a": 2, "b": 1})
     assert Candidate.of("\ud800").digest != Candidate.of("?").digest
+    within: list[object] = [{1: "a", "b": 2}]
+    within.append(within)
+    assert Candidate.of(within) == Candidate.of(repr(within))
     assert Attempt(1, Candidate("x")).candidate.text is None

@@ -163,7 +163,10 @@ class Candidate:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
+        return repr(value)
 
 
 @dataclass(frozen=True, slots=True)
