@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 from uuid import uuid4
 
-from errata.errors import InvalidInput, ModelTimeout
+from errata.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from errata.evaluate import Check, Evaluate, evaluated, pure
-from errata.generate import Generate, Produced, Revise, Writer, journalable, produce, revised
+from errata.generate import Generate, Produced, Revise, Writer, produce, revised
 from errata.journal import Durable, Journal, Volatile
 from errata.loop import policies
 from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide, spent
@@ -213,6 +213,9 @@ class Run(Generic[C]):
                 f"attempt {len(state.loop.attempts) + 1} had no result within "
                 f"{self._timeout:g} s{again}"
             ) from None
+        except (UserCodeError, ModelError):
+            await self._cut(time.perf_counter() - began)
+            raise
         loop = state.loop.then(attempt)
         verdict = decide(loop, self.policy)
         await self._record(state, loop, value, verdict)
@@ -227,14 +230,12 @@ class Run(Generic[C]):
             produced = state.finished[1]
         else:
             produced = await self._produced(state, at)
-            spent = produced.usage.lasting(time.perf_counter() - began)
-            produced = Produced(produced.values, spent)
-            if not self._pure and self._journal.durable:
-                await self._journal.commit(Entry(self.id, 0, step=(key, produced.plain())))
+            produced = replace(produced, usage=produced.usage.lasting(time.perf_counter() - began))
+            plain = produced.plain() if self._journal.durable else None
+            if plain and not self._pure:
+                await self._journal.commit(Entry(self.id, 0, step=(key, plain)))
             self._state = replace(state, finished=(key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
-        if self._journal.durable:
-            journalable(value)
         candidate = Candidate.of(value)
         usage = produced.usage.lasting(time.perf_counter() - began)
         seen = near(candidate, loop.attempts) if loop.attempts else None
@@ -260,7 +261,7 @@ class Run(Generic[C]):
 
     def _context(self, state: _State, number: int) -> Context:
         verdict, repeats = state.verdict, state.loop.repeats
-        warmer = min(WARMEST, self._temperature + WARMER * repeats) if repeats else None
+        warmer = min(WARMEST, self._temperature + WARMER * repeats)
         return Context(
             self._task,
             number,
@@ -268,7 +269,7 @@ class Run(Generic[C]):
             verdict.feedback if isinstance(verdict, Again) else "",
             state.values[-1] if state.values else None,
             self._data,
-            self._temperature if warmer is None else max(warmer, self._temperature),
+            max(warmer, self._temperature),
             self._seed + number - 1,
             state.briefing.examples,
         )
@@ -288,15 +289,15 @@ class Run(Generic[C]):
         return replace(state, loop=loop, verdict=verdict, finished=None)
 
     async def _cut(self, seconds: float) -> None:
-        """An attempt was given up: what it spent counts, unless its answer is kept and will."""
+        """An attempt was given up or failed: what it spent counts, and an answer it had is kept."""
         state = self._state or _State(Loop(self.id))
-        spent = state.finished[1].usage if state.finished else Usage(calls=1)
-        if state.finished and not (self._pure and self._journal.durable):
-            extra = Usage(seconds=max(0.0, seconds - spent.seconds))
-        else:
-            extra = spent.lasting(seconds)
+        extra, step = Usage(1, seconds=seconds), None
+        if state.finished:
+            key, produced = state.finished
+            extra = Usage(seconds=max(0.0, seconds - produced.usage.seconds))
+            step = (key, produced.plain()) if self._journal.durable else None
         loop = replace(state.loop, extra=state.loop.extra + extra)
-        await self._journal.commit(Entry(self.id, 0, extra=loop.extra))
+        await self._journal.commit(Entry(self.id, 0, step=step, extra=loop.extra))
         self._state = replace(state, loop=loop)
 
     async def _record(self, state: _State, loop: Loop, value: Any, verdict: Verdict) -> None:
@@ -385,9 +386,7 @@ def _memory(memory: Memory | Store | str | None, scope: Scope | None) -> Memory 
 
 
 def _journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
-    if store is None:
-        return Volatile()
-    return Durable.on(store, scope or Scope(), id, known)
+    return Volatile() if store is None else Durable.on(store, scope or Scope(), id, known)
 
 
 def _across_scope(rule: Any) -> bool:

@@ -348,8 +348,7 @@ def test_a_check_that_raises_twice_fails_and_the_candidate_is_not_blamed(kept, p
         assert len(result.loop.attempts) == 1
 
     asyncio.run(scenario())
-    # The answer is in the journal, or in memory; only pure checks may have it made again.
-    assert generate.calls == (2 if pure and kept is not None else 1)
+    assert generate.calls == 1  # the answer was paid for, so it is kept, also where checks are pure
 
 
 def test_a_judge_whose_model_fails_is_asked_again(kept):
@@ -475,6 +474,23 @@ def test_a_generator_that_fails_leaves_the_loop_open(generate, what, kept):
         session._generate = plain
         result = await session.finish()
         assert (result.passed, len(result.loop.attempts)) == (True, 1)
+        assert result.usage.calls == 2  # the one that failed was a call, too
+
+    asyncio.run(scenario())
+
+
+def test_calls_that_failed_count_towards_a_budget(kept):
+    generate = Generator(ModelError("gone"), ModelError("gone"), "wrong")
+    policy = Policy((MaxAttempts(9), Budget(calls=3)))
+    session = Run[str]("t", generate=generate, checks=[Check()], policy=policy, store=kept)
+
+    async def scenario() -> None:
+        for _ in range(2):
+            with pytest.raises(ModelError):
+                await session.step()
+        result = await session.finish()
+        assert [s.rule for s in result.stopped_by] == ["budget"]
+        assert (len(result.loop.attempts), result.usage.calls) == (1, 3)
 
     asyncio.run(scenario())
 
@@ -590,7 +606,8 @@ def test_a_timeout_of_one_attempt_leaves_the_loop_open_and_what_was_spent_counts
     asyncio.run(scenario())
 
 
-def test_a_timeout_while_evaluating_keeps_the_answer(kept):
+@pytest.mark.parametrize("pure", [False, True])
+def test_a_timeout_while_evaluating_keeps_the_answer(kept, pure):
     hang = [True]
 
     async def check(candidate: Any, context: Context) -> list[Finding]:
@@ -598,6 +615,7 @@ def test_a_timeout_while_evaluating_keeps_the_answer(kept):
             await asyncio.Event().wait()
         return []
 
+    check.pure = pure  # type: ignore[attr-defined]
     generate = Generator(Answer("one", Usage(1, 5, 5)))
     session = Run[str]("t", generate=generate, checks=[check], store=kept, timeout=0.05)
 
