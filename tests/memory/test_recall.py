@@ -98,6 +98,11 @@ def test_three_at_most_and_one_of_them_not_verified(verified, chosen):
     assert [one.id for one in choose(ranked)] == chosen
 
 
+def test_an_answer_that_would_be_cut_is_not_shown_as_accepted():
+    ranked = [found(1, "one", accepted="x" * (EACH + 1)), found(2, "two", accepted="x" * EACH)]
+    assert [one.id for one in choose(ranked)] == [2]
+
+
 @given(st.lists(finds, max_size=12))
 def test_a_prompt_gets_at_most_three_turns_and_bounded_text(stored):
     chosen = choose(rank("convert to kg", stored, 99))

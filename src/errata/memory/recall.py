@@ -51,11 +51,16 @@ def _order(relevance: float, one: Found) -> tuple[float, bool, int, int]:
 
 
 def choose(ranked: Sequence[Found], most: int = SHOWN, unverified: int = UNVERIFIED) -> list[Found]:
-    """What goes into a prompt: the first `most` of them, at most `unverified` not verified."""
+    """What goes into a prompt: the first `most` of them, at most `unverified` not verified.
+
+    An answer of more than `EACH` characters is left out: cut, it is not the one that was accepted.
+    """
     chosen: list[Found] = []
     for one in ranked:
         if len(chosen) == most:
             break
+        if len(one.example.accepted) > EACH:
+            continue
         if one.verified or sum(not c.verified for c in chosen) < unverified:
             chosen.append(one)
     return chosen
