@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 from errata.drive import Result, Run
 from errata.errors import InvalidInput, NotPassed
 from errata.portal import run_sync
+from errata.store import open_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +29,8 @@ def self_correcting(
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
+    if options.get("memory") == ":memory:":  # one for all calls
+        options["memory"] = open_store(":memory:")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         parameters = list(inspect.signature(function).parameters)

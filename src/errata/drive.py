@@ -304,7 +304,7 @@ class Run(Generic[C]):
         """Write the attempt down, and what the loop teaches, in one transaction where it can be."""
         memory, entry = self._memory, Entry(self.id, 0, attempt=loop.attempts[-1], value=value)
         lessons: Sequence[Reflection] = ()
-        if memory is not None and isinstance(verdict, Done):
+        if memory is not None and isinstance(verdict, Done) and (self._checks or self._evaluate):
             lessons = memory.lessons(loop, _text(self._task), state.briefing)
         if memory is not None and self._journal.shares(memory.store, memory.scope):
             entry = replace(entry, reflections=lessons, shown=state.briefing.shown)

@@ -470,6 +470,16 @@ def test_a_failing_loop_teaches_nothing(store):
     asyncio.run(scenario())
 
 
+def test_what_nothing_judged_teaches_nothing(store):
+    async def scenario() -> None:
+        memory = Memory(store)
+        result = await run("t", generate=Generator("whatever"), store=store, memory=memory)
+        assert result.passed
+        assert await memory.count() == 0
+
+    asyncio.run(scenario())
+
+
 def test_memory_cleared_in_the_middle_does_not_fail_the_loop(store):
     async def scenario() -> None:
         memory = Memory(store)
