@@ -221,6 +221,16 @@ def test_a_tool_neither_silences_a_lesson_nor_speaks_through_it(store, trust, st
     do(scenario())
 
 
+def test_an_operator_raises_what_a_model_said_and_a_model_takes_nothing_back(memory):
+    async def scenario() -> None:
+        for trust in ("model", "operator", "model"):
+            await memory.remember("u", "x", lesson=f"by {trust}", trust=trust)
+        (known,) = await memory.top()
+        assert (known["trust"], known["text"], known["seen"]) == ("operator", "by operator", 3)
+
+    do(scenario())
+
+
 def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example(store):
     memory = Memory(store)
 

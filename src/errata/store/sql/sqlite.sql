@@ -93,10 +93,10 @@ set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
                  when reflection.state = 'quarantined' then excluded.state
                  when reflection.state = 'candidate' and excluded.state = 'verified' then 'verified'
                  else reflection.state end,
-    trust = iif(reflection.state = 'quarantined' and excluded.trust in ('operator', 'measured'),
-                excluded.trust, reflection.trust),
-    text = iif(reflection.state = 'quarantined' and excluded.trust in ('operator', 'measured'),
-               excluded.text, reflection.text)
+    trust = iif(reflection.trust not in ('operator', 'measured')
+                and excluded.trust in ('operator', 'measured'), excluded.trust, reflection.trust),
+    text = iif(reflection.trust not in ('operator', 'measured')
+               and excluded.trust in ('operator', 'measured'), excluded.text, reflection.text)
 returning id, seen;
 
 -- name: insert_occurrence
