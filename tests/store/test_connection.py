@@ -313,6 +313,17 @@ def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
     assert rows(tmp_path / "a.db", "select count(*) from loop") == [(len(done),)]
 
 
+def test_a_relative_path_is_one_file_wherever_the_process_goes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = Sqlite("a.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    asyncio.run(store.commit(SCOPE, report("a", 1), "me"))
+    asyncio.run(store.close())
+    assert (tmp_path / "a.db").exists()
+    assert store.url == "a.db"
+
+
 def test_a_store_that_nobody_uses_any_more_leaves_no_thread(tmp_path):
     async def scenario() -> None:
         for name in (":memory:", str(tmp_path / "a.db")):

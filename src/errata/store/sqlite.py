@@ -33,12 +33,11 @@ class Sqlite:
 
     def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
         self.url = path
-        connect = partial(_connect, path, busy_seconds)
-        self._writer = Thread(connect, writes=True)
         # A database in memory belongs to one connection.
-        self._reader = (
-            self._writer if path == ":memory:" else Thread(partial(_reading, connect), writes=False)
-        )
+        alone = path == ":memory:"
+        connect = partial(_connect, path if alone else os.path.abspath(path), busy_seconds)
+        self._writer = Thread(connect, writes=True)
+        self._reader = self._writer if alone else Thread(partial(_reading, connect), writes=False)
         # The threads know nothing of the store, so that one that nobody uses any more is closed.
         finalize(self, _close, self._writer, self._reader)
 
