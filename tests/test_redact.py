@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,18 @@ def test_a_telling_key_makes_its_value_a_secret() -> None:
         "in": [{"api_key": "[redacted: assigned]"}],
         "secret": "a day",
     }
+
+
+@pytest.mark.parametrize("by", ["a check", "an evaluator"])
+def test_findings_are_cleaned_before_anything_cuts_them(by: str) -> None:
+    def find(candidate: str, at: errata.Context) -> errata.Evaluation:
+        secret = SECRETS["aws_key"]
+        return errata.Evaluation((errata.Finding("c", secret, secret, evidence=secret),))
+
+    given: dict[str, Any] = {"checks": [find]} if by == "a check" else {"evaluate": find}
+    result = asyncio.run(errata.run("t", generate=lambda task, hint: "x", store=None, **given))
+    assert "redacted: aws_key" in str(result.loop)
+    assert SECRETS["aws_key"] not in str(result.loop)
 
 
 def test_no_planted_secret_reaches_the_database_or_the_model(tmp_path: Path) -> None:

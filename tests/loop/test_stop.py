@@ -235,6 +235,14 @@ def test_near_is_alike_but_for_what_always_makes_a_difference(other, is_near):
     assert near(Candidate.of(TEXT), backwards) == (1 if is_near else None)
 
 
+@pytest.mark.parametrize(("changed", "is_near"), [(1, True), (2, True), (3, False)])
+def test_near_begins_at_nine_tenths_of_the_tokens(changed, is_near):
+    words = [f"word{'abcdefghijklmnopqrst'[n]}" for n in range(20)]
+    other = [word.upper() if n < changed else word for n, word in enumerate(words)]
+    first = [Attempt(1, Candidate.of(" ".join(words)))]
+    assert near(Candidate.of(" ".join(other)), first) == (1 if is_near else None)
+
+
 @pytest.mark.parametrize(
     ("one", "two"),
     [

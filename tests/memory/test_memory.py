@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput, StoreError
-from errata.memory.learn import Example, Reflection
+from errata.memory.learn import Example, Reflection, located
 from errata.memory.memory import Memory, Seen
 from errata.memory.signature import signature
 from errata.protocols import Remembered, Scope
@@ -177,6 +177,23 @@ def test_vectors_of_another_space_are_not_compared(store):
         assert one.cosine is None
         (one,) = await Memory(store, embedder=FixedEmbedder(32)).recall(SIMILAR)
         assert one.cosine is None
+
+    do(scenario())
+
+
+def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
+    tasks = [
+        f"convert the weight of parcel {n} to kilograms{' please' * (n > 6)}" for n in range(9)
+    ]
+
+    async def scenario() -> None:
+        for task in tasks:
+            one = replace(WEIGHT, task=task, accepted=task[-20:])
+            kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
+            (placed,) = located([kept], *await memory._place(task))
+            await memory.store.remember(memory.scope, [placed])
+        said = [turn.content for turn in (await memory.brief(tasks[2])).examples[::2]]
+        assert (len(said), said[-1]) == (3, tasks[2])
 
     do(scenario())
 
