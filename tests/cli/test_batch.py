@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, Run, Scope, Writer, open_store
+from errata import Memory, Run, Writer, open_store
 from errata.checks import contains
 from errata.cli.batch import Row, batch
 from errata.cli.tasks import Task
 from errata.errors import (
     CheckFailed,
-    InvalidInput,
     MalformedAnswer,
     ModelUnavailable,
     StoreUnavailable,
 )
+from errata.loop.policies import default
 from errata.protocols import Store
 from errata.testing import ScriptedModel
 
@@ -59,8 +59,8 @@ class Echo(ScriptedModel):
 
 
 async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> list[Row]:
-    given: dict[str, Any] = {"run": "r", "memory": None, "scope": Scope(), "policy": None}
-    return await batch(todo, writer=Writer(model), store=store, **{**given, **options})
+    given: dict[str, Any] = {"run": "r", "memory": None, "policy": default, **options}
+    return await batch(todo, generate=Writer(model), store=store, **given)
 
 
 @pytest.fixture
@@ -92,11 +92,6 @@ def test_as_many_at_once_as_asked(store, jobs):
     asyncio.run(go(store, model, tasks("a", "b", "c", "d"), jobs=jobs))
     assert model.most == min(jobs, 4)
     assert model.asked == ["a", "b", "c", "d"]
-
-
-def test_no_jobs(store):
-    with pytest.raises(InvalidInput, match="jobs"):
-        asyncio.run(go(store, Echo(), tasks("a"), jobs=0))
 
 
 def test_what_has_ended_is_not_run_again(store):

@@ -168,15 +168,16 @@ def test_run_again_it_asks_no_more(shop):
 
 
 def test_another_plan_is_kept_apart(shop):
-    whole = shop.errata(*DEMO, "--json").json
+    shop.tasks(*house(8), name="house.jsonl")
+    whole = shop.errata(*DEMO, "--json", "--full").json
     made = calls_of(shop)
-    smaller = shop.errata(*DEMO, "--json", "--per-family", "3").json
-    assert figure(smaller, "shop")["memory"]["tasks"] == 3
+    smaller = shop.errata(*DEMO, "--json").json
+    assert figure(smaller, "shop")["memory"]["tasks"] == 7
     assert calls_of(shop) > made
     assert len(list((shop.folder / "out").glob("demo*.db"))) == 2
     made = calls_of(shop)
-    assert shop.errata(*DEMO, "--json").json["figures"] == whole["figures"]
-    assert shop.errata(*DEMO, "--json", "--per-family", "3").json["figures"] == smaller["figures"]
+    assert shop.errata(*DEMO, "--json", "--full").json["figures"] == whole["figures"]
+    assert shop.errata(*DEMO, "--json").json["figures"] == smaller["figures"]
     assert calls_of(shop) == made
 
 
@@ -233,7 +234,7 @@ def test_tasks_without_families_and_answers(shop):
     checks = [{"name": "contains", "needles": ["z"]}]
     entries = [{"id": str(n), "task": f"Say y{n}", "checks": checks} for n in range(4)]
     shop.tasks(*entries, name="house.jsonl")
-    document = shop.errata(*DEMO, "--json", "--gold").json
+    document = shop.errata(*DEMO, "--json", "--full").json
     assert [one["group"] for one in document["figures"]] == ["", ""]
     assert document["follows_gold"] == {}
 
@@ -272,26 +273,23 @@ def test_bars_on_a_terminal(shop, capsys):
     from rich.console import Console
 
     from errata.cli.arms import Lab
-    from errata.cli.live import Watched
-    from errata.generate import Writer
     from errata.store import open_store
     from errata.testing import ScriptedModel
 
     chosen = plan(Path(shop.folder, "house.jsonl"), "scripted", per_family=2)
     console = Console(force_terminal=True, width=70, file=sys.stdout, color_system=None)
-    screen = Screen(console, len(chosen.tasks))
-    model = Watched(ScriptedModel("wrong", forever=True), screen)
+    screen = Screen(len(chosen.tasks), console)
+    model = ScriptedModel("wrong", forever=True)
 
     async def go():
         store = open_store(":memory:")
         try:
-            return await Lab(chosen, store, Writer(model), None, screen).run()
+            return await Lab(chosen, store, model, None, screen).run()
         finally:
             await store.close()
             await model.close()
 
     ran = asyncio.run(go())
-    assert model.name == "scripted"
     assert len(ran.memory) == 6
     shown = capsys.readouterr().out
     assert "right at once   0 %" in shown

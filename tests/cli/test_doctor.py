@@ -42,8 +42,6 @@ def test_what_is_ill_is_said_with_what_to_do(invoke, monkeypatch):
     done = invoke("doctor", "--model", "openai:x")
     assert (done.code, "✓ keys: set: OPENAI_API_KEY" in done.out) == (0, True)
     assert "very-secret" not in done.out + done.err
-    monkeypatch.setenv("ERRATA_THREADS", "1024")
-    assert "✗ cores: " in invoke("doctor", "--model", "toy:answer").out
 
 
 def test_open_loops_are_told(desk, invoke):
@@ -96,15 +94,6 @@ def test_a_folder_that_cannot_be_written(desk, invoke):
     done = invoke("doctor", "--model", "toy:answer", "--db", "file/errata.db")
     assert done.code == 1
     assert "✗ folder: " in done.out
-
-
-def test_deep_asks_the_model(desk):
-    done = desk.errata("doctor", "--deep", "--model", "toy:answer")
-    assert (done.code, "✓ model: toy:answer answers: wrong" in done.out) == (0, True)
-    done = desk.errata("doctor", "--deep", "--model", "toy:raises")
-    assert (done.code, "✗ model: toy:raises: model 'toy:raises' raised" in done.out) == (1, True)
-    done = desk.errata("doctor", "--deep", "--model", "nope")
-    assert done.code == 1
 
 
 def test_weights_are_listed_and_checked(desk, invoke):

@@ -5,7 +5,7 @@ import pty
 import subprocess
 import threading
 
-from errata.cli.progress import FetchProgress
+from errata.cli.progress import Progress
 from tests.cli.support import COMMAND, SECONDS, Desk, task
 
 
@@ -61,9 +61,9 @@ def test_json_stays_one_document_on_a_terminal(desk):
 
 
 def test_a_fetch_is_told_once_a_step_elsewhere(capsys):
-    with FetchProgress() as watch:
+    with Progress() as watch:
         for done in range(0, 100, 10):
-            watch("weights", done, 100_000_000, "downloading")
-        watch("weights", 100, 100_000_000, "verifying")
+            watch.fetched("weights", done, 100_000_000, "downloading")
+        watch.fetched("weights", 100, 100_000_000, "verifying")
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["weights: downloading (100 MB)", "weights: verifying (100 MB)"]

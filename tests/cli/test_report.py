@@ -12,12 +12,11 @@ from rich.console import Console
 from errata.cli.arms import Ran
 from errata.cli.batch import Row
 from errata.cli.figures import FOLLOWED, POOLED, SECOND, comparisons, in_words, second_half
-from errata.cli.measured import Measured, machine
+from errata.cli.measured import Measured, by_group, machine, print_summary, sentences
 from errata.cli.picture import NoPictures, draw, rolling
 from errata.cli.report import page
 from errata.cli.stats import Estimate, share
-from errata.cli.stories import Shown, Story, Try, pick
-from errata.cli.summary import by_group, print_summary, sentences
+from errata.cli.stories import Shown, Story, Try, kinds
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}
@@ -67,24 +66,23 @@ def arms(each: int = 10) -> tuple[list[Row], list[Row]]:
     return without, memory
 
 
-def stories(text: str) -> tuple[tuple[Story, Story], ...]:
+def stories(text: str) -> dict[str, tuple[Story, Story]]:
     """One of each kind, with this text wherever a text may come from outside."""
     wrong, right = Try(text, (text,)), Try(text, ())
     failed = Story("without-1/x", text, (wrong,), (), False, f"repeat: {text}", text)
     corrected = Story("with-1/x", text, (wrong, right), (), True, "", text)
     knew = Story("with-1/y", text, (right,), (Shown(text, text),), True, "", text)
-    return ((failed, corrected), (failed, knew))
+    pairs = ((failed, knew), (failed, corrected))
+    return {kind: (one, other) for pair in pairs for kind, one, other in kinds(*pair)}
 
 
 def found(text: str = "plain", **follows: Estimate) -> Measured:
     without, memory = arms()
-    told = stories(text)
-    ran = Ran(tuple(without), tuple(memory), told, dict(follows), 12.0)
+    ran = Ran(tuple(without), tuple(memory), stories(text), dict(follows), 12.0)
     lesson = {"text": text, "error_type": text, "state": "verified", "seen": 3, "examples": 2}
     return Measured(
         ran,
         tuple(comparisons(without, memory, follows)),
-        pick(told),
         (lesson,),
         {"model": text, "command": f"errata demo {text}"},
         machine(),
@@ -128,9 +126,9 @@ def test_it_says_all_there_is():
 
 def test_where_there_is_nothing_to_tell():
     without, _ = arms(2)
-    ran = Ran(tuple(without), tuple(without), ())
+    ran = Ran(tuple(without), tuple(without), {})
     compared = tuple(comparisons(without, without, {}))
-    bare = Measured(ran, compared, {}, (), {"model": "m", "command": "c"}, {}, ())
+    bare = Measured(ran, compared, (), {"model": "m", "command": "c"}, {}, ())
     text = Page(page(bare, None)).text
     assert "Insufficient data" in text
     assert "Nothing: no answer was put right" in text
@@ -192,7 +190,7 @@ def test_rolling_looks_back_only():
 
 def test_the_picture_is_one_for_any_title():
     without, memory = arms()
-    drawn = {"with memory": memory, "without memory": without, "other": memory}
+    drawn = {"with memory": memory, "without memory": without}
     assert draw(drawn, "cost in $ and $$ $").startswith(b"\x89PNG")
     assert draw({"with memory": memory[:1]}, "one", dark=True).startswith(b"\x89PNG")
 

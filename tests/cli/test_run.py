@@ -94,15 +94,17 @@ def test_nothing_to_resume(desk):
 
 
 def test_goals_are_met_by_checks_that_score(desk):
-    check = {"name": "mychecks:length"}
-    desk.tasks({**task("red"), "checks": [check]}, {**task("lengthy"), "checks": [check]})
-    arguments = ("run", "tasks.jsonl", "--model", "toy:at_once", "--goal", "length >= 0.5")
+    more = {"checks": [{"name": "mychecks:length"}], "goals": ["length >= 0.5"]}
+    arguments = ("run", "tasks.jsonl", "--model", "toy:at_once")
+    desk.tasks({**task("red"), **more}, {**task("lengthy"), **more})
     done = desk.errata(*arguments, "--json")
     assert (done.code, [row["passed"] for row in rows(done)]) == (1, [False, True])
     assert "goal missed: length >= 0.5, it is 0.3" in desk.errata("why", "tasks-1/red").out
-    done = desk.errata(*arguments, "--goal", "clarity >= 1", "--json")
+    desk.tasks({**task("red"), **more, "goals": ["length >= 0.5", "clarity >= 1"]})
+    done = desk.errata(*arguments, "--json")
     assert {row["stopped_by"] for row in rows(done)} == {"unscored"}
-    assert desk.errata(*arguments, "--goal", "long").code == 2
+    desk.tasks({**task("red"), **more, "goals": ["long"]})
+    assert desk.errata(*arguments).code == 2
 
 
 def test_memory_brings_back_what_was_accepted(desk):

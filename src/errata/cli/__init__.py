@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run `errata` with the arguments of this process and exit with its code."""
     from errata.cli.app import app
     from errata.cli.interrupt import leave
 
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets a question mark.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
     leave(app(prog_name="errata", standalone_mode=False))

@@ -6,23 +6,23 @@ import os
 import platform
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import typer
+from errata.cli.interrupt import drive
+from errata.cli.opening import EMBEDDER, by_meaning
+from errata.cli.output import Db, Json, ModelName, print_json, show
+from errata.cli.settings import Settings, settings
+from errata.errors import ErrataError, StoreCorrupt, StoreNewer
+from errata.loop.feedback import clean
 
-from errata.cli.failure import Interrupted
-from errata.cli.output import Db, Json, print_json, short, show
-from errata.errors import ErrataError, ModelError, NotFound
-
-if TYPE_CHECKING:
-    from errata.cli.settings import Settings
-
-PACKAGES = ("errata", "numpy", "typer", "rich", "pydantic", "pydantic-settings", "PyYAML")
-OPTIONAL = ("xllamacpp", "onnxruntime", "tokenizers", "pydantic-ai-slim", "matplotlib")
+PACKAGES = ("xllamacpp", "onnxruntime", "tokenizers", "pydantic-ai-slim", "matplotlib")
 # The kind of model -> the package that it needs, and the extra that brings it.
 EXTRAS = {
     "embedded": ("xllamacpp", "embedded"),
@@ -47,25 +47,17 @@ class Sign:
 
 
 def doctor(
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Load the model and ask it; may fetch weights.")
-    ] = False,
-    model: Annotated[str | None, typer.Option(help="The model. [embedded]")] = None,
+    model: ModelName = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
     """Look at what errata needs, and say what to do.
 
-    Python, packages, SQLite, the database, weights, keys, cores; exits 1 where something is ill.
+    Python, packages, SQLite, the database, weights, keys; exits 1 where something is ill.
     """
-    from errata.cli.settings import settings
-
     values = settings(model=model, db=db)
-    signs = []
-    for look in (_python, _packages, _sqlite, _folder, _database, _weights, _keys, _cores):
-        signs += _looked(look, values)
-    if deep:
-        signs += _looked(_deep, values)
+    looks = [_python, _packages, _sqlite, _folder, _database, _weights, _keys]
+    signs = [sign for look in looks for sign in _looked(look, values)]
     ill = [sign for sign in signs if not sign.well]
     if json:
         print_json({"well": not ill, "signs": [asdict(sign) for sign in signs]})
@@ -81,11 +73,8 @@ def _looked(look: Callable[[Settings], Iterator[Sign]], values: Settings) -> lis
     signs: list[Sign] = []
     try:
         signs += look(values)
-    except Interrupted:
-        raise
-    except Exception as error:
-        name = look.__name__.strip("_")
-        signs.append(Sign(name, False, f"{type(error).__name__}: {error}", "see the message"))
+    except (ErrataError, OSError, sqlite3.Error) as error:
+        signs.append(Sign(look.__name__.strip("_"), False, f"{error}", "see the message"))
     return signs
 
 
@@ -95,12 +84,9 @@ def _python(values: Settings) -> Iterator[Sign]:
 
 
 def _packages(values: Settings) -> Iterator[Sign]:
-    there = {name: _version(name) for name in (*PACKAGES, *OPTIONAL)}
-    missing = [name for name in PACKAGES if not there[name]]
-    said = ", ".join(f"{name} {there[name] or 'missing'}" for name in PACKAGES)
-    yield Sign("packages", not missing, said, f"pip install {' '.join(missing)}")
+    there = {name: _version(name) for name in PACKAGES}
     package, extra = EXTRAS.get(values.model.partition(":")[0], ("", ""))
-    said = ", ".join(f"{name} {there[name] or 'missing'}" for name in OPTIONAL)
+    said = ", ".join(f"{name} {there[name] or 'missing'}" for name in PACKAGES)
     well = not package or bool(there[package])
     yield Sign("optional packages", well, said, f"pip install 'errata[{extra}]'")
 
@@ -115,32 +101,21 @@ def _version(name: str) -> str:
 def _sqlite(values: Settings) -> Iterator[Sign]:
     newest = sqlite3.sqlite_version_info >= OLDEST_SQLITE
     yield Sign("sqlite", newest, sqlite3.sqlite_version, "use a Python with SQLite 3.35 or newer")
-    db = sqlite3.connect(":memory:")
-    try:
-        db.execute("create virtual table t using fts5 (x)")
-        fts5 = True
-    except sqlite3.OperationalError:
-        fts5 = False
-    finally:
-        db.close()
+    with closing(sqlite3.connect(":memory:")) as db:
+        fts5 = bool(db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0])
     yield Sign("sqlite fts5", fts5, "there" if fts5 else "missing", "use a Python that has it")
 
 
 def _folder(values: Settings) -> Iterator[Sign]:
     """Whether a database can be made and be in WAL mode where this one is."""
-    if values.db == ":memory:":
-        return
-    from tempfile import TemporaryDirectory
-
     folder = Path(values.db).resolve().parent
     try:
-        with TemporaryDirectory(prefix=".errata-doctor-", dir=folder) as place:
-            db = sqlite3.connect(Path(place) / "probe.db")
-            try:
-                mode = db.execute("pragma journal_mode = wal").fetchone()[0]
-                db.execute("create table t (x)")
-            finally:
-                db.close()
+        with (
+            TemporaryDirectory(prefix=".errata-doctor-", dir=folder) as place,
+            closing(sqlite3.connect(Path(place) / "probe.db")) as db,
+        ):
+            mode = db.execute("pragma journal_mode = wal").fetchone()[0]
+            db.execute("create table t (x)")
     except (OSError, sqlite3.Error) as error:
         todo = "make the folder, or give write permission"
         yield Sign("folder", False, f"{folder}: {error}", todo)
@@ -150,30 +125,51 @@ def _folder(values: Settings) -> Iterator[Sign]:
 
 
 def _database(values: Settings) -> Iterator[Sign]:
-    from errata.cli.health import health
+    """The database as it is, read on a connection of its own that cannot write."""
+    from errata.store.lease import alive
 
     path = Path(values.db)
-    if values.db == ":memory:" or not path.exists():
-        yield Sign("database", True, f"{values.db} is not there yet; errata run makes it")
+    if not path.exists():
+        yield Sign("database", True, f"{path} is not there yet; errata run makes it")
         return
     try:
-        found = health(path)
-    except (ErrataError, sqlite3.Error) as error:
+        address = f"{path.resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=5)) as db:
+            said, check = _examined(db)
+            rows = db.execute("select id, owner, lease from loop where state = 'open'").fetchall()
+    except (StoreCorrupt, StoreNewer, sqlite3.Error) as error:
         todo = "restore a copy, or name another file"
         yield Sign("database", False, f"{path}: {error}", todo)
         return
-    said = f"{path}, schema {found.schema}, journal {found.journal}, {found.check}"
     todo = "restore a copy, or move it away to begin anew"
-    yield Sign("database", found.check == "ok", said, todo)
-    ids = ", ".join(short(id, 60) for id in found.interrupted[:5])
-    said = f"{found.driven} running, {len(found.interrupted)} interrupted" + (ids and f": {ids}")
-    hint = "; errata run … --resume goes on" if ids else ""
-    yield Sign("open loops", True, said + hint)
+    yield Sign("database", check == "ok", f"{path}, {said}, {check}", todo)
+    idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
+    ids = ", ".join(clean(id, 60) for id in idle[:5])
+    hint = f": {ids}; errata run … --resume goes on" if ids else ""
+    found = f"{len(rows) - len(idle)} running, {len(idle)} interrupted{hint}"
+    yield Sign("open loops", True, found)
+
+
+def _examined(db: sqlite3.Connection) -> tuple[str, str]:
+    """What the database is, and "ok" or what is wrong with it. Raises StoreCorrupt, StoreNewer."""
+    from errata.store.sqlite import APPLICATION, SCHEMA
+
+    def pragma(name: str) -> list[tuple[Any, ...]]:
+        return db.execute(f"pragma {name}").fetchall()
+
+    (application,), (schema,) = pragma("application_id")[0], pragma("user_version")[0]
+    if application != APPLICATION:
+        raise StoreCorrupt("it is another program's database")
+    if schema > SCHEMA:
+        raise StoreNewer(f"it has schema {schema}, this errata knows {SCHEMA}; upgrade errata")
+    check = "; ".join(row[0] for row in pragma("integrity_check(5)"))
+    broken = pragma("foreign_key_check")
+    if check == "ok" and broken:
+        check = f"a row of {broken[0][0]} refers to none of {broken[0][2]}"
+    return f"schema {schema}, journal {pragma('journal_mode')[0][0]}", check
 
 
 def _weights(values: Settings) -> Iterator[Sign]:
-    from errata.cli.interrupt import drive
-    from errata.cli.opening import EMBEDDER, embedding
     from errata.models import weights
 
     wanted: list[str] = list(EMBEDDER) if values.embedder == "minilm" else []
@@ -184,7 +180,7 @@ def _weights(values: Settings) -> Iterator[Sign]:
         well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
         todo = f"errata model fetch {one.name}"
         yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
-    how = "meanings (minilm)" if embedding(values) == "minilm" else "words"
+    how = "meanings (minilm)" if by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
 
 
@@ -195,33 +191,3 @@ def _keys(values: Settings) -> Iterator[Sign]:
     well = wanted not in KEYS or wanted in there
     found = f"set: {', '.join(there)}" if there else "none is set"
     yield Sign("keys", well, found, f"set {wanted} in the environment")
-
-
-def _cores(values: Settings) -> Iterator[Sign]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = values.threads or max(1, (cores or 1) - 1)
-    well = threads <= (cores or 1)
-    found = f"{cores} cores, {threads} threads for an embedded model"
-    yield Sign("cores", well, found, "set fewer threads: more than cores are slower")
-
-
-def _deep(values: Settings) -> Iterator[Sign]:
-    from errata.cli.interrupt import drive
-
-    try:
-        said = drive(_asked(values))
-    except (ModelError, NotFound) as error:
-        yield Sign("model", False, f"{values.model}: {error}", "see the message")
-        return
-    yield Sign("model", True, f"{values.model} answers: {short(said, 60)}")
-
-
-async def _asked(values: Settings) -> str:
-    from errata.cli.opening import model_of
-    from errata.cli.progress import FetchProgress
-    from errata.protocols import Message
-
-    with FetchProgress() as fetching:
-        async with model_of(values, fetching) as model:
-            answer = await model.complete([Message("user", "Say hello.")], max_tokens=8)
-            return answer.text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from errata.cli.batch import Row
 from errata.cli.stats import Estimate, gain, ratio, share
 
+WITHOUT, MEMORY = "without memory", "with memory"
 ALL = "all tasks"
 SECOND = "second half"
 POOLED = "all families"
@@ -74,15 +75,10 @@ def compare(group: str, part: str, without: Sequence[Row], memory: Sequence[Row]
     )
 
 
-def groups(rows: Iterable[Row]) -> list[str]:
-    """The families, in the order in which they first appear."""
-    return list(dict.fromkeys(row.group for row in rows))
-
-
 def second_half(rows: Sequence[Row]) -> list[Row]:
     """Of every family the later half of its tasks, the middle one included, in the rows' order."""
     chosen: set[str] = set()
-    for group in groups(rows):
+    for group in {row.group for row in rows}:
         ids = [row.id for row in rows if row.group == group]
         chosen |= set(ids[len(ids) // 2 :])
     return [row for row in rows if row.id in chosen]
@@ -96,7 +92,7 @@ def comparisons(
     `follows` is the share that each family reached with three right examples, empty where nobody
     measured it; where it is known, the families that the model can follow are pooled too.
     """
-    names = groups(without)
+    names = list(dict.fromkeys(row.group for row in without))
     followed = [name for name in names if name in follows and follows[name].value >= CAN_FOLLOW]
     pools = [(name, {name}) for name in names]
     pools += [(POOLED, set(names))] if len(names) > 1 else []
@@ -111,7 +107,13 @@ def comparisons(
 
 def in_words(one: Compared) -> list[str]:
     """What the intervals say, a sentence each; where one covers no difference it says so."""
-    return [_gain(one), _calls(one)]
+    better, worse = "more are right at once with memory", "FEWER are right at once with memory"
+    gain = f"right at once: {points(one.gain)}; {_verdict(one.gain, 0, better, worse)}"
+    verdict = _verdict(one.calls, 1, "MORE calls with memory", "fewer calls with memory")
+    if one.calls.low == one.calls.high == 1:
+        verdict = "the same in every task"
+    ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
+    return [gain, f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}"]
 
 
 def percent(estimate: Estimate) -> str:
@@ -138,25 +140,7 @@ def _signed(value: float) -> str:
     return f"+{whole}" if whole > 0 else f"−{-whole}" if whole < 0 else "0"
 
 
-def _gain(one: Compared) -> str:
-    more = points(one.gain)
-    if one.gain.covers(0):
-        verdict = "insufficient data: the interval covers 0"
-    elif one.gain.value > 0:
-        verdict = "more are right at once with memory"
-    else:
-        verdict = "FEWER are right at once with memory"
-    return f"right at once: {more}; {verdict}"
-
-
-def _calls(one: Compared) -> str:
-    ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
-    if one.calls.low == one.calls.high == 1:
-        verdict = "the same in every task"
-    elif one.calls.covers(1):
-        verdict = "insufficient data: the interval covers 1"
-    elif one.calls.value < 1:
-        verdict = "fewer calls with memory"
-    else:
-        verdict = "MORE calls with memory"
-    return f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}"
+def _verdict(estimate: Estimate, none: int, above: str, below: str) -> str:
+    if estimate.covers(none):
+        return f"insufficient data: the interval covers {none}"
+    return above if estimate.value > none else below

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
-from errata.cli.failure import INTERRUPTED, Interrupted
-from errata.cli.output import say
+from errata.cli.output import INTERRUPTED, Interrupted, say
 
 T = TypeVar("T")
 
@@ -21,22 +20,18 @@ T = TypeVar("T")
 GRACE_SECONDS = 1.0
 
 
-def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] | str = "interrupted") -> T:
-    """What the coroutine returns. Ctrl-C cancels it and raises Interrupted(last_words).
+def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
+    """What the coroutine returns. Ctrl-C cancels it and raises Interrupted(last_words()).
 
-    `last_words` are asked for when they are needed. Where it does not end within a second, they are
-    printed and the process exits with 130: what was committed is safe, all else begins anew.
+    Where it does not end within a second, they are printed and the process exits with 130: what
+    was committed is safe, all else begins anew.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return asyncio.run(work)
     press = _Press(last_words)
     before = signal.signal(signal.SIGINT, press)
     try:
         return asyncio.run(press.watch(work))
     except asyncio.CancelledError:
-        if not press.pressed:
-            raise
-        raise Interrupted(press.words()) from None
+        raise Interrupted(last_words()) from None
     finally:
         press.ended.set()
         signal.signal(signal.SIGINT, before)
@@ -45,38 +40,32 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] | str = "i
 class _Press:
     """The signal's receiver for the time of one coroutine."""
 
-    def __init__(self, last_words: Callable[[], str] | str) -> None:
-        self.pressed = False
+    def __init__(self, last_words: Callable[[], str]) -> None:
         self.ended = threading.Event()
+        self._pressed = False
         self._last_words = last_words
-        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
-
-    def words(self) -> str:
-        """What to say at the end."""
-        return self._last_words if isinstance(self._last_words, str) else self._last_words()
+        self._cancel: Callable[[], object] | None = None
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the coroutine in a task that the signal cancels."""
-        task = asyncio.current_task()
-        if task is not None:
-            self._target = asyncio.get_running_loop(), task
-        if self.pressed:
-            work.close()
-            raise asyncio.CancelledError
-        return await work
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._pressed:
+            task.cancel()
+        return await task
 
     def __call__(self, signum: int, frame: object) -> None:
-        if self.pressed:
+        if self._pressed:
             os._exit(INTERRUPTED)
-        self.pressed = True
+        self._pressed = True
         threading.Thread(target=self._leave, name="errata-leave", daemon=True).start()
-        if self._target is not None:
-            loop, task = self._target
-            loop.call_soon_threadsafe(task.cancel)
+        if self._cancel is not None:
+            self._cancel()
 
     def _leave(self) -> None:
         if not self.ended.wait(GRACE_SECONDS):
-            say(f"errata: {self.words()}")
+            say(f"errata: {self._last_words()}")
             os._exit(INTERRUPTED)
 
 

@@ -1,4 +1,4 @@
-"""What a demonstration measured, as one value: for the table, the report and result.json."""
+"""What a demonstration measured: one value, and the table and the sentences about it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,44 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import which
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
 import errata
 from errata.cli.arms import RUNS, Ran
-from errata.cli.figures import ALL, POOLED, SECOND, Compared, comparisons, groups, in_words
-from errata.cli.live import MEMORY
-from errata.cli.plan import Plan
-from errata.cli.stories import Story, pick
+from errata.cli.figures import (
+    ALL,
+    CAN_FOLLOW,
+    FOLLOWED,
+    MEMORY,
+    POOLED,
+    SECOND,
+    WITHOUT,
+    Compared,
+    comparisons,
+    in_words,
+    percent,
+)
+from errata.cli.plan import MAX_TOKENS, SYSTEM, Plan
 from errata.loop import policies
+from errata.models import weights
 
 TOP = 10
+COLUMNS = (
+    *("family", "tasks", "arm", "right at once", "second half", "solved", "calls"),
+    *("tokens", "seconds"),
+)
+# Below this many columns tokens and seconds stay out of the table; they are in the report.
+WIDE = 104
 
 
 @dataclass(frozen=True)
@@ -29,16 +52,10 @@ class Measured:
 
     ran: Ran
     compared: tuple[Compared, ...]
-    stories: Mapping[str, tuple[Story, Story]]
     lessons: tuple[Mapping[str, Any], ...]
     settings: Mapping[str, str]
     machine: Mapping[str, str]
     commands: tuple[tuple[str, str], ...]
-
-    @property
-    def families(self) -> int:
-        """How many families there were."""
-        return len(groups(self.ran.memory))
 
     def pooled(self, part: str) -> Compared:
         """All families over one part of the tasks."""
@@ -47,16 +64,14 @@ class Measured:
 
     def plain(self) -> dict[str, Any]:
         """As JSON data."""
+        arms = {WITHOUT: self.ran.without, MEMORY: self.ran.memory}
         return {
             "settings": dict(self.settings),
             "machine": dict(self.machine),
             "figures": [asdict(one) for one in self.compared],
             "words": {part: in_words(self.pooled(part)) for part in (ALL, SECOND)},
             "follows_gold": {name: asdict(one) for name, one in self.ran.follows.items()},
-            "rows": {
-                RUNS[MEMORY]: [asdict(row) for row in self.ran.memory],
-                "without": [asdict(row) for row in self.ran.without],
-            },
+            "rows": {RUNS[arm]: [asdict(row) for row in rows] for arm, rows in arms.items()},
             "lessons": [dict(one) for one in self.lessons],
             "seconds": self.ran.seconds,
             "commands": [line for _, line in self.commands],
@@ -64,17 +79,16 @@ class Measured:
 
 
 def measured(
-    plan: Plan, ran: Ran, lessons: Sequence[Mapping[str, Any]], db: Path, again: str
+    plan: Plan, ran: Ran, lessons: Sequence[Mapping[str, Any]], db: Path, settings: dict[str, str]
 ) -> Measured:
-    """Draw the figures; `again` is the command that gave them."""
+    """Draw the figures; `settings` are those that the plan does not know."""
     return Measured(
         ran,
         tuple(comparisons(ran.without, ran.memory, ran.follows)),
-        pick(ran.stories),
-        tuple(lessons[:TOP]),
-        _settings(plan, again),
+        tuple(lessons),
+        _settings(plan) | settings,
         machine(),
-        tuple(_commands(ran, db)),
+        tuple(_commands(plan, ran, db)),
     )
 
 
@@ -88,37 +102,21 @@ def machine() -> dict[str, str]:
     }
 
 
-def _settings(plan: Plan, again: str) -> dict[str, str]:
-    policy = policies.default
-    rules = ", ".join(str(rule) for rule in policy.rules)
+def _settings(plan: Plan) -> dict[str, str]:
+    policy, found = policies.default, weights.needed(plan.model)
+    known = {"weights": f"{found.about}, SHA-256 {found.sha256[:12]}…"} if found else {}
     return {
         "model": plan.model,
-        **_weights(plan.model),
-        "threads": str(plan.threads or max(1, (os.cpu_count() or 1) - 1)),
-        "recall by": "meaning (all-MiniLM-L6-v2)" if plan.embedder == "minilm" else "words",
-        "tasks": f"{len(plan.tasks)} of {_shown(plan.path)}, {'all' if plan.full else 'a subset'}",
+        **known,
+        "recall by": "meaning (all-MiniLM-L6-v2)" if plan.by_meaning else "words",
+        "tasks": f"{len(plan.tasks)} of {_near(plan.path)}, {'all' if plan.full else 'a subset'}",
         "order": "one task of each family in turn, both arms the same, one call at a time",
-        "system prompt": plan.system,
+        "system prompt": SYSTEM,
         "temperature": "0, warmer after a repeated answer",
-        "tokens an answer": f"at most {plan.max_tokens}",
-        "policy": f"{policy.name}: {rules}",
+        "tokens an answer": f"at most {MAX_TOKENS}",
+        "policy": f"{policy.name}: {', '.join(map(str, policy.rules))}",
         "memory": "empty at the start; holdout off; up to 3 earlier accepted answers as chat turns",
-        "command": again,
     }
-
-
-def _weights(model: str) -> dict[str, str]:
-    """Which weights an embedded model is, where it is one of the fetch list."""
-    from errata.errors import UnknownName
-    from errata.models import weights
-
-    if model.partition(":")[0] != "embedded":
-        return {}
-    try:
-        found = weights.find(model)
-    except UnknownName:  # a file of the user's
-        return {}
-    return {"weights": f"{found.about}, SHA-256 {found.sha256[:12]}…"}
 
 
 def program() -> str:
@@ -127,30 +125,90 @@ def program() -> str:
     if which("errata"):
         return "errata"
     if given.name.startswith("errata") and given.is_file():
-        return shlex.quote(str(_shown(given)))
+        return shlex.quote(str(_near(given)))
     return f"{shlex.quote(sys.executable)} -m errata.cli"
 
 
-def _commands(ran: Ran, db: Path) -> list[tuple[str, str]]:
+def _commands(plan: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
     """Three commands that work on what was stored."""
-    told = pick(ran.stories)
-    telling = next(
-        (told[kind][0] for kind in ("corrected", "stopped", "knew") if kind in told), None
-    )
-    loop = telling.loop if telling else ran.memory[0].loop
-    task = told["knew"][0].task if "knew" in told else ran.stories[-1][1].task
+    told = ran.stories
+    loops = [told[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in told]
+    loop = loops[0] if loops else ran.memory[0].loop
+    task = told["knew"][0].task if "knew" in told else plan.tasks[-1].task
     lines = (
         ("what it has learnt", ["lessons"]),
         ("why a loop went on and why it ended", ["why", loop]),
         ("what a task brings back", ["recall", task]),
     )
-    at = ["--db", str(db)]
-    return [(what, f"{program()} {shlex.join([*line, *at])}") for what, line in lines]
+    return [(what, f"{program()} {shlex.join([*line, '--db', str(db)])}") for what, line in lines]
 
 
-def _shown(path: Path) -> Path:
+def _near(path: Path) -> Path:
     """The path as seen from the current folder, where it lies below it."""
     try:
         return path.resolve().relative_to(Path.cwd())
     except ValueError:
         return path
+
+
+def print_summary(found: Measured, console: Console) -> None:
+    """Print the table and what its intervals say."""
+    heads = COLUMNS if console.width >= WIDE else COLUMNS[:-2]
+    title = f"{found.settings['model']}: shares in % with their 95 % intervals"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in heads:
+        words = head in ("family", "arm")
+        table.add_column(head, justify="left" if words else "right", no_wrap=head != "tasks")
+    for whole, half in by_group(found):
+        if whole.group in (POOLED, FOLLOWED):
+            table.add_section()
+        for arm in (WITHOUT, MEMORY):
+            row = [Text(cell) for cell in cells(whole, half, arm)]
+            table.add_row(*row[: len(heads)], style="bold" * (arm == MEMORY))
+    console.print(table)
+    for head, lines in sentences(found):
+        console.print(Text(head, "bold"), highlight=False)
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), highlight=False)
+
+
+def by_group(found: Measured) -> list[tuple[Compared, Compared]]:
+    """For every family and pool: all its tasks, and the second half; each pool once."""
+    halves = {one.group: one for one in found.compared if one.part == SECOND}
+    pairs = [(one, halves[one.group]) for one in found.compared if one.part == ALL]
+    every = {one.group: one.memory.tasks for one, _ in pairs}
+    same = every.get(FOLLOWED) == every.get(POOLED)
+    return [pair for pair in pairs if pair[0].group != FOLLOWED or not same]
+
+
+def cells(whole: Compared, half: Compared, arm: str, number: str = "d") -> tuple[str, ...]:
+    """One arm's row under all heads; `number` is the format of tokens."""
+    every, later = (one.memory if arm == MEMORY else one.without for one in (whole, half))
+    first = (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
+    shares = (percent(every.at_once), percent(later.at_once), percent(every.solved))
+    counts = (str(every.calls), f"{every.tokens:{number}}", f"{every.seconds:.0f}")
+    return (*first, arm, *shares, *counts)
+
+
+def sentences(found: Measured) -> Iterator[tuple[str, list[str]]]:
+    """What the intervals say, in words: what about, and the sentences."""
+    for part in (SECOND, ALL):
+        one = found.pooled(part)
+        yield f"{POOLED}, {part} ({one.memory.tasks} tasks)", in_words(one)
+    if found.ran.follows:
+        yield from _following(found)
+    named = [(one.group or "tasks", one) for one, _ in by_group(found)]
+    worse = [name for name, one in named if one.gain.value <= 0 and name not in (POOLED, FOLLOWED)]
+    if worse:
+        yield "families without a gain at once", [", ".join(worse)]
+
+
+def _following(found: Measured) -> Iterator[tuple[str, list[str]]]:
+    shares = [f"{name or 'tasks'} {percent(one)}" for name, one in found.ran.follows.items()]
+    yield "right at once after three right examples", [", ".join(shares)]
+    least = f"{100 * CAN_FOLLOW:.0f} %"
+    halves = [one for one in found.compared if (one.group, one.part) == (FOLLOWED, SECOND)]
+    for one in halves:
+        yield f"families with at least {least} there, second half", in_words(one)
+    if not halves:
+        yield f"no family reaches {least} there", ["this model cannot follow examples"]

@@ -2,90 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from errata.cli.interrupt import drive
+from errata.cli.settings import Settings, settings
 from errata.errors import NotFound
 from errata.protocols import Embedder, Model, Scope, Store
 
 if TYPE_CHECKING:
-    from errata.cli.settings import Settings
     from errata.memory.memory import Memory
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]
 EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 
 
-def scope_of(settings: Settings) -> Scope:
+def ask(db: str | None, question: Callable[[Memory], Awaitable[T]]) -> T:
+    """What a stored memory (its `store`, its `scope`) answers. Raises NotFound, StoreError."""
+
+    async def asked() -> T:
+        values = settings(db=db)
+        async with stored(values) as store:
+            return await question(memory_of(values, store))
+
+    return drive(asked())
+
+
+def scope_of(values: Settings) -> Scope:
     """Whose loops and lessons."""
-    return Scope(settings.tenant, settings.project)
+    return Scope(values.tenant, values.project)
 
 
 @asynccontextmanager
-async def stored(settings: Settings, *, new: bool = False) -> AsyncIterator[Store]:
+async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """The store; raises NotFound where there is no such file, unless it may be `new`."""
     from errata.store import open_store
 
-    if not new and not _exists(settings.db):
-        raise NotFound("database", settings.db, "this folder; errata run makes one, --db names one")
-    store = open_store(settings.db)
+    store = open_store(values.db if new else _there(values.db))
     try:
         yield store
     finally:
         await store.close()
 
 
-def _exists(db: str) -> bool:
-    return db == ":memory:" or Path(db).exists()
+def _there(db: str) -> str:
+    if not Path(db).exists():
+        raise NotFound("database", db, "this folder; errata run makes one, --db names one")
+    return db
 
 
 @asynccontextmanager
-async def model_of(settings: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
+async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
     """The model, with its weights fetched where they are missing: no attempt's time pays for it."""
     from errata.models import open_model, weights
 
     model = open_model(
-        settings.model,
-        cache=settings.cache,
-        threads=settings.threads,
-        context=settings.context,
-        timeout=settings.timeout,
-        progress=progress,
+        values.model,
+        cache=values.cache,
+        threads=values.threads,
+        context=values.context,
+        timeout=values.timeout,
     )
     try:
-        if needed := weights.needed(settings.model):
-            await weights.fetch(needed, cache=settings.cache, progress=progress)
+        if needed := weights.needed(values.model):
+            await weights.fetch(needed, cache=values.cache, progress=progress)
         yield model
     finally:
         await model.close()
 
 
-def memory_of(settings: Settings, store: Store, progress: Progress | None = None) -> Memory:
+def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
     """The memory of the scope; with an embedder where the settings and the machine give one."""
     from errata.memory.memory import Memory
 
-    return Memory(store, scope_of(settings), _embedder(settings, progress))
+    return Memory(store, scope_of(values), embedder_of(values, progress))
 
 
-def embedding(settings: Settings) -> str:
-    """How recall compares: "minilm" (meanings) or "none" (words).
-
-    `auto` takes minilm where its packages are installed and its weights are in the cache.
-    """
-    if settings.embedder != "auto":
-        return settings.embedder
-    from errata.models import weights
-
-    there = all(weights.find(name).cached(settings.cache).is_file() for name in EMBEDDER)
-    installed = find_spec("onnxruntime") is not None and find_spec("tokenizers") is not None
-    return "minilm" if there and installed else "none"
-
-
-def _embedder(settings: Settings, progress: Progress | None) -> Embedder | None:
+def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
+    """The embedder; None where recall compares words."""
     from errata.models import open_embedder
 
-    name = embedding(settings)
-    return None if name == "none" else open_embedder(name, cache=settings.cache, progress=progress)
+    if not by_meaning(values):
+        return None
+    return open_embedder("minilm", cache=values.cache, progress=progress)
+
+
+def by_meaning(values: Settings) -> bool:
+    """Whether recall compares meanings.
+
+    `auto` is so where the packages are installed and the weights are in the cache.
+    """
+    from errata.models import weights
+
+    if values.embedder != "auto":
+        return values.embedder == "minilm"
+    there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)
+    return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))

@@ -8,27 +8,25 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from errata.cli.batch import Row
+from errata.cli.figures import MEMORY, WITHOUT
 from errata.cli.stats import Estimate, share
 from errata.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# Okabe and Ito's palette keeps apart for every kind of colour vision; blue and vermilion of it.
-LINES = {"with memory": ("#0072B2", "-", "o"), "without memory": ("#D55E00", "--", "s")}
-BRIGHT = {"with memory": "#56B4E9", "without memory": "#E69F00"}
+# Okabe and Ito's palette keeps apart for every kind of colour vision: line and mark, and a colour
+# for light and for dark ground.
+LOOKS = {
+    MEMORY: ("-", "o", "#0072B2", "#56B4E9"),
+    WITHOUT: ("--", "s", "#D55E00", "#E69F00"),
+}
 INCHES = (10.0, 4.6)
-LEAST_WINDOW = 8
+LEAST_WINDOW = 8  # the curve averages over a quarter of all tasks, but over no fewer
 
 
 class NoPictures(UsageError):
     """matplotlib is not installed."""
-
-
-def window(tasks: int) -> int:
-    """Over how many of the last tasks the curve averages: a quarter of all, at least 8."""
-    return max(LEAST_WINDOW, tasks // 4)
 
 
 def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
@@ -44,10 +42,8 @@ def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NoPictures(
-            "the picture needs matplotlib: pip install 'errata[report]'; "
-            "table and report do without it"
-        ) from error
+        how = "pip install 'errata[report]'; table and report do without it"
+        raise NoPictures(f"the picture needs matplotlib: {how}") from error
     ink, paper = ("#e6e6e6", "#16181d") if dark else ("#222222", "#ffffff")
     keys = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     look: Any = {**dict.fromkeys(keys, ink), "axes.facecolor": paper, "font.size": 10.5}
@@ -59,14 +55,16 @@ def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -
         figure.suptitle(title.replace("$", r"\$"), fontsize=13, color=ink)
         names, labels = left.get_legend_handles_labels()
         figure.legend(names, labels, loc="outside lower center", ncols=2, frameon=False)
-        return _png(figure)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=160)
+        return file.getvalue()
 
 
 def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
     tasks = max((len(rows) for rows in arms.values()), default=0)
-    last = window(tasks)
+    last = max(LEAST_WINDOW, tasks // 4)
     for level, (name, rows) in enumerate(arms.items()):
-        colour, line, mark = _look(name, dark)
+        line, mark, colour = LOOKS[name][0], LOOKS[name][1], LOOKS[name][2 + dark]
         found, x = rolling(rows, last), range(1, len(rows) + 1)
         lows, highs = [100 * one.low for one in found], [100 * one.high for one in found]
         axes.fill_between(x, lows, highs, color=colour, alpha=0.16, linewidth=0)
@@ -86,7 +84,7 @@ def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
 
 def _calls(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
     for name, rows in arms.items():
-        colour, line, _ = _look(name, dark)
+        line, colour = LOOKS[name][0], LOOKS[name][2 + dark]
         sums = [0, *accumulate(row.calls for row in rows)]
         axes.plot(range(len(sums)), sums, line, color=colour, linewidth=2.2, label=name)
         end, at = (len(sums) - 1, sums[-1]), (5, -4)
@@ -99,17 +97,6 @@ def _calls(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
     _finish(axes)
 
 
-def _look(name: str, dark: bool) -> tuple[str, str, str]:
-    colour, line, mark = LINES.get(name, ("#777777", ":", "."))
-    return (BRIGHT.get(name, colour) if dark else colour), line, mark
-
-
 def _finish(axes: Axes) -> None:
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=160)
-    return file.getvalue()

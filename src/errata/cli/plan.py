@@ -23,45 +23,36 @@ GOLD_EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks in the order in which both arms get them, and the settings that shape answers."""
+    """The tasks in the order in which both arms get them, and what else shapes the answers.
+
+    `source` is the digest of the task file and of the code of its checks; `by_meaning` says how
+    recall compares. A `full` plan has all tasks of the file, and measures the gold.
+    """
 
     model: str
     path: Path
     tasks: tuple[Task, ...]
-    source: str = ""  # the digest of the task file and of the code of its checks
+    source: str
     full: bool = False
-    gold: bool = False
-    threads: int | None = None
-    embedder: str = "none"
-    system: str = SYSTEM
-    max_tokens: int = MAX_TOKENS
+    by_meaning: bool = False
 
     @property
     def key(self) -> str:
         """Tells plans apart whose answers may differ: model, embedder, tasks, checks, settings."""
-        parts = [errata.__version__, self.model, self.embedder, self.system, str(self.max_tokens)]
+        parts = [errata.__version__, self.model, str(self.by_meaning), SYSTEM, str(MAX_TOKENS)]
         parts += [self.source, *(task.id for task in self.tasks)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:6]
 
 
 def plan(
-    path: Path | None,
-    model: str,
-    *,
-    full: bool = False,
-    per_family: int = PER_FAMILY,
-    gold: bool = False,
-    threads: int | None = None,
+    path: Path | None, model: str, *, full: bool = False, per_family: int = PER_FAMILY
 ) -> Plan:
     """Read the tasks and choose. Raises TaskFileError."""
-    found = path or example_tasks()
-    chosen = in_turn(read_tasks(found), None if full else per_family)
-    return Plan(model, found, tuple(chosen), _source(found), full, gold, threads)
-
-
-def _source(path: Path) -> str:
+    path = path or example_tasks()
+    chosen = in_turn(read_tasks(path), None if full else per_family)
     files = [path, *sorted(path.parent.glob("*.py"))]
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+    source = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+    return Plan(model, path, tuple(chosen), source, full)
 
 
 def example_tasks() -> Path:
@@ -75,17 +66,11 @@ def example_tasks() -> Path:
     raise TaskFileError(str(places[0]), 0, what)
 
 
-def family(task: Task) -> str:
-    """The family a task belongs to, "" where its context names none."""
-    named = task.context.get("family") if isinstance(task.context, Mapping) else None
-    return "" if named is None else str(named)
-
-
 def families(tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """The tasks of every family, in their order."""
     found: dict[str, list[Task]] = {}
     for task in tasks:
-        found.setdefault(family(task), []).append(task)
+        found.setdefault(task.family, []).append(task)
     return found
 
 

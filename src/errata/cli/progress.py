@@ -2,94 +2,81 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
-from errata.cli.output import say, short
+from errata.loop.feedback import clean
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.console import Console
+    from rich.progress import TaskID
+    from rich.text import Text
 
     from errata.cli.batch import Row
 
 
-class TaskProgress:
-    """Tells of every task as it ends. Use it as a context manager."""
+class Progress:
+    """Lines, and on a terminal bars below them. Use it as a context manager."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
-        self._live = _live(("tasks",)) if sys.stderr.isatty() else None
-        self._task: TaskID | None = None
+    def __init__(self, console: Console | None = None) -> None:
+        from rich import progress
+        from rich.console import Console
 
-    def __enter__(self) -> TaskProgress:
-        if self._live is not None:
-            self._live.start()
-            self._task = self._live.add_task("running", total=self._total)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def __call__(self, row: Row) -> None:
-        """One task has ended."""
-        self._done += 1
-        mark = "✓" if row.passed else "✗"
-        how = "at once" if row.at_once else f"{row.attempts} attempts"
-        why = f", stopped by {row.stopped_by}" if row.stopped_by else ""
-        line = f"{mark} {short(row.id, 60)}  {how}, calls: {row.calls}, {row.seconds:.1f} s{why}"
-        if self._live is not None and self._task is not None:
-            from rich.text import Text
-
-            self._live.console.print(Text(line))
-            self._live.update(self._task, completed=self._done)
-        else:
-            say(f"{self._done}/{self._total} {line}")
-
-
-class FetchProgress:
-    """Tells how far a download is; called from other threads. Use it as a context manager."""
-
-    def __init__(self) -> None:
-        self._live = _live(("bytes",)) if sys.stderr.isatty() else None
-        self._tasks: dict[str, TaskID] = {}
+        self._console = console or Console(stderr=True, highlight=False)
+        words = progress.TextColumn("{task.description:<14}", markup=False)
+        count = progress.TextColumn("{task.fields[count]}", markup=False)
+        columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
+        self._bars = progress.Progress(*columns, console=self._console, transient=True)
+        self._lines: dict[str, TaskID] = {}
         self._said: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> FetchProgress:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        if self._lines:
+            self._bars.stop()
 
-    def __call__(self, name: str, done: int, total: int, what: str) -> None:
-        """`done` of `total` bytes of the weights `name`; `what` is going on."""
+    def say(self, text: str | Text) -> None:
+        """One line, above the bars; on a terminal it is cut where the line ends."""
+        from rich.text import Text
+
+        line = text if isinstance(text, Text) else Text(text)
+        if self._console.is_terminal:
+            self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+        else:
+            self._console.print(line, soft_wrap=True)
+
+    def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
+        """How far `name` is; `count` stands behind the bar, `words` before it."""
+        if not self._console.is_terminal:
+            return
+        if name not in self._lines:
+            self._bars.start()
+            self._lines[name] = self._bars.add_task(name, count=count)
+        line, words = self._lines[name], words or name
+        self._bars.update(line, description=words, completed=done, total=total or None, count=count)
+
+    def fetched(self, name: str, done: int, total: int, what: str) -> None:
+        """`done` of `total` bytes of the weights `name`; `what` goes on. Called from any thread."""
         with self._lock:
-            if self._live is None:
-                if self._said.get(name) != what:
-                    self._said[name] = what
-                    say(f"{name}: {what} ({total / 1e6:.0f} MB)")
-                return
-            if name not in self._tasks:
-                self._live.start()
-                self._tasks[name] = self._live.add_task(name, total=total or None)
-            words = f"{name}: {what}"
-            self._live.update(self._tasks[name], completed=done, description=words)
+            size = f"{total / 1e6:.0f} MB"
+            self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
+            if not self._console.is_terminal and self._said.get(name) != what:
+                self.say(f"{name}: {what} ({size})")
+            self._said[name] = what
+
+    def tasks(self, total: int, ended: list[Row]) -> None:
+        """So many tasks of `total` have ended; the last one is told of."""
+        count = f"{len(ended)}/{total}"
+        for row in ended[-1:]:
+            self.say(f"{'' if self._console.is_terminal else f'{count} '}{_told(row)}")
+        self.bar("running", len(ended), total, count)
 
 
-def _live(units: tuple[str, ...]) -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    count = DownloadColumn() if "bytes" in units else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), count)
-    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+def _told(row: Row) -> str:
+    mark = "✓" if row.passed else "✗"
+    how = "at once" if row.at_once else f"{row.attempts} attempts"
+    why = f", stopped by {row.stopped_by}" if row.stopped_by else ""
+    return f"{mark} {clean(row.id, 60)}  {how}, calls: {row.calls}, {row.seconds:.1f} s{why}"

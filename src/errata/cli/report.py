@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from string import Template
 
-from errata.cli.arms import RUNS
-from errata.cli.figures import ALL, CAN_FOLLOW, SECOND, Compared, Figures, percent, points
-from errata.cli.live import HEADS, MEMORY, WITHOUT
-from errata.cli.measured import Measured
+from errata.cli.figures import ALL, CAN_FOLLOW, MEMORY, SECOND, WITHOUT, Compared, percent, points
+from errata.cli.live import HEADS
+from errata.cli.measured import COLUMNS, Measured, by_group, cells, sentences
 from errata.cli.stories import Story
-from errata.cli.summary import arm, by_group, sentences
 
-# Nothing may be loaded, whatever a model wrote into the page.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-TITLE = "errata demo"
+LOOKS = {WITHOUT: "without", MEMORY: "with"}
 STORIES = {"corrected": "Corrected", "knew": "Right at once, from memory", "stopped": "Stopped"}
+GAINS = ("family", "right at once: gain", "second half: gain", "second half: calls, times")
+NOTHING = "<p>Nothing: no answer was put right in the arm with memory.</p>"
+LESSON = {
+    "lesson": "text",
+    "check": "error_type",
+    "state": "state",
+    "seen": "seen",
+    "examples": "examples",
+}
 
 
 def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
@@ -26,39 +31,37 @@ def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
 
     Every text that a model, a task or a check wrote is escaped.
     """
-    parts = [
-        _head(found),
-        *_results(found),
-        *_picture(pictures),
-        *_families(found),
-        *_stories(found),
-        *_lessons(found),
-        *_circumstances(found),
-        *_again(found),
+    half, whole, groups = found.pooled(SECOND), found.pooled(ALL), by_group(found)
+    settings = {name: _text(text) for name, text in found.settings.items()}
+    ran = {**found.machine, "seconds": f"{found.ran.seconds:.0f} in this run"}
+    gains = [
+        (one.group or "tasks", points(one.gain), points(later.gain), f"{later.calls.value:.2f}")
+        for one, later in groups
     ]
-    style = files("errata.cli").joinpath("report.css").read_text("utf-8")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}: {_text(found.settings['model'])}</title>\n"
-        f"<style>\n{style}</style>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
-    )
-
-
-def _head(found: Measured) -> str:
-    half, model = found.pooled(SECOND), _text(found.settings["model"])
-    weights = f" ({_text(found.settings['weights'])})" if "weights" in found.settings else ""
-    n, before = half.memory.tasks, _hits(half.without.at_once.value, half.memory.tasks)
-    after = _hits(half.memory.at_once.value, n)
-    return (
-        f"<header>\n<h1>{_claim(half)}</h1>\n"
-        f"<p>In the second half of the tasks of each of {found.families} families, "
-        f'<span class="with">{after} of {n} right at once with memory</span>, '
-        f'<span class="without">{before} of {n} without</span>. The rules are known to a check '
-        f"only, never told in the task; memory began empty. Model: <code>{model}</code>{weights}."
-        "</p>\n"
-        f'<div class="tiles">{"".join(_tiles(found))}</div>\n</header>'
+    lessons = [[str(one.get(key, "")) for key in LESSON.values()] for one in found.lessons]
+    return Template(files("errata.cli").joinpath("report.html").read_text("utf-8")).substitute(
+        model=settings["model"],
+        weights=f" ({settings['weights']})" if "weights" in settings else "",
+        claim=_claim(half),
+        families=len({row.group for row in found.ran.memory}),
+        n=half.memory.tasks,
+        before=round(half.memory.tasks * half.without.at_once.value),
+        after=round(half.memory.tasks * half.memory.at_once.value),
+        tiles="".join(_tiles(half, whole)),
+        pooled=_both_arms([(whole, half)]),
+        sentences="\n".join(_sentences(found)),
+        picture=_picture(pictures) if pictures else "",
+        groups=_both_arms(groups),
+        gains=_table(GAINS, gains),
+        follows=_follows(found) if found.ran.follows else "",
+        stories="\n".join(_stories(found)),
+        lessons=_table(tuple(LESSON), lessons, "words") if lessons else NOTHING,
+        facts="\n".join(_pair(_text(k), _text(v)) for k, v in {**found.settings, **ran}.items()),
+        command=settings["command"],
+        next="\n".join(
+            f"<p>{_text(what[:1].upper() + what[1:])}:</p><pre>{_text(line)}</pre>"
+            for what, line in found.commands
+        ),
     )
 
 
@@ -69,86 +72,40 @@ def _claim(half: Compared) -> str:
     return f"With memory {abs(round(100 * half.gain.value))} points {more} tasks right at once"
 
 
-def _tiles(found: Measured) -> Iterator[str]:
-    half, whole = found.pooled(SECOND), found.pooled(ALL)
+def _tiles(half: Compared, whole: Compared) -> Iterator[str]:
     changes = (
-        ("right at once, second half", half.without.at_once, half.memory.at_once),
-        ("solved in the end, all tasks", whole.without.solved, whole.memory.solved),
+        ("right at once, second half", "{0.at_once.value:.0%}", half),
+        ("solved in the end, all tasks", "{0.solved.value:.0%}", whole),
+        ("model calls, all tasks", "{0.calls}", whole),
+        ("tokens, all tasks", "{0.tokens:,}", whole),
     )
-    for what, before, after in changes:
-        yield _tile(what, f"{100 * before.value:.0f} %", f"{100 * after.value:.0f} %")
-    yield _tile("model calls, all tasks", str(whole.without.calls), str(whole.memory.calls))
-    yield _tile("tokens, all tasks", f"{whole.without.tokens:,}", f"{whole.memory.tokens:,}")
+    for what, form, one in changes:
+        before, after = (form.format(arm).replace("%", " %") for arm in (one.without, one.memory))
+        yield (
+            f'<div class="tile"><b><span class="without">{before}</span> → '
+            f'<span class="with">{after}</span></b>{what}<br>'
+            '<span class="soft">without → with memory</span></div>'
+        )
 
 
-def _tile(what: str, before: str, after: str) -> str:
-    return (
-        f'<div class="tile"><b><span class="without">{before}</span> → '
-        f'<span class="with">{after}</span></b>{what}<br>'
-        '<span class="soft">without → with memory</span></div>'
-    )
-
-
-def _results(found: Measured) -> Iterator[str]:
-    yield "<h2>Result</h2>"
-    pooled = [(found.pooled(ALL), found.pooled(SECOND))]
-    yield _table(pooled)
+def _sentences(found: Measured) -> Iterator[str]:
     for head, lines in sentences(found):
         items = "".join(f"<li>{_text(line)}</li>" for line in lines)
         yield f"<p>{_text(head[:1].upper() + head[1:])}:</p><ul>{items}</ul>"
-    yield (
-        '<p class="soft">Shares have Wilson score intervals, differences of shares Newcombe\'s '
-        "paired intervals (method 10), ratios of calls a bootstrap over tasks within families; all "
-        "95 %. They are about tasks like these in this order, not about other rules or models. "
-        "Seconds are those spent in attempts.</p>"
+
+
+def _follows(found: Measured) -> str:
+    shares = [(name or "tasks", percent(one)) for name, one in found.ran.follows.items()]
+    return (
+        "<p>Which families can this model follow at all? The share right at once after three "
+        f"right examples; {100 * CAN_FOLLOW:.0f} % counts as following.</p>"
+        + _table(("family", "right at once with three right examples"), shares)
     )
 
 
-def _families(found: Measured) -> Iterator[str]:
-    yield "<h2>Every family, also where memory does not help</h2>"
-    yield _table(by_group(found))
-    rows = [
-        (one.group or "tasks", points(one.gain), points(half.gain), f"{half.calls.value:.2f}")
-        for one, half in by_group(found)
-    ]
-    heads = ("family", "right at once: gain", "second half: gain", "second half: calls, times")
-    yield "<p>With memory against without:</p>" + _plain_table(heads, rows)
-    if found.ran.follows:
-        yield (
-            "<p>Which families can this model follow at all? The share right at once after three "
-            f"right examples; {100 * CAN_FOLLOW:.0f} % counts as following.</p>"
-        )
-        shares = [(name or "tasks", percent(one)) for name, one in found.ran.follows.items()]
-        yield _plain_table(("family", "right at once with three right examples"), shares)
-
-
-def _table(groups: Iterable[tuple[Compared, Compared]]) -> str:
-    heads = ("family", "tasks", "", "right at once", "second half", "solved")
-    lines = [_row("th", (*heads, "calls", "tokens", "seconds"))]
-    for whole, half in groups:
-        for name in (WITHOUT, MEMORY):
-            first = (
-                (whole.group or "tasks", str(whole.memory.tasks)) if name == WITHOUT else ("", "")
-            )
-            cells = "".join(f"<td>{_text(cell)}</td>" for cell in first)
-            look = "with" if name == MEMORY else "without"
-            cells += f'<td class="{look}">{name}</td>'
-            numbers = _numbers(arm(whole, name), arm(half, name))
-            cells += "".join(f"<td>{_text(cell)}</td>" for cell in numbers)
-            lines.append(f"<tr>{cells}</tr>")
-    return '<div class="scroll"><table>\n' + "\n".join(lines) + "\n</table></div>"
-
-
-def _numbers(whole: Figures, half: Figures) -> tuple[str, ...]:
-    shares = (percent(whole.at_once), percent(half.at_once), percent(whole.solved))
-    return (*shares, str(whole.calls), f"{whole.tokens:,}", f"{whole.seconds:.0f}")
-
-
-def _picture(pictures: Sequence[bytes] | None) -> Iterator[str]:
-    if not pictures:
-        return
+def _picture(pictures: Sequence[bytes]) -> str:
     light, dark = (f"data:image/png;base64,{b64encode(one).decode()}" for one in pictures)
-    yield (
+    return (
         "<h2>Learning curve</h2>\n<figure><picture>"
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         f'<img src="{light}" alt="Share right at once and model calls against the task number, '
@@ -159,82 +116,51 @@ def _picture(pictures: Sequence[bytes] | None) -> Iterator[str]:
 
 
 def _stories(found: Measured) -> Iterator[str]:
-    yield "<h2>Three tasks, word for word</h2>"
     for kind, title in STORIES.items():
-        if kind in found.stories:
-            one, other = found.stories[kind]
-            yield _story(title, HEADS[kind], one, other)
-        else:
+        if kind not in found.ran.stories:
             yield f'<p class="soft">{title}: no task of this run went that way.</p>'
+            continue
+        one, other = found.ran.stories[kind]
+        lines = "\n".join(_pair(*line) for line in _story(one, other))
+        yield (
+            f'<section class="story"><h3>{title}: {HEADS[kind]}</h3>\n<dl>{lines}</dl>\n'
+            f"<p>In errata's own words:</p>\n<pre>{_text(one.explanation)}</pre></section>"
+        )
 
 
-def _story(title: str, head: str, one: Story, other: Story) -> str:
-    lines = [f"<dt>loop</dt><dd><code>{_text(one.loop)}</code></dd>"]
+def _story(one: Story, other: Story) -> Iterator[tuple[str, str, str]]:
+    """What stands on the left, the text, and its look."""
+    yield "loop", f"<code>{_text(one.loop)}</code>", ""
     for shown in one.shown:
-        lines.append(f"<dt>shown from memory</dt><dd>{_text(shown.task)}</dd>")
-        lines.append(f'<dt></dt><dd class="said good">{_text(shown.accepted)}</dd>')
-    lines.append(f"<dt>task</dt><dd>{_text(one.task)}</dd>")
-    for number, attempt in enumerate(one.tries, 1):
-        look = "bad" if attempt.wrong else "good"
-        answer = _text(attempt.answer) or "(nothing)"
-        lines.append(f'<dt>answer {number}</dt><dd class="said {look}">{answer}</dd>')
-        lines += [f"<dt>told</dt><dd>{_text(wrong)}</dd>" for wrong in attempt.wrong]
+        yield "shown from memory", _text(shown.task), ""
+        yield "", _text(shown.accepted), "said good"
+    yield "task", _text(one.task), ""
+    for number, (answer, wrong) in enumerate(one.tries, 1):
+        look = "said bad" if wrong else "said good"
+        yield f"answer {number}", _text(answer) or "(nothing)", look
+        yield from (("told", _text(said), "") for said in wrong)
     if other.marks != one.marks:
-        which = "without" if one.loop.startswith(RUNS[MEMORY] + "-") else "with"
-        lines.append(f"<dt>{which} memory</dt><dd>the same task went {other.marks}</dd>")
-    body = "\n".join(lines)
-    return (
-        f'<section class="story"><h3>{title}: {head}</h3>\n<dl>{body}</dl>\n'
-        f"<p>In errata's own words:</p>\n<pre>{_text(one.explanation)}</pre></section>"
-    )
+        yield f"{other.arm} memory", f"the same task went {other.marks}", ""
 
 
-def _lessons(found: Measured) -> Iterator[str]:
-    yield "<h2>What it has learnt</h2>"
-    if not found.lessons:
-        yield "<p>Nothing: no answer was put right in the arm with memory.</p>"
-        return
-    heads = ("lesson", "check", "state", "seen", "examples")
-    yield _plain_table(heads, [_lesson(one) for one in found.lessons], words=1)
+def _pair(name: str, text: str, look: str = "") -> str:
+    return f'<dt>{name}</dt><dd class="{look}">{text}</dd>'
 
 
-def _lesson(one: Mapping[str, Any]) -> tuple[str, ...]:
-    keys = ("text", "error_type", "state", "seen", "examples")
-    return tuple(str(one.get(key, "")) for key in keys)
+def _both_arms(groups: Iterable[tuple[Compared, Compared]]) -> str:
+    rows = [cells(*pair, arm, ",") for pair in groups for arm in (WITHOUT, MEMORY)]
+    return _table([head if head != "arm" else "" for head in COLUMNS], rows)
 
 
-def _circumstances(found: Measured) -> Iterator[str]:
-    yield "<h2>Machine, model, settings</h2>"
-    facts = {**found.settings, **found.machine, "seconds": f"{found.ran.seconds:.0f} in this run"}
-    lines = "\n".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in facts.items())
-    yield f"<dl>{lines}</dl>"
-
-
-def _again(found: Measured) -> Iterator[str]:
-    yield "<h2>How to repeat it, and what to type next</h2>"
-    yield "<p>Once more from the start (without --fresh what is stored is not run again):</p>"
-    yield f"<pre>{_text(found.settings['command'])} --fresh</pre>"
-    for what, line in found.commands:
-        yield f"<p>{_text(what[:1].upper() + what[1:])}:</p><pre>{_text(line)}</pre>"
-
-
-def _plain_table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int = 0) -> str:
-    lines = [_row("th", heads)]
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], first: str = "") -> str:
+    """A table; the first cell of every row has the look `first`."""
+    lines = ["".join(f"<th>{_text(head)}</th>" for head in heads)]
     for row in rows:
-        cells = [
-            f"<td{' class=words' if place < words else ''}>{_text(cell)}</td>"
-            for place, cell in enumerate(row)
-        ]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return '<div class="scroll"><table>\n' + "\n".join(lines) + "\n</table></div>"
-
-
-def _row(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{_text(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _hits(share: float, of: int) -> int:
-    return round(share * of)
+        looks = [LOOKS.get(cell, "" if place else first) for place, cell in enumerate(row)]
+        found = zip(row, looks, strict=True)
+        lines.append("".join(f"<td class='{look}'>{_text(cell)}</td>" for cell, look in found))
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="scroll"><table>\n{body}\n</table></div>'
 
 
 def _text(text: str) -> str:

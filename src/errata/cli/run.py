@@ -2,52 +2,55 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections import Counter
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from errata.cli.failure import told
-from errata.cli.output import Db, Json, print_json, say, short, show, table
-from errata.errors import ErrataError
+from errata.cli.interrupt import drive
+from errata.cli.opening import memory_of, model_of, scope_of, stored
+from errata.cli.output import Db, Json, ModelName, print_json, say, show, table, told
+from errata.cli.progress import Progress
+from errata.cli.settings import Settings, settings
+from errata.codec import goal_to, policy_to
+from errata.errors import ErrataError, InvalidInput, LeaseLost, NotFound, UsageError
+from errata.loop.feedback import clean
+from errata.protocols import Head, Scope, Store
+from errata.store.lease import new_owner
 
 if TYPE_CHECKING:
     from errata.cli.batch import Row
-    from errata.cli.progress import FetchProgress
-    from errata.cli.settings import Settings
     from errata.cli.tasks import Task
     from errata.loop.decide import Policy
-    from errata.protocols import Model, Store
 
-# Options of a run that the command to resume it replaces; both with and without a value of its own.
-REPLACED = {"--run": 2, "--resume": 1, "--json": 1}
+LONGEST = 200  # characters of a name
+NEWEST = 500  # loops among which a run is looked for
 HEADS = ("", "tasks", "at once", "solved", "calls", "tokens", "seconds")
 MOST_LINES = 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
-    """One run as the command line asks for it; `arguments` are those of the whole command line."""
+    """One run as the command line asks for it, and what is known so far.
+
+    `given` is the name that the user gave, `name` the one that the run has, "" before it began;
+    `rows` are those of its tasks that have ended. `arguments` are those of the whole command line.
+    """
 
     path: Path
     tasks: Sequence[Task]
-    name: str | None
+    policy: Policy
+    given: str | None
     resume: bool
     system: str
-    policy: Policy
-    seed: int
     settings: Settings
     arguments: Sequence[str]
-
-
-@dataclass
-class Report:
-    """What is known so far: the name that the run has, "" before, and the rows of its tasks."""
-
     name: str = ""
     rows: list[Row] = field(default_factory=list)
 
@@ -55,7 +58,6 @@ class Report:
 Tasks = Annotated[
     Path, typer.Argument(metavar="TASKS", help="A .jsonl, .yaml or .toml file of tasks.")
 ]
-ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
 Name = Annotated[
     str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
 ]
@@ -70,10 +72,6 @@ Jobs = Annotated[int | None, typer.Option(help="Tasks at once. [1]")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds an attempt. [120]")]
 MaxTokens = Annotated[int | None, typer.Option(help="Tokens an answer. [256]")]
 System = Annotated[str, typer.Option(help="What the model is told first.")]
-Goals = Annotated[
-    list[str] | None, typer.Option(help='A goal of every task, as "alignment >= 0.75".')
-]
-Seed = Annotated[int, typer.Option(help="The first seed of the model.")]
 
 
 def run(
@@ -89,8 +87,6 @@ def run(
     timeout: Timeout = None,
     max_tokens: MaxTokens = None,
     system: System = "",
-    goal: Goals = None,
-    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Drive every task of a file until it passes or is stopped.
@@ -98,54 +94,92 @@ def run(
     Exits 0 where all passed and 1 where one did not. Interrupted or killed, it can be resumed: no
     answer that was stored is asked for again.
     """
-    from errata.cli.interrupt import drive
-    from errata.cli.settings import settings
     from errata.cli.tasks import policy as read_policy
+    from errata.cli.tasks import read_tasks
 
-    values = settings(
-        model=model,
-        db=db,
-        memory=memory,
-        policy=policy,
-        jobs=jobs,
-        timeout=timeout,
-        max_tokens=max_tokens,
-    )
-    entries, chosen = _entries(tasks, goal or []), read_policy(values.policy)
-    job = Job(tasks, entries, name, resume, system, chosen, seed, values, ctx.obj or ["run"])
-    report = Report()
+    limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
+    values = settings(model=model, db=db, memory=memory, policy=policy, **limits)
+    # A model is named module:function; a console script does not look here by itself.
+    sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
+    given = name if name is None else _checked(name)
+    chosen, arguments = read_policy(values.policy), ctx.obj or ["run"]
+    job = Job(tasks, read_tasks(tasks), chosen, given, resume, system, values, arguments)
     failure: ErrataError | None = None
     try:
-        drive(_driven(job, report), lambda: f"interrupted{_go_on(job, report)}")
+        drive(_driven(job), lambda: f"interrupted{_go_on(job)}")
     except ErrataError as error:
         failure = error
-    return _reported(job, report, failure, json)
+    return _reported(job, failure, json)
 
 
-def _reported(job: Job, report: Report, failure: ErrataError | None, json: bool) -> int:
+async def _driven(job: Job) -> None:
+    """The model first: a run that cannot begin takes no name and makes no database."""
+    from errata.cli.batch import batch
+    from errata.generate import Writer
+
+    values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
+    with Progress() as progress:
+        async with (
+            model_of(values, progress.fetched) as model,
+            stored(values, new=not job.resume) as store,
+        ):
+            if job.resume:
+                job.name = await _existing(store, scope, job.path, job.given)
+            else:
+                first = job.tasks[0]
+                job.name = await _fresh(store, scope, job.path, job.given, first, job.policy)
+            say(f"run {job.name}: {total} tasks, model {model.name}, {values.db}")
+            progress.tasks(total, job.rows)
+
+            def watch(row: Row) -> None:
+                job.rows.append(row)
+                progress.tasks(total, job.rows)
+
+            await batch(
+                job.tasks,
+                run=job.name,
+                policy=job.policy,
+                jobs=values.jobs,
+                watch=watch,
+                generate=Writer(model, job.system, max_tokens=values.max_tokens),
+                memory=memory_of(values, store, progress.fetched) if values.memory else None,
+                store=store,
+                scope=scope,
+                timeout=values.timeout,
+            )
+
+
+def _reported(job: Job, failure: ErrataError | None, json: bool) -> int:
     """Show how the tasks ended, in task order, and what failed; the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
-    rows = sorted(report.rows, key=lambda row: places[row.id])
+    rows = sorted(job.rows, key=lambda row: places[row.id])
     values = job.settings
-    document = {"run": report.name, "db": values.db, "model": values.model, **summary(rows)}
+    document = {"run": job.name, "db": values.db, "model": values.model, **summary(rows)}
     document["rows"] = [asdict(row) for row in rows]
     if not json and rows:
-        _print(rows, report.name, values.db)
+        _print(rows, job.name, values.db)
     if failure is not None:
-        if report.name:
-            failure.add_note(_go_on(job, report).lstrip("; "))
-        more = document if report.name else {}
-        return told(failure, json=json, debug="--debug" in job.arguments, **more)
+        if job.name:
+            failure.add_note(_go_on(job).lstrip("; "))
+        debug = "--debug" in job.arguments
+        return told(failure, json=json, debug=debug, **(document if job.name else {}))
     if json:
         print_json(document)
     return 0 if all(row.passed for row in rows) else 1
 
 
-def _go_on(job: Job, report: Report) -> str:
+def _go_on(job: Job) -> str:
     """How to resume the run, as words that follow others; "" where it did not begin."""
-    if not report.name:
+    if not job.name:
         return ""
-    return f"; what is stored stays, go on with:\n  {_resume(job.arguments, report.name)}"
+    given, kept = iter(job.arguments), ["errata"]
+    for argument in given:
+        if argument == "--run":
+            next(given, None)
+        elif argument.partition("=")[0] not in ("--run", "--resume", "--json"):
+            kept.append(argument)
+    again = shlex.join([*kept, "--run", job.name, "--resume"])
+    return f"; what is stored stays, go on with:\n  {again}"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -160,103 +194,75 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _entries(path: Path, goals: Sequence[str]) -> list[Task]:
-    import sys
-    from dataclasses import replace
-
-    from errata.cli.tasks import goal, read_tasks
-
-    # Models and checks are named module:function; a console script does not look here by itself.
-    sys.path[:0] = [str(Path.cwd()), str(path.parent.resolve())]
-    more = tuple(map(goal, goals))
-    return [replace(task, goals=(*task.goals, *more)) for task in read_tasks(path)]
-
-
-async def _driven(job: Job, report: Report) -> None:
-    """The model first: a run that cannot begin takes no name and makes no database."""
-    from errata.cli.opening import model_of, stored
-    from errata.cli.progress import FetchProgress, TaskProgress
-
-    values, total = job.settings, len(job.tasks)
-    with FetchProgress() as fetching:
-        async with (
-            model_of(values, fetching) as model,
-            stored(values, new=not job.resume) as store,
-        ):
-            report.name = await _named(job, store)
-            say(f"run {report.name}: {total} tasks, model {model.name}, {values.db}")
-            with TaskProgress(total) as progress:
-
-                def watch(row: Row) -> None:
-                    report.rows.append(row)
-                    progress(row)
-
-                await _batch(job, report.name, store, model, fetching, watch)
-
-
-async def _named(job: Job, store: Store) -> str:
-    from errata.cli.names import existing, fresh
-    from errata.cli.opening import scope_of
-
-    scope = scope_of(job.settings)
-    if job.resume:
-        return await existing(store, scope, job.path, job.name)
-    return await fresh(store, scope, job.path, job.name, job.tasks[0], job.policy)
-
-
-async def _batch(
-    job: Job,
-    name: str,
-    store: Store,
-    model: Model,
-    fetching: FetchProgress,
-    watch: Callable[[Row], None],
-) -> None:
-    from errata.cli.batch import batch
-    from errata.cli.opening import memory_of, scope_of
-    from errata.generate import Writer
-
-    values = job.settings
-    await batch(
-        job.tasks,
-        run=name,
-        writer=Writer(model, job.system, max_tokens=values.max_tokens),
-        store=store,
-        memory=memory_of(values, store, fetching) if values.memory else None,
-        scope=scope_of(values),
-        policy=job.policy,
-        jobs=values.jobs,
-        timeout=values.timeout,
-        seed=job.seed,
-        watch=watch,
-    )
-
-
-def _resume(arguments: Sequence[str], name: str) -> str:
-    """The command that goes on with this run: the same options, with its name."""
-    kept: list[str] = []
-    skip = 0
-    for argument in arguments:
-        if skip:
-            skip -= 1
-        elif argument.partition("=")[0] in REPLACED:
-            skip = REPLACED[argument.partition("=")[0]] - 1 if "=" not in argument else 0
-        else:
-            kept.append(argument)
-    return shlex.join(["errata", *kept, "--run", name, "--resume"])
-
-
 def _print(rows: Sequence[Row], name: str, db: str) -> None:
-    groups = Counter(row.group for row in rows)
+    groups = dict.fromkeys(row.group for row in rows)
     parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
-    lines = [(label, *summary(part).values()) for label, part in parts] if len(parts) > 1 else []
-    total = [(name, *summary(rows).values())]
-    table(HEADS, [(*line[:-1], f"{line[-1]:.1f}") for line in [*lines, *total]])
+    lines = [*(parts if len(parts) > 1 else []), (name, rows)]
+    cells = [(label, *summary(part).values()) for label, part in lines]
+    table(HEADS, [(*line[:-1], f"{line[-1]:.1f}") for line in cells])
     failed = [row for row in rows if not row.passed]
     for row in failed[:MOST_LINES]:
-        show(f"✗ {short(row.id, 80)}: stopped by {row.stopped_by} after {row.attempts} attempts")
+        show(f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {row.attempts} attempts")
     if failed[MOST_LINES:]:
         show(f"and {len(failed) - MOST_LINES} more")
     if failed:
         more = [] if db == "errata.db" else ["--db", db]
         show(f"\nNext: {shlex.join(['errata', 'why', failed[0].loop, *more])}")
+
+
+def _checked(name: str) -> str:
+    """The name that a user gave to a run. Raises InvalidInput."""
+    if not 0 < len(name) <= LONGEST or not name.isprintable() or "/" in name:
+        raise InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
+    return name
+
+
+async def _fresh(
+    store: Store, scope: Scope, path: Path, name: str | None, first: Task, policy: Policy
+) -> str:
+    """The name of a new run: the one given, or the file's with a number that is free.
+
+    It is taken by claiming the loop of the `first` task. Raises UsageError where it exists.
+    """
+    newest = await _newest(store, scope, path, 1)
+    begin = int(newest.rpartition("-")[2]) + 1 if newest else 1
+    for free in [name] if name else (f"{_stem(path)}-{number}" for number in count(begin)):
+        taken = await store.loops(scope, 1, f"{free}/")
+        if not taken and await _take(store, scope, f"{free}/{first.id}", first, policy):
+            return free
+    raise UsageError(f"run {name!r} exists; add --resume to go on with it, or give another name")
+
+
+async def _existing(store: Store, scope: Scope, path: Path, name: str | None) -> str:
+    """The name of a run to go on with: the one given, or the file's newest. Raises NotFound."""
+    if name is None:
+        found = await _newest(store, scope, path, NEWEST)
+    else:
+        found = name if await store.loops(scope, 1, f"{name}/") else ""
+    if not found:
+        where = f"{store.url}; leave --resume out to begin it"
+        raise NotFound("run", name or f"{_stem(path)}-…", where)
+    return found
+
+
+async def _newest(store: Store, scope: Scope, path: Path, most: int) -> str:
+    """The file's newest run that the newest `most` loops of its names tell of; "" for none."""
+    pattern = re.compile(rf"({re.escape(_stem(path))}-\d+)/")
+    for one in await store.loops(scope, most, f"{_stem(path)}-"):
+        if found := pattern.match(one.id):
+            return found[1]
+    return ""
+
+
+def _stem(path: Path) -> str:
+    return re.sub(r"[^\w.-]", "_", path.stem)[:LONGEST] or "tasks"
+
+
+async def _take(store: Store, scope: Scope, loop: str, first: Task, policy: Policy) -> bool:
+    """Whether the loop of the first task is new, and with it the run."""
+    goals = [goal_to(goal) for goal in first.goals]
+    head = Head(first.task, goals, policy_to(first.policy or policy))
+    try:
+        return (await store.claim(scope, loop, head, new_owner())).epoch == 1
+    except LeaseLost:
+        return False

@@ -5,33 +5,28 @@ The files are those of the current folder. Only the command line reads any of th
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-from pydantic_settings.sources import EnvSettingsSource
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from errata.errors import UsageError
 
 PREFIX = "ERRATA_"
-FILES = (("errata.toml", ()), ("pyproject.toml", ("tool", "errata")))
-
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class Settings(BaseSettings):
-    """What the command line takes from its surroundings; every field is an option somewhere, too.
+class Settings(BaseModel):
+    """What the command line takes from its surroundings.
 
     `cache` is the folder for weights, `threads` and `context` (tokens) are for embedded models,
     `timeout` is in seconds an attempt.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: Name = "embedded"
     embedder: Literal["auto", "minilm", "none"] = "auto"
@@ -47,50 +42,33 @@ class Settings(BaseSettings):
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Options before the environment before the files; no .env, no folder of secrets."""
-        files = (_File(settings_cls, name, table) for name, table in FILES)
-        return (init_settings, env_settings, *files)
-
-
-class _File(PydanticBaseSettingsSource):
-    """The settings in one table of one TOML file of the current folder."""
-
-    def __init__(self, cls: type[BaseSettings], name: str, table: tuple[str, ...]) -> None:
-        super().__init__(cls)
-        self.values = _table(Path(name), table)
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """The value of one field, None where the file has none."""
-        return self.values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return dict(self.values)
-
 
 def settings(**options: Any) -> Settings:
     """The settings with the given options on top; None is not given. Raises UsageError.
 
     The error names where the wrong value comes from, the field and what is allowed.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
+    # Where a value comes from, as a user would point at it; the last one that has it counts.
+    places = {
+        "{field} in pyproject.toml [tool.errata]": _table("pyproject.toml", "tool", "errata"),
+        "{field} in errata.toml": _table("errata.toml"),
+        f"{PREFIX}{{FIELD}} in the environment": {k: v for k, v in variables.items() if v},
+        "--{option}": {name: value for name, value in options.items() if value is not None},
+    }
+    given: dict[str, Any] = {}
+    for values in places.values():
+        given |= values
     try:
         return Settings(**given)
     except ValidationError as error:
-        raise UsageError("; ".join(_problem(one, given) for one in error.errors())) from error
+        raise UsageError("; ".join(_problem(one, places) for one in error.errors())) from error
 
 
-def _problem(error: Any, given: Mapping[str, Any]) -> str:
-    field = str(error["loc"][0]) if error["loc"] else "settings"
-    where = _source(field, given)
+def _problem(error: Any, places: Mapping[str, Mapping[str, Any]]) -> str:
+    field = str(error["loc"][0])
+    place = [place for place, values in places.items() if field in values][-1]
+    where = place.format(field=field, FIELD=field.upper(), option=field.replace("_", "-"))
     if error["type"] == "extra_forbidden":
         return f"{where}: no setting is called so; there are: {', '.join(Settings.model_fields)}"
     said = error["msg"].replace("Input should be", "it must be")
@@ -98,27 +76,16 @@ def _problem(error: Any, given: Mapping[str, Any]) -> str:
     return f"{where} is {error['input']!r}; {said[:1].lower()}{said[1:]}"
 
 
-def _source(field: str, given: Mapping[str, Any]) -> str:
-    """Where the value of a field comes from, as a user would point at it."""
-    if field in given:
-        return f"--{field.replace('_', '-')}"
-    if EnvSettingsSource(Settings)().get(field) is not None:
-        return f"{PREFIX}{field.upper()} in the environment"
-    for name, table in FILES:
-        if field in _table(Path(name), table):
-            return f"{field} in {name}" + (f" [{'.'.join(table)}]" if table else "")
-    return field
-
-
-def _table(path: Path, table: tuple[str, ...]) -> Mapping[str, Any]:
+def _table(file: str, *keys: str) -> dict[str, Any]:
+    """The values of one table of a TOML file; none where there is no file."""
     try:
-        found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}; mend or remove it") from error
-    for key in table:
+        raise UsageError(f"{file} cannot be read: {error}; mend or remove it") from error
+    for key in keys:
         found = found.get(key, {}) if isinstance(found, dict) else {}
     if not isinstance(found, dict):
-        raise UsageError(f"[{'.'.join(table)}] in {path} must be a table")
+        raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
     return found

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from errata.codec import policy_from
 from errata.loop.decide import Done
 from errata.loop.explain import explain
 from errata.loop.feedback import clean
-from errata.protocols import Scope, Store, Stored
+from errata.loop.record import Attempt
+from errata.protocols import Scope, Store
 
 LINE = 240
 _SHOWN = """
@@ -23,16 +24,14 @@ where l.tenant = ? and l.project = ? and l.id = ? and x.shown order by x.example
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
+class Try(NamedTuple):
     """One answer, and what was wrong with it; nothing where it was accepted."""
 
     answer: str
     wrong: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """An earlier task and its accepted answer, as they stood before the task."""
 
     task: str
@@ -50,6 +49,11 @@ class Story:
     passed: bool
     stopped: str
     explanation: str
+
+    @property
+    def arm(self) -> str:
+        """Of which arm it is: "with" or "without" memory."""
+        return self.loop.partition("-")[0]
 
     @property
     def at_once(self) -> bool:
@@ -70,16 +74,15 @@ class Story:
 async def story(store: Store, scope: Scope, loop: str) -> Story:
     """The story of a loop that has ended. Raises NotFound, StoreError."""
     stored = await store.read(scope, loop)
-    tries = tuple(
-        Try(_text(value), tuple(_wrong(stored, number)))
-        for number, value in enumerate(stored.values)
-    )
-    done = stored.verdicts[-1] if stored.verdicts else Done(None, False)
+    done = stored.verdicts[-1]
     stops = done.stopped_by if isinstance(done, Done) else ()
     return Story(
         loop,
-        _text(stored.head.task),
-        tries,
+        str(stored.head.task),
+        tuple(
+            Try(str(value), tuple(_wrong(attempt)))
+            for value, attempt in zip(stored.values, stored.loop.attempts, strict=True)
+        ),
         tuple(_shown(Path(store.url), scope, loop)),
         isinstance(done, Done) and done.passed,
         f"{stops[0].rule}: {stops[0].detail}" if stops else "",
@@ -87,33 +90,24 @@ async def story(store: Store, scope: Scope, loop: str) -> Story:
     )
 
 
-def pick(pairs: Iterable[tuple[Story, Story]]) -> dict[str, tuple[Story, Story]]:
-    """The stories worth telling, by kind, out of those without and with memory of each task.
+def kinds(without: Story, memory: Story) -> Iterator[tuple[str, Story, Story]]:
+    """What the two stories of one task show, by kind, the telling one first.
 
     "corrected": put right after it was told, "knew": right at once with examples where without it
-    was not, "stopped": not solved. The story that makes the point comes first of the two.
+    was not, "stopped": not solved.
     """
-    chosen: dict[str, tuple[Story, Story]] = {}
-    for without, memory in pairs:
-        for name, one, other in kinds(without, memory):
-            chosen.setdefault(name, (one, other))
-    return chosen
-
-
-def kinds(without: Story, memory: Story) -> list[tuple[str, Story, Story]]:
-    """What the two stories of one task show, the telling one first."""
-    found = []
     if memory.passed and not memory.at_once:
-        found.append(("corrected", memory, without))
+        yield "corrected", memory, without
     if memory.at_once and memory.shown and not without.at_once:
-        found.append(("knew", memory, without))
-    stopped = [s for s in ((memory, without), (without, memory)) if s[0].stopped]
-    return found + [("stopped", one, other) for one, other in stopped[:1]]
+        yield "knew", memory, without
+    if memory.stopped:
+        yield "stopped", memory, without
+    elif without.stopped:
+        yield "stopped", without, memory
 
 
-def _wrong(stored: Stored, index: int) -> Iterable[str]:
-    evaluation = stored.loop.attempts[index].evaluation
-    for finding in evaluation.errors if evaluation else ():
+def _wrong(attempt: Attempt) -> Iterator[str]:
+    for finding in attempt.evaluation.errors if attempt.evaluation else ():
         yield f"{finding.message.rstrip('. ')}. {finding.fix}".strip()
 
 
@@ -124,11 +118,7 @@ def _shown(path: Path, scope: Scope, loop: str) -> list[Shown]:
     address = f"{path.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as db:
         rows = db.execute(_SHOWN, (scope.tenant, scope.project, loop)).fetchall()
-    return [Shown(task, accepted) for task, accepted in rows]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+    return [Shown(*row) for row in rows]
 
 
 def cut(text: str, most: int) -> str:

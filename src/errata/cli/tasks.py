@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from errata.checks.loading import load
 from errata.codec import policy_from, policy_to
@@ -16,12 +18,24 @@ from errata.errors import InvalidInput, TaskFileError, UsageError
 from errata.evaluate import Check
 from errata.loop.decide import Policy
 from errata.loop.policies import preset
-from errata.loop.record import Direction, Goal
+from errata.loop.record import Goal
 
 # Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.
 MOST_VALUES = 1_000_000
 LONGEST_ID = 200
 KEYS = ("id", "task", "context", "goals", "checks", "policy")
+FITTING: Mapping[str, tuple[Callable[[Any], object], str]] = {
+    "id": (
+        lambda id: isinstance(id, str) and 0 < len(id) <= LONGEST_ID and id.isprintable(),
+        f"text of 1 to {LONGEST_ID} printable characters (quote a number)",
+    ),
+    "task": (lambda task: isinstance(task, str) and task.strip(), "text that says what to do"),
+    "goals": (lambda goals: isinstance(goals, list), "a list"),
+    "checks": (
+        lambda checks: isinstance(checks, list) and checks,
+        'a list of at least one, such as [{"name": "not_empty"}]: without a check, all pass',
+    ),
+}
 _GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
 _AT_LINE = re.compile(r"at line (\d+)")
 _TOML_HEAD = re.compile(r"""\s*\[\[\s*(tasks|"tasks"|'tasks')\s*\]\]""")
@@ -38,6 +52,12 @@ class Task:
     checks: tuple[Check, ...]
     policy: Policy | None
     line: int
+
+    @property
+    def family(self) -> str:
+        """What its context says it belongs to; "" where it says nothing."""
+        named = self.context.get("family") if isinstance(self.context, Mapping) else None
+        return "" if named is None else str(named)
 
 
 @dataclass(frozen=True)
@@ -65,16 +85,14 @@ def read_tasks(path: Path) -> list[Task]:
     entries = reader(path, _text(path))
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
-    tasks: list[Task] = []
-    lines: dict[str, int] = {}
+    tasks: dict[str, Task] = {}
     for entry in entries:
         task = _task(path, entry)
-        if task.id in lines:
-            what = f"id {task.id!r} is taken by the task of line {lines[task.id]}; give another"
-            raise TaskFileError(str(path), entry.line, what)
-        lines[task.id] = entry.line
-        tasks.append(task)
-    return tasks
+        if task.id in tasks:
+            what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
+            raise TaskFileError(str(path), entry.line, f"{what}; give another")
+        tasks[task.id] = task
+    return list(tasks.values())
 
 
 def goal(value: Any) -> Goal:
@@ -85,17 +103,19 @@ def goal(value: Any) -> Goal:
 
     Raises InvalidInput.
     """
-    if isinstance(value, str):
-        return _goal_of_text(value)
-    allowed = 'text such as "alignment >= 0.75", or an object with score, threshold, direction'
-    if not isinstance(value, Mapping) or not value.keys() <= {"score", "threshold", "direction"}:
+    allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
+    given = value
+    if isinstance(value, str) and (found := _GOAL.fullmatch(value.strip())):
+        direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
+        given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
+    elif not isinstance(value, Mapping) or isinstance(value.get("threshold"), str | bool):
         raise InvalidInput("a goal", value, allowed)
-    score, threshold = value.get("score"), value.get("threshold")
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if not isinstance(score, str) or not score or not number:
+    if not isinstance(given.get("score"), str) or not given["score"]:
         raise InvalidInput("a goal", value, allowed)
-    threshold = float(value["threshold"])
-    return Goal(score, threshold, value.get("direction", "at_least"))
+    try:
+        return Goal(**{**given, "threshold": float(given["threshold"])})
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidInput("a goal", value, allowed) from error
 
 
 def policy(value: Any) -> Policy:
@@ -120,18 +140,6 @@ def policy(value: Any) -> Policy:
         raise InvalidInput("policy", value, f"a policy ({error})") from error
 
 
-def _goal_of_text(text: str) -> Goal:
-    found = _GOAL.fullmatch(text.strip())
-    try:
-        if found is None:
-            raise ValueError
-        threshold = float(found["threshold"])
-    except ValueError:
-        raise InvalidInput("a goal", text, 'written like "alignment >= 0.75"') from None
-    direction: Direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
-    return Goal(found["score"], threshold, direction)
-
-
 def _check_rules(rules: Any) -> None:
     if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
         raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
@@ -150,13 +158,14 @@ def _task(path: Path, entry: _Entry) -> Task:
         for key in value:
             if key not in KEYS:
                 raise InvalidInput("a key", key, f"one of {', '.join(KEYS)}")
+        value = {"goals": [], **{key: given for key, given in value.items() if given is not None}}
         return Task(
-            _id(value.get("id")),
-            _words(value.get("task")),
+            _fitting(value, "id"),
+            _fitting(value, "task"),
             value.get("context"),
-            tuple(map(goal, _list(value, "goals"))),
-            tuple(load(spec, folder=path.parent) for spec in _checks(value)),
-            None if value.get("policy") is None else policy(value["policy"]),
+            tuple(map(goal, _fitting(value, "goals"))),
+            tuple(load(spec, folder=path.parent) for spec in _fitting(value, "checks")),
+            policy(value["policy"]) if "policy" in value else None,
             entry.line,
         )
     except UsageError as error:
@@ -165,34 +174,11 @@ def _task(path: Path, entry: _Entry) -> Task:
         raise TaskFileError(str(path), entry.line, "it is nested too deeply") from error
 
 
-def _id(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
-        allowed = f"text of 1 to {LONGEST_ID} printable characters (quote a number)"
-        raise InvalidInput("id", value, allowed)
-    return value
-
-
-def _words(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput("task", value, "text that says what to do")
-    return value
-
-
-def _list(value: Mapping[str, Any], key: str) -> Sequence[Any]:
-    found = value.get(key)
-    if found is not None and not isinstance(found, list):
-        raise InvalidInput(key, found, "a list")
-    return found or []
-
-
-def _checks(value: Mapping[str, Any]) -> Sequence[Any]:
-    specs = _list(value, "checks")
-    if not specs:
-        allowed = (
-            'a list of at least one, such as [{"name": "not_empty"}]: without a check, all pass'
-        )
-        raise InvalidInput("checks", value.get("checks"), allowed)
-    return specs
+def _fitting(value: Mapping[str, Any], key: str) -> Any:
+    fits, allowed = FITTING[key]
+    if not fits(value.get(key)):
+        raise InvalidInput(key, value.get(key), allowed)
+    return value[key]
 
 
 def _plain(value: Any) -> Any:
@@ -265,23 +251,36 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _yaml(path: Path, text: str) -> list[_Entry]:
-    import yaml
+# libyaml is about ten times as quick; not every build has it.
+_Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-    # libyaml is about ten times as quick; not every build has it.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+
+class _Loader(_Yaml):  # type: ignore[misc]
+    """Refuses a key that is given twice, of which YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping. Raises ConstructorError."""
+        keys = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
+                what = f"key {key.value!r} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
+            keys.add((key.tag, str(key.value)))
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        return made
+
+
+def _yaml(path: Path, text: str) -> list[_Entry]:
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
-        if node is None:
-            return []
-        if not isinstance(node, yaml.SequenceNode):
+        if node is not None and not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
             raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
-        entries = []
-        for item in node.value:
-            _yaml_keys_once(path, item)
-            entries.append(_Entry(item.start_mark.line + 1, loader.construct_document(item)))
-        return entries
+        return [
+            _Entry(item.start_mark.line + 1, loader.construct_document(item))
+            for item in (node.value if node else ())
+        ]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
@@ -289,28 +288,6 @@ def _yaml(path: Path, text: str) -> list[_Entry]:
         raise TaskFileError(str(path), line, f"not YAML: {what}") from error
     except (ValueError, RecursionError) as error:
         raise TaskFileError(str(path), 0, f"not YAML that can be read: {error}") from error
-    finally:
-        loader.dispose()
-
-
-def _yaml_keys_once(path: Path, root: Any) -> None:
-    """Raise for a key that is given twice: YAML would silently keep the last."""
-    import yaml
-
-    waiting, met = [root], {id(root)}
-    while waiting:
-        node = waiting.pop()
-        inner: list[Any] = node.value if isinstance(node, yaml.SequenceNode) else []
-        if isinstance(node, yaml.MappingNode):
-            keys: set[Any] = set()
-            for key, value in node.value:
-                inner.append(value)
-                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
-                    line = key.start_mark.line + 1
-                    raise TaskFileError(str(path), line, f"key {key.value!r} is given twice")
-                keys.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key))
-        waiting += [one for one in inner if id(one) not in met]
-        met |= {id(one) for one in inner}
 
 
 def _toml(path: Path, text: str) -> list[_Entry]:
@@ -327,11 +304,6 @@ def _toml(path: Path, text: str) -> list[_Entry]:
     if others or not isinstance(tasks, list):
         what = f"{others[0] if others else 'tasks'!r} is not expected; write each task as [[tasks]]"
         raise TaskFileError(str(path), 0, what)
-    return list(_toml_entries(text, tasks))
-
-
-def _toml_entries(text: str, tasks: Sequence[Any]) -> Iterator[_Entry]:
     heads = [n for n, line in enumerate(text.split("\n"), 1) if _TOML_HEAD.match(line)]
     lines = heads if len(heads) == len(tasks) else [0] * len(tasks)
-    for line, value in zip(lines, tasks, strict=True):
-        yield _Entry(line, value)
+    return list(map(_Entry, lines, tasks))

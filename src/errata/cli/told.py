@@ -1,0 +1,248 @@
+"""`errata why`, `loops`, `lessons`, `seen` and `recall`: what is stored, told."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from errata import codec
+from errata.cli.opening import ask
+from errata.cli.output import Db, Json, print_json, show, table, when
+from errata.errors import NotFound, UsageError
+from errata.loop.decide import Again, Done
+from errata.loop.explain import Explanation, explain
+from errata.loop.feedback import clean
+
+if TYPE_CHECKING:
+    from errata.memory.memory import Memory
+    from errata.protocols import Found, Stored
+
+CANDIDATE = 400
+SHOWN = 10
+COLUMNS = ("id", "state", "stopped_by", "attempts", "best", "calls", "tokens", "updated")
+FACTS = ("kind", "state", "trust", "seen", "examples")
+WORDS = 300
+MOST_BYTES = 1_000_000
+
+
+def why(
+    loop: Annotated[str, typer.Argument(help="The id of a loop, or its beginning.")],
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Explain a loop: why again, and why it stopped.
+
+    Shows its attempts, what was wrong, what was fed back, and what would have changed the end.
+    """
+    stored = ask(db, lambda memory: _one(memory, loop))
+    last = stored.verdicts[-1] if stored.verdicts else None
+    explanation = explain(stored.loop, codec.policy_from(stored.head.policy), last)
+    if json:
+        print_json(_document(stored, explanation))
+    else:
+        _print(stored, explanation)
+    return 0
+
+
+def loops(
+    run: Annotated[str, typer.Option("--run", help="Only the loops of this run.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many, the newest first.")] = 50,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """List the newest loops; open ones run or were interrupted."""
+    prefix = f"{run}/" if run else ""
+    found = ask(db, lambda memory: memory.store.loops(memory.scope, limit, prefix))
+    rows = [_row(one) for one in found]
+    if json:
+        print_json({"loops": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
+    elif rows:
+        heads = ("loop", "state", "stopped by", *COLUMNS[3:])
+        table(heads, [(*row[:-1], when(row[-1])) for row in rows], text=3)
+    else:
+        show("no loop yet" if not run else f"no loop of a run {run!r}")
+    return 0
+
+
+def state_of(stored: Stored) -> str:
+    """passed, stopped, or open."""
+    last = stored.verdicts[-1] if stored.verdicts else None
+    if not isinstance(last, Done):
+        return "open"
+    return "passed" if last.passed else "stopped"
+
+
+async def _one(memory: Memory, loop: str) -> Stored:
+    """The loop of that id, or the only one whose id begins so. Raises NotFound, UsageError."""
+    try:
+        return await memory.store.read(memory.scope, loop)
+    except NotFound:
+        found = await memory.store.loops(memory.scope, SHOWN + 1, loop)
+        if not found:
+            raise
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(sorted(one.id for one in found)[:SHOWN])
+    more = ", …" if len(found) > SHOWN else ""
+    raise UsageError(f"several loops begin with {loop!r}: {ids}{more}; give more of the id")
+
+
+def _row(stored: Stored) -> tuple[Any, ...]:
+    last = stored.verdicts[-1] if stored.verdicts else None
+    rule = last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else ""
+    loop, usage = stored.loop, stored.loop.usage
+    counts = (len(loop.attempts), loop.best or 0, usage.calls, usage.tokens)
+    return (stored.id, state_of(stored), rule, *counts, stored.updated)
+
+
+def _document(stored: Stored, explanation: Explanation) -> dict[str, Any]:
+    attempts = [
+        {
+            **codec.attempt_to(attempt),
+            "candidate": value,
+            "wrong": line.wrong,
+            "decided": line.decided,
+            "feedback": _feedback(stored, attempt.number),
+        }
+        for attempt, value, line in zip(
+            stored.loop.attempts, stored.values, explanation.lines, strict=True
+        )
+    ]
+    return {
+        "id": stored.id,
+        "state": state_of(stored),
+        "task": stored.head.task,
+        "goals": stored.head.goals,
+        "policy": stored.head.policy,
+        "attempts": attempts,
+        "best": stored.loop.best,
+        "verdicts": [codec.verdict_to(one) for one in stored.verdicts],
+        "overrides": [codec.override_to(one) for one in stored.loop.overrides],
+        "would_change": explanation.would_change,
+        "usage": codec.sparse(stored.loop.usage),
+    }
+
+
+def _feedback(stored: Stored, number: int) -> str:
+    """What the attempt after this one was told; "" where none followed or nothing was said."""
+    said = [one.feedback for one in stored.verdicts if isinstance(one, Again)]
+    return said[number - 1] if number <= len(said) else ""
+
+
+def _print(stored: Stored, explanation: Explanation) -> None:
+    loop, usage = stored.loop, stored.loop.usage
+    goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
+    policy = stored.head.policy.get("name") or "of its own"
+    show(f"loop {stored.id}: {state_of(stored)}, policy {policy}{goals}")
+    show(f"task: {_text(stored.head.task)}")
+    for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
+        show(f"\nattempt {attempt.number}: {_text(value) or '(empty)'}")
+        if attempt.evaluation is not None:
+            for finding in attempt.evaluation.findings:
+                fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
+                level = "" if finding.level == "error" else f" ({finding.level})"
+                show(f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}")
+            for goal in attempt.evaluation.unmet(loop.goals):
+                score = attempt.evaluation.scores[goal.score]
+                show(f"  goal missed: {goal}, it is {score:g}")
+        show(f"  => {line.decided}")
+        if told := _feedback(stored, attempt.number):
+            show("  fed back:\n" + "\n".join(f"  | {part}" for part in told.splitlines()))
+    show()
+    for override in loop.overrides:
+        show(f"override of {override.rule} by {override.by}: {clean(override.why, CANDIDATE)}")
+    if state_of(stored) == "open":
+        waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
+        show(f"open: {waiting}; run it again with --resume")
+    elif state_of(stored) == "stopped":
+        show(f"kept: attempt {loop.best}" if loop.best else "kept: nothing")
+    for change in explanation.would_change:
+        show(f"would have changed it: {change}")
+    show(f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s")
+
+
+def _text(value: Any) -> str:
+    return clean(value if isinstance(value, str) else jsonlib.dumps(value), CANDIDATE)
+
+
+def lessons(
+    limit: Annotated[int, typer.Option(min=1, help="How many, the most seen first.")] = 50,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """List what was learnt, most often seen first."""
+    found = ask(db, lambda memory: memory.top(limit))
+    if json:
+        print_json({"lessons": found})
+    elif found:
+        rows = [
+            (clean(one["text"], 80), *(one[fact] for fact in FACTS), when(one["last_seen"]))
+            for one in found
+        ]
+        table(("lesson", *FACTS, "last seen"), rows, text=4)
+    else:
+        show("nothing was learnt in this scope yet")
+    return 0
+
+
+def seen(
+    error_type: Annotated[str, typer.Argument(help="The kind of error, as KeyError.")],
+    text: Annotated[str, typer.Argument(help="Its text; - reads it from standard input.")],
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Say whether an error was seen before.
+
+    Like grep, it exits 0 where it was and 1 where it was not.
+    """
+    from errata.memory.signature import signature
+
+    given = _given(text)
+    mark = signature(error_type, given)
+    found = ask(db, lambda memory: memory.seen(error_type, given))
+    if json:
+        known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
+        print_json({**known, "lessons": found.lessons})
+    else:
+        show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
+        for one in found.lessons:
+            show(f"  {one['state']}, {one['trust']}: {clean(one['text'], WORDS)}")
+    return 0 if found else 1
+
+
+def recall(
+    task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
+    limit: Annotated[int, typer.Option(min=1, help="How many examples at most.")] = 5,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Show which accepted answers a task brings back."""
+    given = _given(task)
+    found = ask(db, lambda memory: memory.recall(given, limit))
+    if json:
+        print_json({"examples": [asdict(one) for one in found]})
+        return 0
+    for one in found:
+        _print_example(one)
+    if not found:
+        show("nothing related")
+    return 0
+
+
+def _given(text: str) -> str:
+    """The text, of `-` standard input's first 1,000,000 bytes; what is not UTF-8 is replaced."""
+    return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8", "replace") if text == "-" else text
+
+
+def _print_example(one: Found) -> None:
+    how = "verified" if one.verified else "not verified"
+    near = f"cosine {one.cosine:.2f}" if one.cosine is not None else "by its words"
+    show(f"{one.kind}, {how}, {near}, seen {one.seen}")
+    show(f"  task:     {clean(one.example.task, WORDS)}")
+    if one.example.rejected:
+        show(f"  rejected: {clean(one.example.rejected, WORDS)}")
+    show(f"  accepted: {clean(one.example.accepted, WORDS)}")
