@@ -64,14 +64,16 @@ def evaluation_to(evaluation: Evaluation | None) -> Plain | None:
     if evaluation is None:
         return None
     findings = [finding_to(f) for f in evaluation.findings]
-    return {"findings": findings, "scores": dict(evaluation.scores)}
+    plain: Plain = {"findings": findings, "scores": dict(evaluation.scores)}
+    return plain | ({"usage": sparse(evaluation.usage)} if evaluation.usage != Usage() else {})
 
 
 def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
     """The inverse of `evaluation_to`."""
     if plain is None:
         return None
-    return Evaluation(tuple(map(finding_from, plain["findings"])), dict(plain["scores"]))
+    findings = tuple(map(finding_from, plain["findings"]))
+    return Evaluation(findings, dict(plain["scores"]), Usage(**plain.get("usage", {})))
 
 
 def attempt_to(attempt: Attempt) -> Plain:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from errata.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from errata.evaluate import Check, Evaluate, evaluated, pure
-from errata.generate import Generate, Produced, Revise, Writer, produce, revised
-from errata.journal import Durable, Journal, Volatile
+from errata.generate import Generate, Produced, Revise, Writer, generator, produce, revised
+from errata.journal import journal
 from errata.loop import policies
 from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide, spent
 from errata.loop.explain import Explanation, explain
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
-from errata.loop.stop import Budget, Stop, near
+from errata.loop.stop import Budget, Stop, counts_scope, near
 from errata.memory.learn import Reflection
 from errata.memory.memory import Briefing, Memory
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
@@ -100,19 +100,18 @@ class Run(Generic[C]):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> None:
-        if timeout is not None and timeout <= 0:
-            raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+        _valid(checks, goals, policy, timeout)
         self.id = id or uuid4().hex
         self.policy = policy
         self._task, self._data, self._initial = task, data, initial
-        self._generate = _generator(generate)
+        self._generate = generator(generate)
         self._revise, self._evaluate = revise, evaluate
         self._checks, self._goals = tuple(checks), tuple(goals)
         self._memory = _memory(memory, scope)
         scope = scope or (self._memory.scope if self._memory else None)
         self._timeout, self._temperature, self._seed = timeout, temperature, seed
         self._pure = pure(self._checks, evaluate)
-        self._journal = _journal(store, scope, self.id, known=bool(id))
+        self._journal = journal(store, scope, self.id, known=bool(id))
         self._lock = asyncio.Lock()
         self._state: _State | None = None
 
@@ -184,7 +183,7 @@ class Run(Generic[C]):
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             for key, plain in stored.journal.items():
                 state = replace(state, finished=(key, Produced.of(plain)))
-        if any(map(_across_scope, self.policy.rules)):
+        if any(map(counts_scope, self.policy.rules)):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
         if self._memory is not None and not isinstance(state.verdict, Done):
@@ -193,6 +192,8 @@ class Run(Generic[C]):
 
     async def _attempted(self, state: _State) -> _State:
         """One more attempt, evaluated, decided and committed."""
+        if any(isinstance(rule, Budget) and rule(state.loop) for rule in self.policy.rules):
+            return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.finished[1].usage.seconds if state.finished else 0)
         room = self._room(state.loop)
         left = max(0.001, room + began - time.perf_counter()) if room is not None else None
@@ -237,7 +238,7 @@ class Run(Generic[C]):
             self._state = replace(state, finished=(key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
         candidate = Candidate.of(value)
-        usage = produced.usage.lasting(time.perf_counter() - began)
+        usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
         seen = near(candidate, loop.attempts) if loop.attempts else None
         return value, Attempt(number, candidate, evaluation, usage, seen)
 
@@ -257,7 +258,8 @@ class Run(Generic[C]):
         ]
         if len(tried) == 1:
             return tried[0]
-        return min(tried, key=lambda one: loop.rank(0, one[1]))
+        value, best = min(tried, key=lambda one: loop.rank(0, one[1]))
+        return value, replace(best, usage=sum((one.usage for _, one in tried), Usage()))
 
     def _context(self, state: _State, number: int) -> Context:
         verdict, repeats = state.verdict, state.loop.repeats
@@ -284,9 +286,13 @@ class Run(Generic[C]):
         state = self._state or _State(Loop(self.id))
         spent = state.finished[1].usage if state.finished else Usage(calls=1)
         loop = replace(state.loop, extra=state.loop.extra + spent.lasting(seconds))
-        verdict = decide(loop, self.policy)
-        await self._journal.commit(Entry(self.id, 0, extra=loop.extra, verdict=verdict))
-        return replace(state, loop=loop, verdict=verdict, finished=None)
+        return await self._over(replace(state, loop=loop))
+
+    async def _over(self, state: _State) -> _State:
+        """A budget is spent without another attempt."""
+        verdict = decide(state.loop, self.policy)
+        await self._journal.commit(Entry(self.id, 0, extra=state.loop.extra, verdict=verdict))
+        return replace(state, verdict=verdict, finished=None)
 
     async def _cut(self, seconds: float) -> None:
         """An attempt was given up or failed: what it spent counts, and an answer it had is kept."""
@@ -315,8 +321,7 @@ class Run(Generic[C]):
 
     def _result(self, verdict: Done) -> Result[C]:
         state = self._state or _State(Loop(self.id))
-        best = verdict.best
-        value = state.values[best - 1] if best else None
+        value = state.values[verdict.best - 1] if verdict.best else None
         return Result(self.id, value, verdict, state.loop, self.policy)
 
 
@@ -371,28 +376,24 @@ async def run(
     ).finish()
 
 
-def _generator(generate: Generate | Writer | Model) -> Generate | Writer:
-    if callable(getattr(generate, "complete", None)):
-        return Writer(cast("Model", generate))
-    if not callable(generate):
-        raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
-    return cast("Callable[..., Any]", generate)
-
-
 def _memory(memory: Memory | Store | str | None, scope: Scope | None) -> Memory | None:
     if memory is None or isinstance(memory, Memory):
         return memory
     return Memory(memory, scope)
 
 
-def _journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
-    return Volatile() if store is None else Durable.on(store, scope or Scope(), id, known)
-
-
-def _across_scope(rule: Any) -> bool:
-    return getattr(rule, "across", "") == "scope" or any(
-        map(_across_scope, getattr(rule, "rules", ()))
-    )
+def _valid(
+    checks: Sequence[Check], goals: Sequence[Goal], policy: Policy, timeout: float | None
+) -> None:
+    """Raises InvalidInput that names the argument, before anything is spent."""
+    if not isinstance(policy, Policy):
+        raise InvalidInput("policy", policy, "a Policy, such as errata.policies.default")
+    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
+        raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
+    if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
+        raise InvalidInput("goals", goals, "a list of Goal")
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise InvalidInput("timeout", timeout, "a number of seconds above 0")
 
 
 def _text(task: Any) -> str:

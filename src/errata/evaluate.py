@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from errata.errors import CheckFailed, ModelError
+from errata.errors import CheckFailed, ModelError, UsageError
 from errata.loop.record import Evaluation, Finding
 from errata.loop.stop import rule_name
-from errata.protocols import Context
+from errata.protocols import Context, Usage
 from errata.redact import redacted
-from errata.usercode import call
+from errata.usercode import blocking, call
 
 # A check that scores, too, answers with an Evaluation: in a task file there is no other place.
 Judged = Iterable[Finding] | Evaluation
@@ -39,34 +39,41 @@ async def evaluated(
 ) -> Evaluation:
     """The findings and scores of all checks, in order, and the evaluator's own after them.
 
-    One that raises is asked once more about the same candidate. Raises CheckFailed, or what the
-    model of a judge raised.
+    One that raises is asked once more about the same candidate. A plain function that does not say
+    it is pure runs in a thread: it may take its time. Raises CheckFailed, or what the model of a
+    judge raised.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
+    usage = Usage()
     if isinstance(candidate, str) and not candidate.strip():
         findings.append(EMPTY)
     for check in checks:
         found = await _twice(check, candidate, at)
         if isinstance(found, Evaluation):
             scores |= found.scores
+            usage += found.usage
             found = found.findings
         findings += _findings(check, found)
     if evaluate is None:
-        return Evaluation(tuple(findings), scores)
+        return Evaluation(tuple(findings), scores, usage)
     judged = await _twice(evaluate, candidate, at)
     if not isinstance(judged, Evaluation):
         raise _wrong(evaluate, judged, "an Evaluation")
     findings += map(_safe, judged.findings)
-    return Evaluation(tuple(findings), {**scores, **judged.scores})
+    return Evaluation(tuple(findings), {**scores, **judged.scores}, usage + judged.usage)
 
 
 async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
     failed = partial(CheckFailed, rule_name(check))
+    thread = not getattr(check, "pure", False) and blocking(check)
     try:
-        return await call(failed, check, candidate, at, at=at)
-    except (CheckFailed, ModelError):
-        return await call(failed, check, candidate, at, at=at)
+        return await call(failed, check, candidate, at, at=at, thread=thread)
+    except (CheckFailed, ModelError, UsageError):
+        try:
+            return await call(failed, check, candidate, at, at=at, thread=thread)
+        except UsageError as error:  # a Finding made with a wrong severity, say
+            raise failed(error) from error
 
 
 def _findings(check: Check, found: Any) -> list[Finding]:

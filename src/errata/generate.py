@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from errata.errors import GenerateFailed, InvalidInput, NotJournalable
 from errata.loop.record import Finding
 from errata.memory.recall import as_text
 from errata.protocols import Answer, Context, Message, Model, Usage
 from errata.redact import redacted
-from errata.usercode import call
+from errata.usercode import blocking, call
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
@@ -60,6 +59,15 @@ class Writer:
             temperature=at.temperature,
             seed=at.seed,
         )
+
+
+def generator(generate: Generate | Writer | Model) -> Generate | Writer:
+    """What to call for a candidate: a Model gets a Writer around it. Raises InvalidInput."""
+    if callable(getattr(generate, "complete", None)):
+        return Writer(cast("Model", generate))
+    if not callable(generate):
+        raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
+    return cast("Generate", generate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +121,6 @@ async def revised(
     """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
     value = await call(_failed, revise, at.task, previous, findings, at=at, thread=blocking(revise))
     return _produced(value)
-
-
-def blocking(function: Callable[..., Any]) -> bool:
-    """Whether calling it would hold up the event loop: a plain function does."""
-    target = function if inspect.isroutine(function) else type(function).__call__
-    asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
-    return not (asynchronous or getattr(function, "is_async", False))
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:

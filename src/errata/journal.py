@@ -94,12 +94,6 @@ class Durable:
         self._head: Head | None = None
         self._epoch = 1
 
-    @classmethod
-    def on(cls, store: Store | str, scope: Scope, id: str, known: bool) -> Durable:
-        """A journal on a store or on the store of that name."""
-        opened = open_store(store) if isinstance(store, str) else store
-        return cls(opened, scope, id, known)
-
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Hold the loop; LeaseLost ends the attempt where another process took it over."""
@@ -109,12 +103,14 @@ class Durable:
         try:
             yield
         except asyncio.CancelledError:
-            if beat.done() and not beat.cancelled() and beat.exception() is not None and task:
-                task.uncancel()
-                raise LeaseLost(str(beat.exception())) from None
-            raise
+            lost = beat.exception() if beat.done() and not beat.cancelled() else None
+            if lost is not None and task is not None and task.uncancel() == 0:
+                raise LeaseLost(str(lost)) from None
+            raise  # somebody else cancelled, too
         finally:
             beat.cancel()
+            if beat.done() and not beat.cancelled():
+                beat.exception()  # told above, or too late to matter
             leave(self._owner)
 
     async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
@@ -161,6 +157,16 @@ class Durable:
                 raise
             except StoreError:
                 continue  # the next one may get through; until then the epoch fences
+
+
+def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
+    """No journal for None; else one on the store, or on the store of that name."""
+    if store is None:
+        return Volatile()
+    opened = open_store(store) if isinstance(store, str) else store
+    if not hasattr(opened, "commit"):
+        raise InvalidInput("store", store, "a path, :memory:, a Store or None")
+    return Durable(opened, scope or Scope(), id, known)
 
 
 def _storable(task: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -57,3 +58,10 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _read(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
+
+
+def blocking(function: Callable[..., Any]) -> bool:
+    """Whether calling it would hold up the event loop: a plain function does."""
+    target = function if inspect.isroutine(function) else type(function).__call__
+    asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
+    return not (asynchronous or getattr(function, "is_async", False))

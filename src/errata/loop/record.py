@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal
 
 from errata.errors import InvalidInput
@@ -103,17 +104,25 @@ class Goal:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The findings and scores of one candidate. A score that is not there is unscored, never 0."""
+    """The findings and scores of one candidate. A score that is not there is unscored, never 0.
+
+    `usage` is what judging it cost, where a model was asked.
+    """
 
     findings: tuple[Finding, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    usage: Usage = Usage()
 
     def __post_init__(self) -> None:
         for name, value in self.scores.items():
-            if not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            if not isinstance(value, Real) or not abs(value) <= LARGEST:
                 raise InvalidInput(
                     f"score {name}", value, "a number within ±1e12; leave it out if unknown"
                 )
+            if not isinstance(value, int | float):  # numpy's, say: the records hold plain ones
+                plain = {key: float(score) for key, score in self.scores.items()}
+                object.__setattr__(self, "scores", plain)
+                break
 
     @cached_property
     def errors(self) -> tuple[Finding, ...]:

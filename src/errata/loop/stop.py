@@ -284,6 +284,12 @@ class All:
         return hash(self.rules)
 
 
+def counts_scope(rule: StopRule) -> bool:
+    """Whether the rule, or one inside it, needs the counts of the scope's earlier loops."""
+    inner = rule.rules if isinstance(rule, All) else ()
+    return getattr(rule, "across", "") == "scope" or any(map(counts_scope, inner))
+
+
 def _whole(field: str, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(field, value, "an integer of at least 1")
@@ -312,9 +318,9 @@ NEAR_LIMIT = 100_000
 def near(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
     """The number of the first earlier attempt with nearly the same text, None where there is none.
 
-    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, negations
-    and operators are the same in the same order. Texts above 100,000 characters are told apart by
-    their digest alone. Found once by the host, never in `decide`.
+    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, English
+    negations and operators are the same in the same order. Texts above 100,000 characters are told
+    apart by their digest alone. Found once by the host, never in `decide`.
     """
     text = candidate.text
     if text is None or len(text) > NEAR_LIMIT:

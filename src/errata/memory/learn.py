@@ -23,6 +23,8 @@ State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
 
 # What is kept of one text of an example, in characters; a longer one is no use in a prompt.
 LONGEST = 4_000
+# How many lessons one loop gives: what a check says a thousand times is not a thousand lessons.
+MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
     """What the loop teaches; empty where its last attempt did not pass.
 
     One verified lesson for each distinct error of an earlier attempt that the accepted one no
-    longer has, and for each goal that was missed and is met now by a gain that counts. An accepted
-    first try is kept as an example that nothing verified.
+    longer has, and for each goal that was missed and is met now by a gain that counts; the `MOST`
+    most severe of them. An accepted first try is kept as an example that nothing verified.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -85,7 +87,7 @@ def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
         return ()
     if len(loop.attempts) == 1:
         return (_accepted(loop, last, task),)
-    mended = _mended(loop, last.evaluation)
+    mended = sorted(_mended(loop, last.evaluation), key=lambda one: -one[1].severity)[:MOST]
     return tuple(_lesson(loop, rejected, finding, last, task) for rejected, finding in mended)
 
 

@@ -13,6 +13,7 @@ from errata.protocols import Found, Message
 SHOWN = 3
 UNVERIFIED = 1
 EACH = 1_200
+BLOCK = 2_400
 
 # Below these a find is taken as unrelated: the cosine of all-MiniLM-L6-v2, and, where there is no
 # embedder, the cosine of the two word sets.
@@ -54,15 +55,17 @@ def choose(ranked: Sequence[Found], most: int = SHOWN, unverified: int = UNVERIF
     """What goes into a prompt: the first `most` of them, at most `unverified` not verified.
 
     An answer of more than `EACH` characters is left out: cut, it is not the one that was accepted.
+    So is an example that would take all of them together above `BLOCK` characters.
     """
     chosen: list[Found] = []
+    room = BLOCK
     for one in ranked:
-        if len(chosen) == most:
-            break
-        if len(one.example.accepted) > EACH:
+        length = min(EACH, len(one.example.task)) + len(one.example.accepted)
+        if len(one.example.accepted) > EACH or length > room or len(chosen) == most:
             continue
         if one.verified or sum(not c.verified for c in chosen) < unverified:
             chosen.append(one)
+            room -= length
     return chosen
 
 

@@ -67,11 +67,12 @@ def _add_example(
         "state": reflection.state,
         "now": now,
     }
-    rows = db.execute(statements()["insert_example"], values).fetchall()
-    if rows and reflection.vector is not None:
+    db.execute(statements()["insert_example"], values)
+    if reflection.vector is not None:
         vector = {
             **_key(scope),
-            "example": rows[0]["id"],
+            "reflection": id,
+            "digest": example.digest,
             "space": reflection.space,
             "data": _blob(reflection.vector),
         }

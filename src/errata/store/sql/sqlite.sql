@@ -107,13 +107,14 @@ insert into example (reflection, scope, task, record, digest, state, at)
 values (:reflection, :scope, :task, :record, :digest, :state, :now)
 on conflict (reflection, digest) do update set state = excluded.state
 where example.state = 'quarantined' and excluded.state <> 'quarantined'
-   or example.state = 'candidate' and excluded.state = 'verified'
-returning id;
+   or example.state = 'candidate' and excluded.state = 'verified';
 
 -- name: insert_vector
 insert into vector (example, tenant, project, space, data)
-values (:example, :tenant, :project, :space, :data)
-on conflict (example) do nothing;
+select id, :tenant, :project, :space, :data from example
+where reflection = :reflection and digest = :digest
+on conflict (example) do update set space = excluded.space, data = excluded.data
+where vector.space <> excluded.space;
 
 -- name: insert_exposure
 insert or ignore into exposure (loop, example, shown, at)
