@@ -10,7 +10,7 @@ from typing import Any
 from errata.errors import CheckFailed, ModelError, UsageError
 from errata.loop.record import Evaluation, Finding
 from errata.loop.stop import rule_name
-from errata.protocols import Context, Usage
+from errata.protocols import NOTHING, Context
 from errata.redact import redacted
 from errata.usercode import blocking, call
 
@@ -45,7 +45,7 @@ async def evaluated(
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
-    usage = Usage()
+    usage = NOTHING
     if isinstance(candidate, str) and not candidate.strip():
         findings.append(EMPTY)
     for check in checks:

@@ -17,6 +17,7 @@ from errata.usercode import blocking, call
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 
+ONE_CALL = Usage(calls=1)
 # What a retry shows of the last candidate, in characters: a prompt must not grow with the answers.
 PREVIOUS = 1_200
 # A shorter candidate is quicker written anew than corrected. Measured on 24 one-line tasks with the
@@ -61,13 +62,23 @@ class Writer:
         )
 
 
-def generator(generate: Generate | Writer | Model) -> Generate | Writer:
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A generator of the user's, and whether it would hold up the event loop."""
+
+    call: Generate
+    blocks: bool
+
+
+def generator(generate: Generate | Writer | Model) -> Function | Writer:
     """What to call for a candidate: a Model gets a Writer around it. Raises InvalidInput."""
+    if isinstance(generate, Writer):
+        return generate
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate))
     if not callable(generate):
         raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
-    return cast("Generate", generate)
+    return Function(generate, blocking(generate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +116,15 @@ def journalable(value: Any) -> Any:
     return value
 
 
-async def produce(generate: Generate | Writer, at: Context) -> Produced:
+async def produce(generate: Function | Writer, at: Context) -> Produced:
     """Call the generator for one attempt. Raises GenerateFailed, ModelError."""
     if isinstance(generate, Writer):
         answer = await generate(at)
         return Produced((answer.text,), answer.usage)
-    hint = "\n\n".join(part for part in (as_text(at.examples, at.seed), at.hint) if part)
-    value = await call(_failed, generate, at.task, hint, at=at, thread=blocking(generate))
+    hint = at.hint
+    if at.examples:
+        hint = "\n\n".join(part for part in (as_text(at.examples, at.seed), hint) if part)
+    value = await call(_failed, generate.call, at.task, hint, at=at, thread=generate.blocks)
     return _produced(value)
 
 
@@ -165,14 +178,11 @@ def _produced(value: Any) -> Produced:
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not values:
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
-    usage = Usage()
-    texts = []
-    for one in values:
-        if one is None:
-            raise GenerateFailed("generate returned None; return the candidate")
-        usage += one.usage if isinstance(one, Answer) else Usage(calls=1)
-        texts.append(one.text if isinstance(one, Answer) else one)
-    return Produced(tuple(texts), usage)
+    if any(one is None for one in values):
+        raise GenerateFailed("generate returned None; return the candidate")
+    texts = tuple(one.text if isinstance(one, Answer) else one for one in values)
+    costs = [one.usage if isinstance(one, Answer) else ONE_CALL for one in values]
+    return Produced(texts, sum(costs[1:], costs[0]))
 
 
 def _failed(error: BaseException) -> GenerateFailed:

@@ -57,6 +57,8 @@ class Usage:
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
+        if other is NOTHING:
+            return self
         return Usage(
             self.calls + other.calls,
             self.prompt_tokens + other.prompt_tokens,
@@ -64,6 +66,9 @@ class Usage:
             self.cost + other.cost,
             self.seconds + other.seconds,
         )
+
+
+NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True)

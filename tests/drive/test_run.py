@@ -21,7 +21,7 @@ from errata.errors import (
     NotJournalable,
     OverrideRefused,
 )
-from errata.generate import Writer, targeted
+from errata.generate import Writer, generator, targeted
 from errata.loop.decide import Again, Done, Policy
 from errata.loop.record import Evaluation, Finding, Goal
 from errata.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Repeat
@@ -246,7 +246,7 @@ async def coroutine(task: Any, hint: str) -> str:
     return WANTED
 
 
-def generator(task: Any, hint: str) -> Any:
+def lazy(task: Any, hint: str) -> Any:
     yield "one"
     yield WANTED
 
@@ -264,7 +264,7 @@ class Bound:
 ALL_KINDS: list[Any] = [
     plain,
     coroutine,
-    generator,
+    lazy,
     lambda task, hint: WANTED,
     lambda task, hint: coroutine(task, hint),
     Callable(),
@@ -471,7 +471,7 @@ def test_a_generator_that_fails_leaves_the_loop_open(generate, what, kept):
     async def scenario() -> None:
         with pytest.raises(GenerateFailed, match=what):
             await session.step()
-        session._generate = plain
+        session._generate = generator(plain)
         result = await session.finish()
         assert (result.passed, len(result.loop.attempts)) == (True, 1)
         assert result.usage.calls == 2  # the one that failed was a call, too
@@ -596,7 +596,7 @@ def test_a_timeout_of_one_attempt_leaves_the_loop_open_and_what_was_spent_counts
         for _ in range(2):
             with pytest.raises(ModelTimeout, match=r"attempt 1 had no result within 0\.02 s"):
                 await session.step()
-        session._generate = Generator("wrong")
+        session._generate = generator(Generator("wrong"))
         result = await session.finish()
         assert [s.rule for s in result.stopped_by] == ["budget"]
         assert result.usage.calls == 3

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from errata.errors import InvalidInput
-from errata.protocols import Usage
+from errata.protocols import NOTHING, Usage
 
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
@@ -111,7 +111,7 @@ class Evaluation:
 
     findings: tuple[Finding, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
-    usage: Usage = Usage()
+    usage: Usage = NOTHING
 
     def __post_init__(self) -> None:
         for name, value in self.scores.items():
@@ -188,7 +188,7 @@ class Attempt:
     number: int
     candidate: Candidate
     evaluation: Evaluation | None = None
-    usage: Usage = Usage()
+    usage: Usage = NOTHING
     repeats: int | None = None
 
 
@@ -261,7 +261,7 @@ class Loop:
     goals: tuple[Goal, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     overrides: tuple[Override, ...] = ()
-    extra: Usage = Usage()
+    extra: Usage = NOTHING
     cancelled: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
     improves: Improves = Improvement()
