@@ -58,6 +58,9 @@ def huge(messages):
 
 def raises(messages):
     raise ValueError("the model fell over")
+
+def exits(messages):
+    raise SystemExit(0)
 """
 CHECKS = """
 from errata import Evaluation, Finding

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from errata.cli.lab import example_tasks, families, gold, in_turn, plan, right_answer
 from errata.cli.live import Screen
-from errata.cli.plan import example_tasks, families, gold, in_turn, plan, right_answer
 from errata.cli.stories import cut
 from errata.cli.tasks import read_tasks
 from errata.errors import TaskFileError, WeightsError
@@ -272,7 +272,7 @@ def test_bars_on_a_terminal(shop, capsys):
 
     from rich.console import Console
 
-    from errata.cli.arms import Lab
+    from errata.cli.lab import Lab
     from errata.store import open_store
     from errata.testing import ScriptedModel
 

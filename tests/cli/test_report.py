@@ -9,13 +9,21 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from errata.cli.arms import Ran
 from errata.cli.batch import Row
-from errata.cli.figures import FOLLOWED, POOLED, SECOND, comparisons, in_words, second_half
+from errata.cli.figures import (
+    FOLLOWED,
+    POOLED,
+    SECOND,
+    Estimate,
+    comparisons,
+    in_words,
+    second_half,
+    share,
+)
+from errata.cli.lab import Ran
 from errata.cli.measured import Measured, by_group, machine, print_summary, sentences
 from errata.cli.picture import NoPictures, draw, rolling
 from errata.cli.report import page
-from errata.cli.stats import Estimate, share
 from errata.cli.stories import Shown, Story, Try, kinds
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"

@@ -169,6 +169,14 @@ def test_a_check_that_raises_stops_its_own_task_alone(desk):
     assert desk.calls() == calls  # their answers were journalled
 
 
+def test_a_model_that_ends_the_process_is_told(desk):
+    desk.tasks(TASKS[0])
+    done = desk.errata("run", "tasks.jsonl", "--model", "toy:exits", "--json")
+    assert done.code == 1
+    assert "called sys.exit(0)" in done.json["error"]["message"]
+    assert "--run tasks-1 --resume" in done.json["error"]["message"]
+
+
 BAD_INPUT = {
     "no file": (("run", "none.jsonl"), 2, "none.jsonl: it cannot be read"),
     "a bad line": (("run", "bad.jsonl"), 2, "bad.jsonl:1: not one JSON object"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.cli.stats import Estimate, gain, ratio, share
+from errata.cli.figures import Estimate, gain, ratio, share
 from errata.errors import InvalidInput
 
 

@@ -19,8 +19,8 @@ from errata.cli.progress import Progress
 from errata.cli.settings import Settings, settings
 
 if TYPE_CHECKING:
+    from errata.cli.lab import Plan
     from errata.cli.measured import Measured
-    from errata.cli.plan import Plan
     from errata.models.weights import Weights
     from errata.protocols import Embedder
 
@@ -52,8 +52,8 @@ def demo(
     Nothing is faked: every answer is the model's, and another model gives other numbers. Stopped
     at any point, the same command goes on.
     """
+    from errata.cli.lab import plan
     from errata.cli.measured import program
-    from errata.cli.plan import plan
 
     values = settings(model=model)
     sys.path.insert(0, str(Path.cwd()))  # models and checks are named module:function
@@ -70,7 +70,7 @@ def demo(
 
 async def _run(plan: Plan, values: Settings, out: Path, fresh: bool, again: str) -> Measured:
     """Run what is not stored yet, and measure. Raises ModelError, StoreError, UserCodeError."""
-    from errata.cli.arms import SCOPE, Lab
+    from errata.cli.lab import SCOPE, Lab
     from errata.cli.live import LEGEND, Screen
     from errata.cli.measured import TOP, measured
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 from errata.cli.output import INTERRUPTED, Interrupted, say
+from errata.errors import UserCodeError
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
         return asyncio.run(press.watch(work))
     except asyncio.CancelledError:
         raise Interrupted(last_words()) from None
+    except SystemExit as error:
+        raise UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
     finally:
         press.ended.set()
         signal.signal(signal.SIGINT, before)

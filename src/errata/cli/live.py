@@ -29,16 +29,10 @@ class Screen(Progress):
         super().__init__(console)
         self.total = total
         self.rows: dict[str, list[Row]] = {WITHOUT: [], MEMORY: []}
-        self.at = ("", "")  # the arm, the task
 
     def begin(self, arm: str, task: str) -> None:
         """A loop begins."""
-        self.at = (arm, task)
-
-    def asked(self, attempt: int) -> None:
-        """The model is asked for an attempt of the loop under way; the ones before were wrong."""
-        arm, task = self.at
-        self._show(arm, f"   {task}  {'✗' * (attempt - 1)}…")
+        self._show(arm, f"   {task}…")
 
     def ended(self, arm: str, row: Row) -> None:
         """A loop ended."""
@@ -76,7 +70,7 @@ def tail(memory: Story) -> str:
     if memory.at_once:
         count = len(memory.shown)
         return f"saw {count} earlier answer{'s' * (count > 1)}" if count else ""
-    return cut(f"told: {memory.told}", WIDE)
+    return cut(f"told: {' '.join(memory.tries[0].wrong[:1])}", WIDE)
 
 
 def story_lines(one: Story, other: Story) -> Iterator[str]:

@@ -19,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 import errata
-from errata.cli.arms import RUNS, Ran
 from errata.cli.figures import (
     ALL,
     CAN_FOLLOW,
@@ -33,7 +32,7 @@ from errata.cli.figures import (
     in_words,
     percent,
 )
-from errata.cli.plan import MAX_TOKENS, SYSTEM, Plan
+from errata.cli.lab import MAX_TOKENS, RUNS, SYSTEM, Plan, Ran
 from errata.loop import policies
 from errata.models import weights
 

@@ -23,6 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON docum
 Db = Annotated[str | None, typer.Option("--db", help="The database file. [errata.db]")]
 ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
 WIDTH = 120  # of a table that goes to no terminal
+NARROW = 72  # columns; a table needs as many
 
 
 class Interrupted(Exception):
@@ -56,19 +57,27 @@ def say(text: str) -> None:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], text: int = 1) -> None:
-    """Print a table; the first `text` columns are words, the others numbers."""
+    """Print a table; the first `text` columns are words, the others numbers.
+
+    On a terminal that is too narrow for columns every row is a line of words.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, head in enumerate(heads):
         drawn.add_column(head, justify="left" if place < text else "right", overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(clean(str(cell), 200)) for cell in row))
-    width = None if sys.stdout.isatty() else WIDTH
-    Console(file=sys.stdout, width=width, highlight=False).print(drawn)
+        cells = [clean(str(cell), 200) for cell in row]
+        drawn.add_row(*map(Text, cells))
+        if console.width < NARROW:
+            pairs = zip(heads, cells, strict=True)
+            show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
+    if console.width >= NARROW:
+        console.print(drawn)
 
 
 def when(seconds: float) -> str:

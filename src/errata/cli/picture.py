@@ -8,8 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from errata.cli.batch import Row
-from errata.cli.figures import MEMORY, WITHOUT
-from errata.cli.stats import Estimate, share
+from errata.cli.figures import MEMORY, WITHOUT, Estimate, share
 from errata.errors import UsageError
 
 if TYPE_CHECKING:

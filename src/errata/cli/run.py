@@ -224,9 +224,7 @@ async def _fresh(
 
     It is taken by claiming the loop of the `first` task. Raises UsageError where it exists.
     """
-    newest = await _newest(store, scope, path, 1)
-    begin = int(newest.rpartition("-")[2]) + 1 if newest else 1
-    for free in [name] if name else (f"{_stem(path)}-{number}" for number in count(begin)):
+    for free in [name] if name else (f"{_stem(path)}-{number}" for number in count(1)):
         taken = await store.loops(scope, 1, f"{free}/")
         if not taken and await _take(store, scope, f"{free}/{first.id}", first, policy):
             return free
@@ -235,23 +233,16 @@ async def _fresh(
 
 async def _existing(store: Store, scope: Scope, path: Path, name: str | None) -> str:
     """The name of a run to go on with: the one given, or the file's newest. Raises NotFound."""
-    if name is None:
-        found = await _newest(store, scope, path, NEWEST)
-    else:
+    if name is not None:
         found = name if await store.loops(scope, 1, f"{name}/") else ""
+    else:
+        numbered = re.compile(rf"({re.escape(_stem(path))}-\d+)/")
+        newest = await store.loops(scope, NEWEST, f"{_stem(path)}-")
+        found = next((match[1] for one in newest if (match := numbered.match(one.id))), "")
     if not found:
         where = f"{store.url}; leave --resume out to begin it"
         raise NotFound("run", name or f"{_stem(path)}-…", where)
     return found
-
-
-async def _newest(store: Store, scope: Scope, path: Path, most: int) -> str:
-    """The file's newest run that the newest `most` loops of its names tell of; "" for none."""
-    pattern = re.compile(rf"({re.escape(_stem(path))}-\d+)/")
-    for one in await store.loops(scope, most, f"{_stem(path)}-"):
-        if found := pattern.match(one.id):
-            return found[1]
-    return ""
 
 
 def _stem(path: Path) -> str:

@@ -16,7 +16,6 @@ from errata.loop.feedback import clean
 from errata.loop.record import Attempt
 from errata.protocols import Scope, Store
 
-LINE = 240
 _SHOWN = """
 select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')
 from exposure x join example e on e.id = x.example join loop l on l.n = x.loop
@@ -64,11 +63,6 @@ class Story:
     def marks(self) -> str:
         """One mark an attempt: ✗ for a rejected one, ✓ for the accepted one, ■ for a stop."""
         return "✗" * (len(self.tries) - self.passed) + ("✓" if self.passed else "■")
-
-    @property
-    def told(self) -> str:
-        """What was wrong with the first answer, on one line."""
-        return cut(self.tries[0].wrong[0], LINE) if self.tries and self.tries[0].wrong else ""
 
 
 async def story(store: Store, scope: Scope, loop: str) -> Story:
