@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import errata
 from bench.core import generate, short
@@ -87,14 +88,13 @@ def commits(path: str, check: object) -> float:
     """Commits an attempt, counted on the connection."""
     seen: list[str] = []
 
-    class Counting(Sqlite):
-        def _connect(self) -> sqlite3.Connection:
-            db = super()._connect()
-            db.set_trace_callback(lambda sql: seen.append(sql) if sql == "commit" else None)
-            return db
+    def counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*arguments, **options)
+        db.set_trace_callback(lambda sql: seen.append(sql) if sql == "commit" else None)
+        return db
 
     async def count() -> float:
-        store = Counting(path)
+        store = Sqlite(path)
         await store.count(errata.Scope())
         seen.clear()
         for _ in range(20):
@@ -102,7 +102,11 @@ def commits(path: str, check: object) -> float:
         await store.close()
         return len(seen) / 40
 
-    return asyncio.run(count())
+    connect, sqlite3.connect = sqlite3.connect, counted  # type: ignore[assignment]
+    try:
+        return asyncio.run(count())
+    finally:
+        sqlite3.connect = connect
 
 
 ONE_RUN = """

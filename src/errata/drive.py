@@ -101,7 +101,7 @@ class Run(Generic[C]):
         seed: int = 0,
     ) -> None:
         _valid(checks, goals, policy, timeout)
-        self.id = id or uuid4().hex
+        self.id: str = id or uuid4().hex
         self.policy = policy
         self._task, self._data, self._initial = task, data, initial
         self._generate = generator(generate)

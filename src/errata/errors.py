@@ -55,7 +55,9 @@ class InvalidInput(UsageError, ValueError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field, self.value, self.allowed = field, value, allowed
+        self.field: str = field
+        self.value: object = value
+        self.allowed: str = allowed
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
 
 
@@ -63,7 +65,9 @@ class UnknownName(UsageError):
     """A name that nothing answers to; the message lists the names there are."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
-        self.kind, self.name, self.known = kind, name, tuple(known)
+        self.kind: str = kind
+        self.name: str = name
+        self.known: tuple[str, ...] = tuple(known)
         super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
 
 
@@ -71,7 +75,9 @@ class TaskFileError(UsageError):
     """A task file cannot be read; `line` counts from 1, 0 where no line is to blame."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
-        self.path, self.line, self.what = path, line, what
+        self.path: str = path
+        self.line: int = line
+        self.what: str = what
         where = f"{path}:{line}" if line else path
         super().__init__(f"{where}: {what}")
 
@@ -88,7 +94,9 @@ class NotFound(ErrataError):
     """Nothing is stored under this id."""
 
     def __init__(self, kind: str, id: str, where: str) -> None:
-        self.kind, self.id, self.where = kind, id, where
+        self.kind: str = kind
+        self.id: str = id
+        self.where: str = where
         super().__init__(f"no {kind} {id!r} in {where}")
 
 
@@ -163,7 +171,8 @@ class WeightsError(ModelUnavailable):
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
-        self.name, self.tried = name, tuple(tried)
+        self.name: str = name
+        self.tried: tuple[str, ...] = tuple(tried)
         lines = "".join(f"\n  - {line}" for line in tried)
         super().__init__(f"weights {name!r}: {what}{lines}")
 

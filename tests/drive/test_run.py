@@ -246,7 +246,7 @@ async def coroutine(task: Any, hint: str) -> str:
     return WANTED
 
 
-def lazy(task: Any, hint: str) -> Any:
+def unasked(task: Any, hint: str) -> Any:
     yield "one"
     yield WANTED
 
@@ -264,7 +264,7 @@ class Bound:
 ALL_KINDS: list[Any] = [
     plain,
     coroutine,
-    lazy,
+    unasked,
     lambda task, hint: WANTED,
     lambda task, hint: coroutine(task, hint),
     Callable(),

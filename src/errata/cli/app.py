@@ -93,7 +93,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     **PLAIN,

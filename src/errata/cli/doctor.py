@@ -22,7 +22,7 @@ from errata.loop.feedback import clean
 
 PACKAGES = ("xllamacpp", "onnxruntime", "tokenizers", "pydantic-ai-slim", "matplotlib")
 # The kind of model -> the package that it needs, and the extra that brings it.
-EXTRAS = {
+EXTRAS: dict[str, tuple[str, str]] = {
     "embedded": ("xllamacpp", "embedded"),
     **dict.fromkeys(("openai", "http", "https"), ("pydantic-ai-slim", "models")),
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},

@@ -14,7 +14,7 @@ from errata.cli.output import Json, print_json, show, table
 from errata.cli.progress import Progress
 from errata.cli.settings import settings
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Fetch, list and check the weights of embedded models.",
     no_args_is_help=True,
     add_completion=False,

@@ -9,7 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -26,7 +26,7 @@ class Settings(BaseModel):
     `timeout` is in seconds an attempt.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     model: Name = "embedded"
     embedder: Literal["auto", "minilm", "none"] = "auto"

@@ -10,13 +10,13 @@ from errata.loop.stop import MaxAttempts, Plateau, Repeat
 # Replayed on 1,476 recorded coding loops (share of the solvable ones solved, attempts over the
 # oracle's): 0.992 at 1.41; without Repeat 0.993 at 1.52; with Repeat(1) 0.982 at 1.23; without
 # MaxAttempts 0.994 at 1.49. The first repeat is answered by a warmer sample, the second one stops.
-default = Policy((MaxAttempts(4), Repeat(2)), name="default")
-reflection = Policy(
+default: Policy = Policy((MaxAttempts(4), Repeat(2)), name="default")
+reflection: Policy = Policy(
     (MaxAttempts(3), Repeat(), Plateau(patience=None, novelty=True, floor=0.3)),
     improvement=Improvement(min_gain=0.1),
     name="reflection",
 )
-stage = Policy((MaxAttempts(3),), name="stage")
+stage: Policy = Policy((MaxAttempts(3),), name="stage")
 
 PRESETS = {policy.name: policy for policy in (default, reflection, stage)}
 

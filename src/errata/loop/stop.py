@@ -261,8 +261,8 @@ class All:
     def __init__(self, *rules: StopRule) -> None:
         if len(rules) < 2:
             raise InvalidInput("All", rules, "given at least two rules")
-        self.rules = rules
-        self.name = "+".join(rule_name(rule) for rule in rules)
+        self.rules: tuple[StopRule, ...] = rules
+        self.name: str = "+".join(rule_name(rule) for rule in rules)
 
     def __call__(self, loop: Loop) -> str | None:
         """What all members said, or None where one is silent."""

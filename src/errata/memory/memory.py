@@ -52,8 +52,8 @@ class Memory:
     def __init__(
         self, store: Store | str, scope: Scope | None = None, embedder: Embedder | None = None
     ) -> None:
-        self.store = open_store(store) if isinstance(store, str) else store
-        self.scope = scope or Scope()
+        self.store: Store = open_store(store) if isinstance(store, str) else store
+        self.scope: Scope = scope or Scope()
         self.embedder = embedder
 
     async def remember(

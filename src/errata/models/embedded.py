@@ -66,7 +66,8 @@ class Embedded:
             raise InvalidInput("threads", threads, "an integer of at least 1")
         if context < 64:
             raise InvalidInput("context", context, "at least 64 tokens")
-        self.name, self._timeout = name, timeout
+        self.name: str = name
+        self._timeout = timeout
         self._cache, self._progress = cache, progress
         self._weights = weights.needed(name)
         self._file = None if self._weights else _local_file(name)

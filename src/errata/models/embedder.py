@@ -103,7 +103,7 @@ class OpenAIEmbedder:
     ) -> None:
         if dimensions < 1:
             raise InvalidInput("dimensions", dimensions, "an integer of at least 1")
-        self.name = f"openai:{model}" if url is None else f"{url}#{model}"
+        self.name: str = f"openai:{model}" if url is None else f"{url}#{model}"
         self.dimensions = dimensions
         self._remote = Remote(self.name, api_key=api_key, timeout=timeout, retries=retries)
 

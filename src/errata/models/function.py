@@ -26,7 +26,7 @@ class Function:
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
         check_timeout(timeout)
-        self.name = call if isinstance(call, str) else _name_of(call)
+        self.name: str = call if isinstance(call, str) else _name_of(call)
         self._call = _look_up(call) if isinstance(call, str) else call
         self._timeout = timeout
         self._takes = _keywords(self._call)

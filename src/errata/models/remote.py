@@ -71,14 +71,17 @@ class Remote:
         check_timeout(timeout)
         if retries < 0:
             raise InvalidInput("retries", retries, "an integer of at least 0")
-        self._kind, _, self.model = name.partition(":")
+        self._kind, _, model = name.partition(":")
         self._url = ""
         if self._kind not in PROVIDERS:
-            self._url, _, self.model = name.partition("#")
+            self._url, _, model = name.partition("#")
             _check_address(self._url)
-        if not self.model:
+        if not model:
             raise InvalidInput("model", name, "a provider or an address, and the name of a model")
-        self.name, self._key, self._timeout, self.retries = name, api_key, timeout, retries
+        self.name: str = name
+        self.model: str = model
+        self.retries: int = retries
+        self._key, self._timeout = api_key, timeout
 
     async def complete(
         self,
