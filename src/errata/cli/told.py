@@ -180,7 +180,7 @@ def lessons(
         print_json({"lessons": found})
     elif found:
         rows = [
-            (clean(one["text"], 80), *(one[fact] for fact in FACTS), when(one["last_seen"]))
+            (clean(one["text"], WORDS), *(one[fact] for fact in FACTS), when(one["last_seen"]))
             for one in found
         ]
         table(("lesson", *FACTS, "last seen"), rows, text=4)
