@@ -16,7 +16,9 @@ EACH = 1_200
 BLOCK = 2_400
 
 # Below these a find is taken as unrelated: the cosine of all-MiniLM-L6-v2, and, where there is no
-# embedder, the cosine of the two word sets.
+# embedder, the cosine of the two word sets. Measured on the tasks of examples/house_rules: the
+# nearest task of the same family lies at 0.57 or above, of another family above 0.45 for 1.7 %, and
+# none of 100 questions about other things came nearer than 0.37.
 COSINE = 0.45
 WORDS = 0.40
 _WORD = re.compile(r"\w+")
