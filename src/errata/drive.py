@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
-from uuid import uuid4
 
 from errata.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from errata.evaluate import Check, Evaluate, evaluated, pure
@@ -101,13 +101,14 @@ class Run(Generic[C]):
         seed: int = 0,
     ) -> None:
         _valid(checks, goals, policy, timeout)
-        self.id: str = id or uuid4().hex
+        self.id: str = id or os.urandom(16).hex()
         self.policy = policy
+        self._budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
         self._task, self._data, self._initial = task, data, initial
         self._generate = generator(generate)
         self._revise, self._evaluate = revise, evaluate
         self._checks, self._goals = tuple(checks), tuple(goals)
-        self._memory = _memory(memory, scope)
+        self._memory = memory if memory is None else Memory.of(memory, scope)
         scope = scope or (self._memory.scope if self._memory else None)
         self._timeout, self._temperature, self._seed = timeout, temperature, seed
         self._pure = pure(self._checks, evaluate)
@@ -192,7 +193,7 @@ class Run(Generic[C]):
 
     async def _attempted(self, state: _State) -> _State:
         """One more attempt, evaluated, decided and committed."""
-        if any(isinstance(rule, Budget) and rule(state.loop) for rule in self.policy.rules):
+        if any(budget(state.loop) for budget in self._budgets):
             return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.finished[1].usage.seconds if state.finished else 0)
         room = self._room(state.loop)
@@ -231,11 +232,13 @@ class Run(Generic[C]):
             produced = state.finished[1]
         else:
             produced = await self._produced(state, at)
-            produced = replace(produced, usage=produced.usage.lasting(time.perf_counter() - began))
+            cost = produced.usage.lasting(time.perf_counter() - began)
+            produced = Produced(produced.values, cost)
             plain = produced.plain() if self._journal.durable else None
             if plain and not self._pure:
                 await self._journal.commit(Entry(self.id, 0, step=(key, plain)))
-            self._state = replace(state, finished=(key, produced))
+            done = (key, produced)
+            self._state = _State(loop, state.values, state.verdict, done, state.briefing)
         value, evaluation = await self._best_of(loop, produced, at)
         candidate = Candidate.of(value)
         usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
@@ -278,7 +281,7 @@ class Run(Generic[C]):
 
     def _room(self, loop: Loop) -> float | None:
         """How many seconds the next attempt may take as a whole; None where nothing bounds it."""
-        limits = [r.seconds for r in self.policy.rules if isinstance(r, Budget) and r.seconds]
+        limits = [budget.seconds for budget in self._budgets if budget.seconds]
         return min(limits) - loop.usage.seconds if limits else None
 
     async def _out_of_time(self, seconds: float) -> _State:
@@ -374,12 +377,6 @@ async def run(
         temperature=temperature,
         seed=seed,
     ).finish()
-
-
-def _memory(memory: Memory | Store | str | None, scope: Scope | None) -> Memory | None:
-    if memory is None or isinstance(memory, Memory):
-        return memory
-    return Memory(memory, scope)
 
 
 def _valid(

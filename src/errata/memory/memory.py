@@ -56,6 +56,11 @@ class Memory:
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
 
+    @classmethod
+    def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
+        """The memory itself, or one in a store or in the store of that name."""
+        return memory if isinstance(memory, Memory) else cls(memory, scope)
+
     async def remember(
         self,
         error_type: str,
