@@ -50,6 +50,8 @@ def _goal(goal: Goal, score: float) -> str:
 
 def clean(text: str, most: int) -> str:
     """One line without control or format characters, shortened in the middle to `most`."""
+    if len(text) <= most and text.isprintable() and "  " not in text:
+        return text.strip()
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():

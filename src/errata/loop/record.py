@@ -6,9 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from errata.errors import InvalidInput
 from errata.protocols import NOTHING, Usage
@@ -16,7 +15,22 @@ from errata.protocols import NOTHING, Usage
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+T = TypeVar("T")
 LARGEST = 1e12  # of a score or threshold: up to here a float still tells thousandths apart
+
+
+class lazy(Generic[T]):  # noqa: N801 - used as a decorator
+    """An attribute worked out when it is first read. functools' own takes a lock before 3.12."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, record: Any, owner: Any = None) -> T:
+        if record is None:
+            return self  # type: ignore[return-value]  # help() and the like ask the class
+        value = record.__dict__[self._function.__name__] = self._function(record)
+        return value
 
 
 def thousandths(value: float) -> int:
@@ -34,7 +48,7 @@ def shown(value: float) -> str:
     >>> shown(0.7499), shown(1234567.8)
     ('0.75', '1234567.8')
     """
-    return f"{thousandths(value) / 1000:.15g}"
+    return f"{round(value * 1000) / 1000:.15g}"
 
 
 def number(field: str, value: object, low: float, high: float) -> None:
@@ -124,12 +138,12 @@ class Evaluation:
                 object.__setattr__(self, "scores", plain)
                 break
 
-    @cached_property
+    @lazy
     def errors(self) -> tuple[Finding, ...]:
         """The findings of level error."""
         return tuple(f for f in self.findings if f.level == "error")
 
-    @cached_property
+    @lazy
     def keys(self) -> frozenset[str]:
         """The keys of all findings that are more than a note."""
         return frozenset(f.key for f in self.findings if f.level != "note")
@@ -284,7 +298,7 @@ class Loop:
             self.improves,
         )
 
-    @cached_property
+    @lazy
     def usage(self) -> Usage:
         """What all attempts cost together, and what was spent outside them."""
         calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
@@ -296,7 +310,7 @@ class Loop:
             seconds += part.seconds
         return Usage(calls, prompt, completion, cost, seconds)
 
-    @cached_property
+    @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt what sorts best first, None where it was not evaluated.
 
@@ -318,7 +332,7 @@ class Loop:
             worst = margin if place == 0 or margin < worst else worst
         return errors, missed, -worst, number
 
-    @cached_property
+    @lazy
     def _limits(self) -> tuple[tuple[str, int, int], ...]:
         """Each goal as its score's name, its threshold in thousandths, and which side is good."""
         return tuple(
@@ -326,7 +340,7 @@ class Loop:
             for g in self.goals
         )
 
-    @cached_property
+    @lazy
     def repeats(self) -> int:
         """How many attempts brought a candidate seen before in the loop, the same or nearly."""
         seen: set[str] = set()
@@ -336,12 +350,12 @@ class Loop:
             seen.add(attempt.candidate.digest)
         return count
 
-    @cached_property
+    @lazy
     def best(self) -> int | None:
         """The number of the best evaluated attempt; None where nothing was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
-    @cached_property
+    @lazy
     def improved(self) -> tuple[bool, ...]:
         """For each attempt, whether it improved on the best before it; the first one did."""
         answers: list[bool] = []
