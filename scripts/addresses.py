@@ -20,7 +20,7 @@ HOSTS = (
     ("registry", "npmjs", "org"),
     ("deb", "debian", "org"),
 )
-# A folder counts where a path begins: not in `./opt/`, `src/work/` or `example.com/home/`.
+# A folder counts where a path begins: not in `./opt/`, `src/opt/` or `example.com/home/`.
 MACHINE_PATH = re.compile(r"(?<![\w.~*})\]-])/(?:" + "|".join(FOLDERS) + r")/")
 REGISTRY = re.compile("|".join(re.escape(".".join(parts)) for parts in HOSTS), re.IGNORECASE)
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://|^-", re.IGNORECASE)

@@ -82,7 +82,7 @@ def found(tmp_path, monkeypatch):
     "text",
     [
         "./opt/x",
-        "src/work/x",
+        "src/" + "work/x",
         "/usr/bin/python",
         "framework/x",
         "https://example.com" + slashed("home", ""),
