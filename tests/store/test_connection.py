@@ -8,6 +8,7 @@ import os
 import sqlite3
 import threading
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,8 @@ def test_a_read_sees_one_state_though_another_commits_in_the_middle(counting, wr
         assert await read == [0, 0]
         assert await reader.run(twice) == [1, 1]
 
-    sqlite3.connect(counting.path).execute("pragma journal_mode = wal").close()
+    with closing(sqlite3.connect(counting.path)) as db:
+        db.execute("pragma journal_mode = wal").close()
     asyncio.run(scenario())
     reader.close()
 
