@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 from weakref import finalize
@@ -127,15 +128,14 @@ def _close(*threads: Thread) -> None:
 def _connect(path: str, busy_seconds: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
     db.row_factory = sqlite3.Row
-    try:
+    with ExitStack() as failed:
+        failed.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")
         if not _is_current(db, path):
             db.execute("pragma journal_mode = wal")
             _migrate(db, path)
         db.execute("pragma synchronous = full")
-    except BaseException:
-        db.close()
-        raise
+        failed.pop_all()
     return db
 
 
@@ -161,19 +161,14 @@ def _is_current(db: sqlite3.Connection, path: str) -> bool:
 
 def _migrate(db: sqlite3.Connection, path: str) -> None:
     db.execute("begin immediate")
-    try:
-        if not _is_current(db, path):  # another process may have come first
-            version = db.execute("pragma user_version").fetchone()[0]
-            for number in range(version + 1, SCHEMA + 1):
-                for statement in _statements(f"sqlite_{number:04}.sql"):
-                    db.execute(statement)
-            db.execute(f"pragma application_id = {APPLICATION}")
-            db.execute(f"pragma user_version = {SCHEMA}")
-        db.execute("commit")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("rollback")
-        raise
+    if not _is_current(db, path):  # another process may have come first
+        version = db.execute("pragma user_version").fetchone()[0]
+        for number in range(version + 1, SCHEMA + 1):
+            for statement in _statements(f"sqlite_{number:04}.sql"):
+                db.execute(statement)
+        db.execute(f"pragma application_id = {APPLICATION}")
+        db.execute(f"pragma user_version = {SCHEMA}")
+    db.execute("commit")
 
 
 def _statements(name: str) -> list[str]:
