@@ -131,7 +131,10 @@ def _connect(path: str, busy_seconds: float) -> sqlite3.Connection:
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")
-        if not _is_current(db, path):
+        db.execute("begin")  # one state: another process may be making the schema just now
+        current = _is_current(db, path)
+        db.execute("commit")
+        if not current:
             db.execute("pragma journal_mode = wal")
             _migrate(db, path)
         db.execute("pragma synchronous = full")
