@@ -135,11 +135,24 @@ def _connect(path: str, busy_seconds: float) -> sqlite3.Connection:
         current = _is_current(db, path)
         db.execute("commit")
         if not current:
-            db.execute("pragma journal_mode = wal")
+            _write_ahead(db, time.monotonic() + busy_seconds)
             _migrate(db, path)
         db.execute("pragma synchronous = full")
         failed.pop_all()
     return db
+
+
+def _write_ahead(db: sqlite3.Connection, deadline: float) -> None:
+    """Switch to a write-ahead log; SQLite itself does not wait for others who do the same."""
+    while True:
+        try:
+            db.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 def _reading(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
