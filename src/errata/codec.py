@@ -65,7 +65,11 @@ def evaluation_to(evaluation: Evaluation | None) -> Plain | None:
         return None
     findings = [finding_to(f) for f in evaluation.findings]
     plain: Plain = {"findings": findings, "scores": dict(evaluation.scores)}
-    return plain | ({"usage": sparse(evaluation.usage)} if evaluation.usage != Usage() else {})
+    if evaluation.usage != Usage():
+        plain["usage"] = sparse(evaluation.usage)
+    if evaluation.preference:
+        plain["preference"] = evaluation.preference
+    return plain
 
 
 def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
@@ -73,7 +77,8 @@ def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
     if plain is None:
         return None
     findings = tuple(map(finding_from, plain["findings"]))
-    return Evaluation(findings, dict(plain["scores"]), Usage(**plain.get("usage", {})))
+    usage, preference = Usage(**plain.get("usage", {})), plain.get("preference", 0.0)
+    return Evaluation(findings, dict(plain["scores"]), usage, preference)
 
 
 def attempt_to(attempt: Attempt) -> Plain:

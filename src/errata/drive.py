@@ -254,14 +254,19 @@ class Run(Generic[C]):
         return await produce(self._generate, at)
 
     async def _best_of(self, loop: Loop, produced: Produced, at: Context) -> tuple[Any, Evaluation]:
-        """Evaluate every candidate; the best by the order that picks the best attempt."""
+        """Evaluate every candidate; the best by errors, goals met, preference, and margin."""
         tried = [
             (value, await evaluated(value, at, self._checks, self._evaluate))
             for value in produced.values
         ]
         if len(tried) == 1:
             return tried[0]
-        value, best = min(tried, key=lambda one: loop.rank(0, one[1]))
+
+        def order(one: tuple[Any, Evaluation]) -> tuple[float, ...]:
+            errors, missed, margin, _ = loop.rank(0, one[1])
+            return errors, missed, -one[1].preference, margin
+
+        value, best = min(tried, key=order)
         return value, replace(best, usage=sum((one.usage for _, one in tried), Usage()))
 
     def _context(self, state: _State, number: int) -> Context:

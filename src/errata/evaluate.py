@@ -45,7 +45,7 @@ async def evaluated(
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
-    usage = NOTHING
+    usage, preference = NOTHING, 0.0
     if isinstance(candidate, str) and not candidate.strip():
         findings.append(EMPTY)
     for check in checks:
@@ -53,15 +53,18 @@ async def evaluated(
         if isinstance(found, Evaluation):
             scores |= found.scores
             usage += found.usage
+            preference += found.preference
             found = found.findings
         findings += _findings(check, found)
     if evaluate is None:
-        return Evaluation(tuple(findings), scores, usage)
+        return Evaluation(tuple(findings), scores, usage, preference)
     judged = await _twice(evaluate, candidate, at)
     if not isinstance(judged, Evaluation):
         raise _wrong(evaluate, judged, "an Evaluation")
     findings += map(_safe, judged.findings)
-    return Evaluation(tuple(findings), {**scores, **judged.scores}, usage + judged.usage)
+    scores |= judged.scores
+    usage, preference = usage + judged.usage, preference + judged.preference
+    return Evaluation(tuple(findings), scores, usage, preference)
 
 
 async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:

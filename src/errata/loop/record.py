@@ -120,12 +120,14 @@ class Goal:
 class Evaluation:
     """The findings and scores of one candidate. A score that is not there is unscored, never 0.
 
-    `usage` is what judging it cost, where a model was asked.
+    `usage` is what judging it cost, where a model was asked. `preference` chooses among several
+    candidates of one attempt that are equal in errors and goals; critics set it, larger is better.
     """
 
     findings: tuple[Finding, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     usage: Usage = NOTHING
+    preference: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in self.scores.items():
