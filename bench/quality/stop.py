@@ -10,7 +10,7 @@ from typing import Any
 import errata
 from bench.quality.rows import Row, read
 from errata.loop.policies import PRESETS
-from errata.loop.stop import near
+from errata.near import near
 
 FULL = errata.Policy((errata.MaxAttempts(10**6),), name="full budget")
 ON_REPEAT = errata.Policy((errata.MaxAttempts(10**6), errata.Repeat(1)), name="stop on repeat")

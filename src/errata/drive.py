@@ -18,9 +18,10 @@ from errata.loop import policies
 from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide, spent
 from errata.loop.explain import Explanation, explain
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
-from errata.loop.stop import Budget, Stop, counts_scope, near
+from errata.loop.stop import Budget, Stop, counts_scope
 from errata.memory.learn import Reflection
 from errata.memory.memory import Briefing, Memory
+from errata.near import near
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
 
 C = TypeVar("C")

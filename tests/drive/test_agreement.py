@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from errata.drive import Run
 from errata.loop.decide import Again, Done, Policy, decide, spent
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
-from errata.loop.stop import MaxAttempts, near
+from errata.loop.stop import MaxAttempts
+from errata.near import near
 from errata.protocols import Context, Usage
 from errata.store.sqlite import Sqlite
 from tests.loop import support

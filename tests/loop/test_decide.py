@@ -467,10 +467,10 @@ def test_triggers_list_errors_first_then_goals_as_declared():
     verdict = decide(loop, replace(NEVER, unscored="again"))
     assert isinstance(verdict, Again)
     assert verdict.reasons == (
-        Trigger("check", "second"),
-        Trigger("check", "first"),
-        Trigger("drift", "drift has no score"),
-        Trigger("quality", "quality 0.5 misses quality >= 0.75"),
+        Trigger("check", "second", "check_failed"),
+        Trigger("check", "first", "check_failed"),
+        Trigger("drift", "drift has no score", "drift_unscored"),
+        Trigger("quality", "quality 0.5 misses quality >= 0.75", "quality_threshold_not_met"),
     )
 
 

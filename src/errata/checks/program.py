@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from errata.checks.steps import Step, split
 from errata.checks.text import read, require
 from errata.errors import UsageError
-from errata.loop.record import Finding, number
+from errata.loop.measure import number
+from errata.loop.record import Finding
 from errata.protocols import Context
 
 if TYPE_CHECKING:

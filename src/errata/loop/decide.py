@@ -8,7 +8,8 @@ from typing import Literal
 
 from errata.errors import InvalidInput, OverrideRefused
 from errata.loop.feedback import clean, feedback
-from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override, shown
+from errata.loop.measure import shown
+from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override, agreeing
 from errata.loop.stop import LIFTABLE, PRECEDENCE, All, Stop, StopRule, rule_name
 
 
@@ -17,15 +18,17 @@ class Policy:
     """When a loop stops, what counts as improvement, and what to do where a score is missing.
 
     `rules` is a tuple of stop rules, any one of which ends the loop. `unscored` is "stop" or
-    "again".
+    "again". `goals` are those of a loop that is given none.
     """
 
     rules: tuple[StopRule, ...]
     improvement: Improves = Improvement()
     unscored: Literal["stop", "again"] = "stop"
     name: str = ""
+    goals: tuple[Goal, ...] = ()
 
     def __post_init__(self) -> None:
+        agreeing(self.goals)
         if self.unscored not in ("stop", "again"):
             raise InvalidInput("unscored", self.unscored, "stop or again")
         if not self.rules:
@@ -37,10 +40,14 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One reason to try again: the check or score that is not satisfied, and its words."""
+    """One reason to try again: the check or score that is not satisfied, its words, and a code.
+
+    The code, `reason`, is for programs: `alignment_threshold_not_met`, `words_failed`.
+    """
 
     code: str
     detail: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +104,11 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     return _again(evaluation, loop.goals, lifted)
 
 
-def admit(override: Override, verdict: Verdict, policy: Policy) -> None:
-    """Whether an override may be given to a loop whose latest verdict this is.
+def admit(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
+    """Whether an override may be given, after this verdict, at a time in seconds since 1970.
 
     Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
-    without an actor, for no decision at all, or on a loop that passed.
+    without an actor, for no decision at all, expired, or on a loop that passed.
     """
     names = sorted({name for rule in policy.rules for name in _names(rule)})
     if override.rule not in names:
@@ -111,6 +118,9 @@ def admit(override: Override, verdict: Verdict, policy: Policy) -> None:
         raise OverrideRefused("an override needs an actor: say who lifts the rule")
     if override.decisions < 1:
         raise OverrideRefused(f"decisions is {override.decisions}; it must be at least 1")
+    if override.until is not None and not at < override.until:
+        passed = f"{at - override.until:.0f} seconds before now"
+        raise OverrideRefused(f"until is {override.until:.0f}, {passed}; it must lie in the future")
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to lift")
 
@@ -129,13 +139,17 @@ def spent(loop: Loop, verdict: Verdict) -> Loop:
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Every error, then every goal that is unmet or unscored, goals as declared."""
-    found = [Trigger(f.check, clean(f.message, 200)) for f in evaluation.errors]
+    found = [
+        Trigger(f.check, clean(f.message, 200), f"{f.check}_failed") for f in evaluation.errors
+    ]
     for goal in goals:
-        score = evaluation.scores.get(goal.score)
+        name, score = goal.score, evaluation.scores.get(goal.score)
         if score is None:
-            found.append(Trigger(goal.score, f"{goal.score} has no score"))
+            found.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
-            found.append(Trigger(goal.score, f"{goal.score} {shown(score)} misses {goal}"))
+            missed = "not_met" if goal.direction == "at_least" else "exceeded"
+            detail = f"{name} {shown(score)} misses {goal}"
+            found.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
     return tuple(found)
 
 
@@ -180,16 +194,14 @@ def _names(rule: StopRule) -> Iterator[str]:
 
 
 def _place(rule: str) -> int:
-    """Where a rule stands; one made of several stands where its last member does."""
-    return max(
-        PRECEDENCE.index(name) if name in PRECEDENCE else len(PRECEDENCE)
-        for name in rule.split("+")
-    )
+    """Where a rule stands; one made of several stands where the last that is named there does."""
+    places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
+    return max(places, default=len(PRECEDENCE))
 
 
 def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[Lifted]:
     for stop, names in spoken:
         for index, override in enumerate(loop.overrides):
-            if override.rule in names and override.left > 0:
+            if override.rule in names and override.lifts(loop.at):
                 yield Lifted(stop, override.by, index)
                 break

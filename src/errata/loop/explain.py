@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from errata.loop.decide import Again, Done, Policy, Verdict, decide, spent, triggers
 from errata.loop.feedback import clean
-from errata.loop.record import Loop, shown
+from errata.loop.measure import shown
+from errata.loop.record import Loop
 from errata.loop.stop import LIFTABLE, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
 from errata.protocols import Usage
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
-from errata.loop.record import Evaluation, Finding, Goal, shown
+from errata.loop.measure import shown
+from errata.loop.record import Evaluation, Finding, Goal
 
 MOST = 1_500
 EACH = 400

@@ -7,54 +7,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from errata.errors import InvalidInput
+from errata.loop.measure import LARGEST, lazy, number, shown, thousandths
 from errata.protocols import NOTHING, Usage
 
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
-T = TypeVar("T")
-LARGEST = 1e12  # of a score or threshold: up to here a float still tells thousandths apart
-
-
-class lazy(Generic[T]):  # noqa: N801 - used as a decorator
-    """An attribute worked out when it is first read. functools' own takes a lock before 3.12."""
-
-    def __init__(self, function: Callable[[Any], T]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __get__(self, record: Any, owner: Any = None) -> T:
-        if record is None:
-            return self  # type: ignore[return-value]  # help() and the like ask the class
-        value = record.__dict__[self._function.__name__] = self._function(record)
-        return value
-
-
-def thousandths(value: float) -> int:
-    """A score, threshold or gain as whole thousandths: the only unit in which they are compared.
-
-    >>> thousandths(0.1 + 0.2) == thousandths(0.3)
-    True
-    """
-    return round(value * 1000)
-
-
-def shown(value: float) -> str:
-    """A score or threshold in words, as exactly as it is compared.
-
-    >>> shown(0.7499), shown(1234567.8)
-    ('0.75', '1234567.8')
-    """
-    return f"{round(value * 1000) / 1000:.15g}"
-
-
-def number(field: str, value: object, low: float, high: float) -> None:
-    """Raises InvalidInput where `value` is no number in `low`..`high`."""
-    if not isinstance(value, int | float) or not low <= value <= high:
-        raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +77,34 @@ class Goal:
         return f"{self.score} {sign} {shown(self.threshold)}"
 
 
+def agreeing(goals: tuple[Goal, ...]) -> None:
+    """Raises InvalidInput where no score can meet two of the goals at once."""
+    for low in goals:
+        for high in goals:
+            apart = low.direction == "at_least" and high.direction == "at_most"
+            if low.score == high.score and apart and low.threshold > high.threshold:
+                allowed = f"at most {shown(high.threshold)}: another goal is {high}"
+                raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The findings and scores of one candidate. A score that is not there is unscored, never 0.
 
     `usage` is what judging it cost, where a model was asked. `preference` chooses among several
     candidates of one attempt that are equal in errors and goals; critics set it, larger is better.
+    `met` is the share (0..1) of what was asked, tests or checks, that is met; None: unknown.
     """
 
     findings: tuple[Finding, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     usage: Usage = NOTHING
     preference: float = 0.0
+    met: float | None = None
 
     def __post_init__(self) -> None:
+        if self.met is not None:
+            number("met", self.met, 0, 1)
         for name, value in self.scores.items():
             if not isinstance(value, Real) or not abs(value) <= LARGEST:
                 raise InvalidInput(
@@ -198,7 +173,8 @@ def _canonical(value: Any) -> str:
 class Attempt:
     """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
 
-    The host finds it once, when it records the attempt (`near`); equal digests need no mark.
+    The host finds it once, when it records the attempt; equal digests need no mark. `labels` name
+    who took part, for people who read the log.
     """
 
     number: int
@@ -206,14 +182,15 @@ class Attempt:
     evaluation: Evaluation | None = None
     usage: Usage = NOTHING
     repeats: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A record that lets a loop go on past one rule, for a number of decisions.
+    """A record that lets a loop go on past one rule, for a number of decisions or until a time.
 
     `used` counts the decisions that consumed it. Only a decision in which the rule really spoke
-    consumes one.
+    consumes one. `until` is in seconds since 1970; None: it does not expire.
     """
 
     rule: str
@@ -221,41 +198,53 @@ class Override:
     why: str = ""
     decisions: int = 1
     used: int = 0
+    until: float | None = None
 
-    @property
-    def left(self) -> int:
-        """How many decisions it can still lift."""
-        return self.decisions - self.used
+    def lifts(self, at: float) -> bool:
+        """Whether it can still lift a rule, at a time in seconds since 1970."""
+        return self.used < self.decisions and (self.until is None or at < self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """What counts as better than the best so far.
+    """What counts as better: than the best so far, or than the attempt before.
 
-    Fewer errors; or as many errors and one goal gains at least `min_gain` while none loses more
-    than that. `min_gain` is in score units, at least 0.001.
+    Against the best: fewer errors; or as many errors and one goal gains at least `min_gain` while
+    none loses more than that. Against the previous: any goal gains as much, whatever the others do
+    (a score that was missing counts as 0 where more is better, else as 1); without goals, fewer
+    errors. `min_gain` is in score units, at least 0.001.
     """
 
     min_gain: float = 0.05
+    against: Literal["best", "previous"] = "best"
 
     def __post_init__(self) -> None:
         number("min_gain", self.min_gain, 0.001, LARGEST)
+        if self.against not in ("best", "previous"):
+            raise InvalidInput("against", self.against, "best or previous")
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-        """Whether `new` improves on `best`."""
+        """Whether `new` improves on `best`, which is the attempt before it where that is asked."""
+        if self.against == "previous" and goals:
+            return any(self._gain(goal, best, new) >= thousandths(self.min_gain) for goal in goals)
         if len(new.errors) != len(best.errors):
             return len(new.errors) < len(best.errors)
         least = thousandths(self.min_gain)
-        before, after = best.scores, new.scores
-        gained = False
-        for goal in goals:
-            if goal.score in before and goal.score in after:
-                gain = thousandths(after[goal.score]) - thousandths(before[goal.score])
-                gain = gain if goal.direction == "at_least" else -gain
-                if gain < -least:
-                    return False
-                gained = gained or gain >= least
-        return gained
+        gains = [
+            self._gain(goal, best, new)
+            for goal in goals
+            if goal.score in best.scores and goal.score in new.scores
+        ]
+        return max(gains, default=0) >= least and min(gains) >= -least
+
+    def _gain(self, goal: Goal, before: Evaluation, after: Evaluation) -> int:
+        """By how many thousandths the score of the goal got better; 0 where it is not known now."""
+        if goal.score not in after.scores:
+            return 0
+        more = goal.direction == "at_least"
+        gain = thousandths(after.scores[goal.score])
+        gain -= thousandths(before.scores.get(goal.score, 0.0 if more else 1.0))
+        return gain if more else -gain
 
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
@@ -270,7 +259,8 @@ class Loop:
     `extra` was spent outside the attempts, by calls that were cut or failed.
     `cancelled` says by whom or why it was cancelled. `echoes` holds counts of finding keys from a
     window of earlier loops of the scope, loaded by the host for `Echo(across="scope")`.
-    `improves` is what counts as improvement; `decide` sets it from the policy.
+    `improves` is what counts as improvement; `decide` sets it from the policy. `at` is when the
+    host asks, in seconds since 1970: overrides that expired before do not count.
     """
 
     id: str
@@ -281,6 +271,7 @@ class Loop:
     cancelled: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
     improves: Improves = Improvement()
+    at: float = 0.0
 
     def __post_init__(self) -> None:
         if any(a.number != n for n, a in enumerate(self.attempts, 1)):
@@ -298,6 +289,7 @@ class Loop:
             self.cancelled,
             self.echoes,
             self.improves,
+            self.at,
         )
 
     @lazy
@@ -359,16 +351,17 @@ class Loop:
 
     @lazy
     def improved(self) -> tuple[bool, ...]:
-        """For each attempt, whether it improved on the best before it; the first one did."""
+        """For each attempt, whether it improved on those before it; the first one did."""
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
+        last = getattr(self.improves, "against", "best") == "previous"
         for attempt, rank in zip(self.attempts, self.ranks, strict=True):
             evaluation = attempt.evaluation
             if evaluation is None or rank is None:
                 answers.append(False)
                 continue
             answers.append(best is None or self.improves(best, evaluation, self.goals))
-            if lead is None or rank < lead:
+            if last or lead is None or rank < lead:
                 best, lead = evaluation, rank
         return tuple(answers)

@@ -6,15 +6,14 @@ its `name` attribute, or the function's name.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from errata.errors import InvalidInput
 from errata.loop.feedback import clean
-from errata.loop.record import LARGEST, Attempt, Candidate, Loop, number, thousandths
+from errata.loop.measure import LARGEST, number, thousandths
+from errata.loop.record import Attempt, Loop
 
 StopRule = Callable[[Loop], "str | None"]
 
@@ -30,7 +29,7 @@ PRECEDENCE = (
     "plateau",
 )
 # What an override may lift; cancelling and budgets are final, and so is a rule of the user's own.
-LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau"})
+LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +182,12 @@ class Echo:
 class Repeat:
     """The last candidate was seen before in this loop, the same or nearly so, and is no better.
 
-    Speaks at the `times`-th such attempt since the last improvement. A cycle is a repeat.
+    Speaks at the `times`-th such attempt since the last improvement. A cycle is a repeat. Without
+    `near` only the very same candidate counts.
     """
 
     times: int = 1
+    near: bool = True
     name: ClassVar[str] = "repeat"
 
     def __post_init__(self) -> None:
@@ -201,7 +202,7 @@ class Repeat:
         repeats = 0
         of: int | None = None
         for index, attempt in enumerate(loop.attempts):
-            of = first.get(attempt.candidate.digest, attempt.repeats)
+            of = first.get(attempt.candidate.digest, attempt.repeats if self.near else None)
             first.setdefault(attempt.candidate.digest, attempt.number)
             repeats += of is not None and index > since
         if of is None or loop.improved[-1] or repeats < self.times:
@@ -246,6 +247,24 @@ class Plateau:
         if self.novelty and stale and last.keys <= _keys(loop.attempts[:-1]):
             return "no improvement and no new finding"
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class NothingMet:
+    """No attempt so far met anything that was asked: not one test passed, not one check.
+
+    Made for `All`: alone it ends a loop after its first attempt. Silent where an evaluation does
+    not say how much was met.
+    """
+
+    name: ClassVar[str] = "nothing_met"
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Speaks while every evaluation says that nothing is met."""
+        met = [a.evaluation.met for a in loop.attempts if a.evaluation is not None]
+        if not met or any(share is None or share > 0 for share in met):
+            return None
+        return "nothing that was asked is met so far"
 
 
 class All:
@@ -306,50 +325,3 @@ def _last_improvement(loop: Loop) -> int:
 
 def _keys(attempts: Iterable[Attempt]) -> frozenset[str]:
     return frozenset(k for a in attempts if a.evaluation is not None for k in a.evaluation.keys)
-
-
-_TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
-_NEGATIONS = frozenset("no not never none nor neither without cannot nothing nobody".split())
-_OPERATORS = frozenset("+-*/%<>=!&|^~")
-NEAR = 0.9
-NEAR_LIMIT = 100_000
-
-
-def near(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
-    """The number of the first earlier attempt with nearly the same text, None where there is none.
-
-    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, English
-    negations and operators are the same in the same order. Texts above 100,000 characters are told
-    apart by their digest alone. Found once by the host, never in `decide`.
-    """
-    text = candidate.text
-    if text is None or len(text) > NEAR_LIMIT:
-        return None
-    tokens: Counter[str] | None = None
-    for attempt in earlier:
-        other = attempt.candidate.text
-        if attempt.candidate.digest == candidate.digest:
-            return attempt.number
-        if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
-            continue
-        if tokens is None:
-            tokens = Counter(_TOKEN.findall(text))
-        others = Counter(_TOKEN.findall(other))
-        shared = (tokens & others).total()
-        if 2 * shared >= NEAR * (tokens.total() + others.total()) and _weighty(text) == _weighty(
-            other
-        ):
-            return attempt.number
-    return None
-
-
-def _weighty(text: str) -> list[str]:
-    """The tokens whose change always makes a difference, in order."""
-    return [t for t in _TOKEN.findall(text) if _is_weighty(t)]
-
-
-def _is_weighty(token: str) -> bool:
-    if token in _OPERATORS or any(c.isdigit() for c in token):
-        return True
-    low = token.lower()
-    return low in _NEGATIONS or low.endswith(("n't", "n’t"))

@@ -7,15 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from errata.loop.record import (
-    Attempt,
-    Evaluation,
-    Finding,
-    Improvement,
-    Loop,
-    shown,
-    thousandths,
-)
+from errata.loop.measure import shown, thousandths
+from errata.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
 from errata.memory.signature import Signature, signature
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
