@@ -36,13 +36,15 @@ _HOMES = {
     "Message": "errata.protocols",
     "Model": "errata.protocols",
     "NotPassed": "errata.errors",
+    "NothingMet": "errata.loop.stop",
     "Override": "errata.loop.record",
     "Plateau": "errata.loop.stop",
     "Policy": "errata.loop.decide",
+    "Reasoning": "errata.decisions",
     "Reflection": "errata.memory.learn",
     "Remembered": "errata.protocols",
     "Repeat": "errata.loop.stop",
-    "Result": "errata.drive",
+    "Result": "errata.result",
     "Run": "errata.drive",
     "Scope": "errata.protocols",
     "Seen": "errata.memory.memory",
@@ -58,6 +60,8 @@ _HOMES = {
     "explain": "errata.loop.explain",
     "open_model": "errata.models",
     "open_store": "errata.store",
+    "override": "errata.overrides",
+    "reasoning": "errata.decisions",
     "run": "errata.drive",
     "run_sync": "errata.portal",
     "self_correcting": "errata.decorator",
@@ -72,8 +76,9 @@ if TYPE_CHECKING:
     from errata import checks as checks
     from errata import errors as errors
     from errata import models as models
+    from errata.decisions import Reasoning, reasoning
     from errata.decorator import self_correcting
-    from errata.drive import Result, Run, run
+    from errata.drive import Run, run
     from errata.errors import ErrataError, NotPassed
     from errata.generate import Writer, targeted
     from errata.loop import policies as policies
@@ -95,6 +100,7 @@ if TYPE_CHECKING:
         Echo,
         Fatigue,
         MaxAttempts,
+        NothingMet,
         Plateau,
         Repeat,
         Stop,
@@ -104,6 +110,7 @@ if TYPE_CHECKING:
     from errata.memory.memory import Memory, Seen
     from errata.memory.signature import Signature, signature
     from errata.models import open_model
+    from errata.overrides import override
     from errata.portal import run_sync
     from errata.protocols import (
         Answer,
@@ -116,6 +123,7 @@ if TYPE_CHECKING:
         Store,
         Usage,
     )
+    from errata.result import Result
     from errata.store import open_store
     from errata.usercode import context
 
@@ -144,9 +152,11 @@ __all__ = [
     "Message",
     "Model",
     "NotPassed",
+    "NothingMet",
     "Override",
     "Plateau",
     "Policy",
+    "Reasoning",
     "Reflection",
     "Remembered",
     "Repeat",
@@ -166,6 +176,8 @@ __all__ = [
     "explain",
     "open_model",
     "open_store",
+    "override",
+    "reasoning",
     "run",
     "run_sync",
     "self_correcting",

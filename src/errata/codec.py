@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
+from errata.decisions import Decision, Standing
 from errata.errors import InvalidInput
 from errata.loop.decide import Again, Done, Lifted, Policy, Trigger, Verdict
 from errata.loop.record import (
@@ -67,9 +68,8 @@ def evaluation_to(evaluation: Evaluation | None) -> Plain | None:
     plain: Plain = {"findings": findings, "scores": dict(evaluation.scores)}
     if evaluation.usage != Usage():
         plain["usage"] = sparse(evaluation.usage)
-    if evaluation.preference:
-        plain["preference"] = evaluation.preference
-    return plain
+    extra = {"preference": evaluation.preference or None, "met": evaluation.met}
+    return plain | {name: value for name, value in extra.items() if value is not None}
 
 
 def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
@@ -78,7 +78,7 @@ def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
         return None
     findings = tuple(map(finding_from, plain["findings"]))
     usage, preference = Usage(**plain.get("usage", {})), plain.get("preference", 0.0)
-    return Evaluation(findings, dict(plain["scores"]), usage, preference)
+    return Evaluation(findings, dict(plain["scores"]), usage, preference, plain.get("met"))
 
 
 def attempt_to(attempt: Attempt) -> Plain:
@@ -89,6 +89,8 @@ def attempt_to(attempt: Attempt) -> Plain:
         "evaluation": evaluation_to(attempt.evaluation),
         "usage": sparse(attempt.usage),
         "repeats": attempt.repeats,
+        **({"labels": dict(attempt.labels)} if attempt.labels else {}),
+        **({"greedy": True} if attempt.greedy else {}),
     }
 
 
@@ -100,6 +102,8 @@ def attempt_from(plain: Mapping[str, Any]) -> Attempt:
         evaluation_from(plain["evaluation"]),
         Usage(**plain["usage"]),
         plain["repeats"],
+        plain.get("labels", {}),
+        plain.get("greedy", False),
     )
 
 
@@ -152,6 +156,17 @@ def verdict_from(plain: Mapping[str, Any]) -> Verdict:
         return Again(reasons, plain["feedback"], lifted)
     stops = tuple(Stop(**s) for s in plain["stopped_by"])
     return Done(plain["best"], plain["passed"], stops, lifted)
+
+
+def decision_to(verdict: Verdict, standing: Standing | None) -> Plain:
+    """A verdict and how worn the loop was then, as JSON data."""
+    return verdict_to(verdict) | (sparse(standing) if standing is not None else {})
+
+
+def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
+    """The inverse of `decision_to`, with what stands beside it in a store."""
+    worn = (plain.get("fatigue", 0.0), plain.get("change", 0.0), plain.get("echoes", {}))
+    return Decision(attempt, verdict_from(plain), Standing(*worn), at)
 
 
 def rule_to(rule: StopRule) -> Plain:

@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-from errata.drive import Result, Run
+from errata.drive import Run
 from errata.errors import InvalidInput, NotPassed
 from errata.portal import run_sync
+from errata.result import Result
 from errata.store import open_store
 
 P = ParamSpec("P")

@@ -5,65 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from errata.decisions import standing
 from errata.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from errata.evaluate import Check, Evaluate, evaluated, pure
 from errata.generate import Generate, Produced, Revise, Writer, generator, produce, revised
 from errata.journal import journal
 from errata.loop import policies
-from errata.loop.decide import Again, Done, Policy, Verdict, admit, decide, spent
-from errata.loop.explain import Explanation, explain
-from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
-from errata.loop.stop import Budget, Stop, counts_scope
+from errata.loop.decide import Again, Done, Policy, Verdict, decide, overridden, spent
+from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override, agreeing
+from errata.loop.stop import Budget, counts_scope
 from errata.memory.learn import Reflection
 from errata.memory.memory import Briefing, Memory
 from errata.near import near
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
+from errata.result import Result
 
 C = TypeVar("C")
 
 # What a sampling generator is told after a repeat: greedy decoding gives the rejected answer again.
 WARMER = 0.5
 WARMEST = 1.0
-
-
-@dataclass(frozen=True)
-class Result(Generic[C]):
-    """How a loop ended. `candidate` is the best one, None where no attempt was evaluated."""
-
-    id: str
-    candidate: C | None
-    verdict: Done
-    loop: Loop
-    policy: Policy
-
-    @property
-    def passed(self) -> bool:
-        """Whether the candidate has no error and meets every goal."""
-        return self.verdict.passed
-
-    @property
-    def best(self) -> int | None:
-        """The number of the attempt that `candidate` comes from."""
-        return self.verdict.best
-
-    @property
-    def stopped_by(self) -> tuple[Stop, ...]:
-        """The rules that stopped the loop, the one that counts first; empty where it passed."""
-        return self.verdict.stopped_by
-
-    @property
-    def usage(self) -> Usage:
-        """What all attempts cost."""
-        return self.loop.usage
-
-    def explain(self) -> Explanation:
-        """Why it went on, why it stopped, and what would have changed it."""
-        return explain(self.loop, self.policy)
 
 
 @dataclass(frozen=True)
@@ -97,6 +63,7 @@ class Run(Generic[C]):
         id: str = "",
         scope: Scope | None = None,
         data: Any = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         temperature: float = 0.0,
         seed: int = 0,
@@ -108,7 +75,9 @@ class Run(Generic[C]):
         self._task, self._data, self._initial = task, data, initial
         self._generate = generator(generate)
         self._revise, self._evaluate = revise, evaluate
-        self._checks, self._goals = tuple(checks), tuple(goals)
+        self._samples = isinstance(self._generate, Writer) and revise is None
+        self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
+        self._labels = dict(labels or {})
         self._memory = memory if memory is None else Memory.of(memory, scope)
         scope = scope or (self._memory.scope if self._memory else None)
         self._timeout, self._temperature, self._seed = timeout, temperature, seed
@@ -140,27 +109,30 @@ class Run(Generic[C]):
             if isinstance(state.verdict, Done):
                 return state.verdict
             loop = replace(state.loop, cancelled=by or "cancelled")
-            verdict = decide(loop, self.policy)
-            await self._journal.commit(Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict))
+            verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
+            entry = Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict, standing=worn)
+            await self._journal.commit(entry)
             self._state = replace(state, loop=loop, verdict=verdict)
             return verdict
 
-    async def override(self, rule: str, by: str, why: str = "", decisions: int = 1) -> Verdict:
+    async def override(
+        self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
+    ) -> Verdict:
         """Let the loop go on past one rule for a number of decisions; a stopped loop reopens.
 
-        Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
-        without an actor, or on a loop that passed.
+        `until`, in seconds since 1970, is when the override expires. Raises OverrideRefused for a
+        rule that cannot be lifted or that the policy does not have, without an actor, where it has
+        expired, or on a loop that passed.
         """
         async with self._at_work() as state:
-            override = Override(rule, by, why, decisions)
-            admit(override, state.verdict, self.policy)
-            loop = replace(state.loop, overrides=(*state.loop.overrides, override))
-            entry, verdict = Entry(self.id, 0, override=override), state.verdict
-            if isinstance(verdict, Done):
-                verdict = decide(loop, self.policy)
-                entry, loop = replace(entry, verdict=verdict), spent(loop, verdict)
+            given = Override(rule, by, why, decisions, until=until)
+            loop = replace(state.loop, at=time.time())
+            after, verdict = overridden(loop, self.policy, state.verdict, given)
+            entry = Entry(self.id, 0, override=given)
+            if isinstance(state.verdict, Done):
+                entry = replace(entry, verdict=verdict, standing=standing(loop, self.policy))
             await self._journal.commit(entry)
-            self._state = replace(state, loop=loop, verdict=verdict)
+            self._state = replace(state, loop=after, verdict=verdict)
             return verdict
 
     @asynccontextmanager
@@ -220,6 +192,7 @@ class Run(Generic[C]):
             await self._cut(time.perf_counter() - began)
             raise
         loop = state.loop.then(attempt)
+        loop = replace(loop, at=time.time()) if loop.overrides else loop
         verdict = decide(loop, self.policy)
         await self._record(state, loop, value, verdict)
         values = (*state.values, value)
@@ -244,7 +217,8 @@ class Run(Generic[C]):
         candidate = Candidate.of(value)
         usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
         seen = near(candidate, loop.attempts) if loop.attempts else None
-        return value, Attempt(number, candidate, evaluation, usage, seen)
+        greedy = self._samples and at.temperature == 0
+        return value, Attempt(number, candidate, evaluation, usage, seen, self._labels, greedy)
 
     async def _produced(self, state: _State, at: Context) -> Produced:
         if at.attempt == 1 and self._initial is not None:
@@ -299,8 +273,9 @@ class Run(Generic[C]):
 
     async def _over(self, state: _State) -> _State:
         """A budget is spent without another attempt."""
-        verdict = decide(state.loop, self.policy)
-        await self._journal.commit(Entry(self.id, 0, extra=state.loop.extra, verdict=verdict))
+        verdict, worn = decide(state.loop, self.policy), standing(state.loop, self.policy)
+        entry = Entry(self.id, 0, extra=state.loop.extra, verdict=verdict, standing=worn)
+        await self._journal.commit(entry)
         return replace(state, verdict=verdict, finished=None)
 
     async def _cut(self, seconds: float) -> None:
@@ -326,7 +301,8 @@ class Run(Generic[C]):
         elif memory is not None and lessons:
             await memory.store.remember(memory.scope, lessons)
         if self._journal.durable:
-            await self._journal.commit(replace(entry, verdict=verdict))
+            worn = standing(loop, self.policy)
+            await self._journal.commit(replace(entry, verdict=verdict, standing=worn))
 
     def _result(self, verdict: Done) -> Result[C]:
         state = self._state or _State(Loop(self.id))
@@ -349,6 +325,7 @@ async def run(
     id: str = "",
     scope: Scope | None = None,
     data: Any = None,
+    labels: Mapping[str, str] | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - one attempt's, not this call's
     temperature: float = 0.0,
     seed: int = 0,
@@ -360,8 +337,9 @@ async def run(
     scores, `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
     candidate out of the last. An `initial` candidate counts as attempt 1. With `memory`, accepted
     answers are recalled and learnt. `store` makes it durable (None: not at all), and under a given
-    `id` it can be resumed. `data` reaches checks and generator as `Context.data`. `timeout` bounds
-    one attempt, in seconds. `temperature` and `seed` are where a sampling generator begins.
+    `id` it can be resumed. `data` reaches checks and generator as `Context.data`. `labels`, who
+    took part, are kept with each attempt. `timeout` bounds one attempt, in seconds. `temperature`
+    and `seed` are where a sampling generator begins.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
@@ -379,6 +357,7 @@ async def run(
         id=id,
         scope=scope,
         data=data,
+        labels=labels,
         timeout=timeout,
         temperature=temperature,
         seed=seed,
@@ -395,6 +374,7 @@ def _valid(
         raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
         raise InvalidInput("goals", goals, "a list of Goal")
+    agreeing(tuple(goals))
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InvalidInput("timeout", timeout, "a number of seconds above 0")
 

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from errata.drive import Result
+    from errata.result import Result
 
 
 class ErrataError(Exception):

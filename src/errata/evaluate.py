@@ -45,26 +45,30 @@ async def evaluated(
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
-    usage, preference = NOTHING, 0.0
+    usage, preference, asked, met = NOTHING, 0.0, 0, 0.0
     if isinstance(candidate, str) and not candidate.strip():
         findings.append(EMPTY)
-    for check in checks:
+    for check in checks if evaluate is None else (*checks, evaluate):
         found = await _twice(check, candidate, at)
         if isinstance(found, Evaluation):
             scores |= found.scores
             usage += found.usage
             preference += found.preference
-            found = found.findings
-        findings += _findings(check, found)
-    if evaluate is None:
-        return Evaluation(tuple(findings), scores, usage, preference)
-    judged = await _twice(evaluate, candidate, at)
-    if not isinstance(judged, Evaluation):
-        raise _wrong(evaluate, judged, "an Evaluation")
-    findings += map(_safe, judged.findings)
-    scores |= judged.scores
-    usage, preference = usage + judged.usage, preference + judged.preference
-    return Evaluation(tuple(findings), scores, usage, preference)
+        elif check is evaluate:
+            raise _wrong(check, found, "an Evaluation")
+        listed = _findings(check, found)
+        findings += listed
+        share = found.met if isinstance(found, Evaluation) else _share(check, listed)
+        if share is not None:
+            asks = getattr(check, "asks", 1)
+            asked, met = asked + asks, met + asks * share
+    return Evaluation(tuple(findings), scores, usage, preference, met / asked if asked else None)
+
+
+def _share(check: Any, findings: Sequence[Finding]) -> float:
+    """How much of what one check asks, 0..1, has no error; one that asks several says `asks`."""
+    errors = sum(finding.level == "error" for finding in findings)
+    return max(0.0, 1 - errors / getattr(check, "asks", 1))
 
 
 async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
@@ -79,7 +83,9 @@ async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
             raise failed(error) from error
 
 
-def _findings(check: Check, found: Any) -> list[Finding]:
+def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
+    if isinstance(found, Evaluation):
+        found = found.findings
     if found is None or isinstance(found, str | bytes) or not isinstance(found, Iterable):
         raise _wrong(check, found, "an iterable of Finding, empty where all is well")
     findings = list(found)

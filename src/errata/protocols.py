@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from errata.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from errata.decisions import Decision, Standing
     from errata.loop.decide import Verdict
     from errata.loop.record import Attempt, Loop, Override
     from errata.memory.learn import Example, Reflection
@@ -180,7 +181,7 @@ class Head:
 class Stored:
     """A loop as the store holds it.
 
-    `values` are the candidates of its attempts, in order; `verdicts` all decisions, oldest first;
+    `values` are the candidates of its attempts, in order; `decisions` all of them, oldest first;
     `journal` holds the finished steps of the attempt that is not recorded yet, by key. `epoch`
     fences: it grows with every process that takes the loop over. Times are seconds since 1970.
     """
@@ -189,11 +190,16 @@ class Stored:
     head: Head
     loop: Loop
     values: tuple[Any, ...]
-    verdicts: tuple[Verdict, ...]
+    decisions: tuple[Decision, ...]
     journal: Mapping[str, Any]
     epoch: int
     created: float
     updated: float
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """All verdicts, oldest first."""
+        return tuple(decision.verdict for decision in self.decisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +207,8 @@ class Entry:
     """What one transaction adds to a loop.
 
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
-    their overrides. `reflections` and `shown` (ids of examples in the prompt) belong to memory.
+    their overrides; `standing` is how worn the loop was then. `reflections` and `shown` (ids of
+    examples in the prompt) belong to memory.
     """
 
     id: str
@@ -211,6 +218,7 @@ class Entry:
     attempt: Attempt | None = None
     value: Any = None
     verdict: Verdict | None = None
+    standing: Standing | None = None
     extra: Usage | None = None
     cancelled: str = ""
     override: Override | None = None

@@ -56,6 +56,11 @@ class PythonTests:
     name: ClassVar[str] = _NAME
     pure: ClassVar[bool] = False
 
+    @property
+    def asks(self) -> int:
+        """How many tests there are, at least 1."""
+        return max(1, sum(step.test for step in self.steps))
+
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):

@@ -125,6 +125,21 @@ def admit(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0)
         raise OverrideRefused("the loop passed; there is nothing to lift")
 
 
+def overridden(
+    loop: Loop, policy: Policy, verdict: Verdict, override: Override
+) -> tuple[Loop, Verdict]:
+    """The loop with one more override, and its verdict: a loop that has stopped is decided anew.
+
+    Raises OverrideRefused as `admit` does.
+    """
+    admit(override, verdict, policy, loop.at)
+    loop = replace(loop, overrides=(*loop.overrides, override))
+    if isinstance(verdict, Again):
+        return loop, verdict
+    verdict = decide(loop, policy)
+    return spent(loop, verdict), verdict
+
+
 def spent(loop: Loop, verdict: Verdict) -> Loop:
     """The loop after the verdict has consumed its overrides; only one that goes on consumes."""
     if not (isinstance(verdict, Again) and verdict.lifted):

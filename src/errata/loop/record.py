@@ -174,7 +174,8 @@ class Attempt:
     """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
 
     The host finds it once, when it records the attempt; equal digests need no mark. `labels` name
-    who took part, for people who read the log.
+    who took part, for people who read the log. `greedy` says that it was sampled without chance,
+    which gives the rejected answer again: the host samples warmer after a repeat.
     """
 
     number: int
@@ -183,6 +184,7 @@ class Attempt:
     usage: Usage = NOTHING
     repeats: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    greedy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

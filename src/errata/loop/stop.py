@@ -182,7 +182,8 @@ class Echo:
 class Repeat:
     """The last candidate was seen before in this loop, the same or nearly so, and is no better.
 
-    Speaks at the `times`-th such attempt since the last improvement. A cycle is a repeat. Without
+    Speaks at the `times`-th such attempt since the last improvement, but never at the first one
+    where that was sampled greedily: a warmer sample is still to come. A cycle is a repeat. Without
     `near` only the very same candidate counts.
     """
 
@@ -205,7 +206,8 @@ class Repeat:
             of = first.get(attempt.candidate.digest, attempt.repeats if self.near else None)
             first.setdefault(attempt.candidate.digest, attempt.number)
             repeats += of is not None and index > since
-        if of is None or loop.improved[-1] or repeats < self.times:
+        times = max(self.times, 2) if loop.attempts[-1].greedy else self.times
+        if of is None or loop.improved[-1] or repeats < times:
             return None
         return f"attempt {loop.attempts[-1].number} repeats attempt {of}"
 

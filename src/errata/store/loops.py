@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from errata import codec
+from errata.decisions import Standing
 from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
 from errata.loop.decide import Done, Verdict
 from errata.loop.record import Attempt, Loop, Override
@@ -68,7 +69,7 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
     if entry.override is not None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
-        _decision(db, at, entry.verdict)
+        _decision(db, at, entry.verdict, entry.standing)
     for example in entry.shown:
         db.execute(statements()["insert_exposure"], {**at, "example": example})
     if entry.reflections:
@@ -162,9 +163,9 @@ def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
     return True
 
 
-def _decision(db: Db, at: Plain, verdict: Verdict) -> None:
+def _decision(db: Db, at: Plain, verdict: Verdict, standing: Standing | None) -> None:
     row = db.execute("select coalesce(max(number), 0) from attempt where loop = :n", at).fetchone()
-    record = dump(codec.verdict_to(verdict))
+    record = dump(codec.decision_to(verdict, standing))
     db.execute(statements()["insert_decision"], {**at, "attempt": row[0], "record": record})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
@@ -183,6 +184,7 @@ def _override(db: Db, at: Plain, override: Override) -> None:
         "by": reflections.storable(override.by),
         "why": reflections.storable(override.why),
         "decisions": override.decisions,
+        "until": override.until,
     }
     db.execute(statements()["insert_override"], values)
 
@@ -207,7 +209,10 @@ def _stored(db: Db, row: sqlite3.Row) -> Stored:
         head,
         loop,
         _values(attempts),
-        tuple(codec.verdict_from(json.loads(d["record"])) for d in decisions),
+        tuple(
+            codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
+            for d in decisions
+        ),
         {s["key"]: json.loads(s["record"]) for s in steps},
         row["epoch"],
         row["created"],

@@ -22,7 +22,7 @@ from errata.store.statements import read_sql
 T = TypeVar("T")
 
 APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
-SCHEMA = 1
+SCHEMA = 2
 BUSY_SECONDS = 20.0
 
 

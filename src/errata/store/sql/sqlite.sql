@@ -33,10 +33,10 @@ order by created desc, n desc limit :limit;
 select number, record, value from attempt where loop = :n order by number;
 
 -- name: read_decisions
-select attempt, record from decision where loop = :n order by seq;
+select attempt, record, created from decision where loop = :n order by seq;
 
 -- name: read_overrides
-select rule, by, why, decisions, used from override where loop = :n order by seq;
+select rule, by, why, decisions, used, until from override where loop = :n order by seq;
 
 -- name: read_steps
 select key, record from step where loop = :n;
@@ -65,8 +65,8 @@ insert into decision (loop, seq, attempt, record, created)
 select :n, coalesce(max(seq), 0) + 1, :attempt, :record, :now from decision where loop = :n;
 
 -- name: insert_override
-insert into override (loop, seq, rule, by, why, decisions, created)
-select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :now from override where loop = :n;
+insert into override (loop, seq, rule, by, why, decisions, until, created)
+select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :now from override where loop = :n;
 
 -- name: use_override
 update override set used = used + 1

@@ -1,0 +1,65 @@
+"""An override from outside: whoever answers for a loop lets it go on, without driving it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from errata.codec import policy_from
+from errata.decisions import standing
+from errata.errors import OverrideRefused
+from errata.journal import Durable
+from errata.loop.decide import Again, Done, Policy, Verdict, overridden
+from errata.loop.record import Override
+from errata.loop.stop import rule_name
+from errata.protocols import Entry, Scope, Store, Stored
+from errata.store import open_store
+
+
+async def override(
+    loop: str,
+    rule: str,
+    *,
+    by: str,
+    why: str = "",
+    decisions: int = 1,
+    until: float | None = None,
+    store: Store | str = "errata.db",
+    scope: Scope | None = None,
+) -> Verdict:
+    """Let a stored loop go on past one rule; one that has stopped reopens, and can be resumed.
+
+    `decisions` is how many it lifts, `until` (seconds since 1970) when it expires. The override
+    and the new decision are one transaction. Raises OverrideRefused where `Run.override` does, and
+    where a rule that is the host's own code stopped the loop; NotFound; LeaseLost where another
+    process drives the loop just now.
+    """
+    opened = open_store(store) if isinstance(store, str) else store
+    scope = scope or Scope()
+    stored = await opened.read(scope, loop)  # NotFound, where claiming would create it
+    policy, given = _policy(stored), Override(rule, by, why, decisions, until=until)
+    journal = Durable(opened, scope, loop, known=True)
+    async with journal.at_work():
+        stored = await journal.open(stored.head.task, stored.loop.goals, policy) or stored
+        was = stored.verdicts[-1] if stored.verdicts else Again()
+        before = replace(stored.loop, improves=policy.improvement, at=time.time())
+        _, verdict = overridden(before, policy, was, given)
+        entry = Entry(loop, 0, override=given)
+        if isinstance(was, Done):
+            entry = replace(entry, verdict=verdict, standing=standing(before, policy))
+        await journal.commit(entry)
+    return verdict
+
+
+def _policy(stored: Stored) -> Policy:
+    """The policy as it is stored. Raises OverrideRefused where that is not all that stops it."""
+    policy = policy_from(stored.head.policy)
+    known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
+    last = stored.verdicts[-1] if stored.verdicts else None
+    own = [s.rule for s in last.stopped_by if s.rule not in known] if isinstance(last, Done) else []
+    if own:
+        raise OverrideRefused(
+            f"the loop was stopped by {own[0]!r}, a rule that is code of its host; "
+            "override it there, with Run.override"
+        )
+    return policy
