@@ -24,6 +24,7 @@ _HOMES = {
     "Embedder": "errata.protocols",
     "ErrataError": "errata.errors",
     "Evaluation": "errata.loop.record",
+    "Event": "errata.memory.episode",
     "Example": "errata.memory.learn",
     "Explanation": "errata.loop.explain",
     "Fatigue": "errata.loop.stop",
@@ -44,6 +45,7 @@ _HOMES = {
     "Reflection": "errata.memory.learn",
     "Remembered": "errata.protocols",
     "Repeat": "errata.loop.stop",
+    "RepeatedStep": "errata.memory.episode",
     "Result": "errata.result",
     "Run": "errata.drive",
     "Scope": "errata.protocols",
@@ -62,6 +64,7 @@ _HOMES = {
     "open_store": "errata.store",
     "override": "errata.overrides",
     "reasoning": "errata.decisions",
+    "repeated_step": "errata.memory.episode",
     "run": "errata.drive",
     "run_sync": "errata.portal",
     "self_correcting": "errata.decorator",
@@ -106,6 +109,7 @@ if TYPE_CHECKING:
         Stop,
         StopRule,
     )
+    from errata.memory.episode import Event, RepeatedStep, repeated_step
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory, Seen
     from errata.memory.signature import Signature, signature
@@ -140,6 +144,7 @@ __all__ = [
     "Embedder",
     "ErrataError",
     "Evaluation",
+    "Event",
     "Example",
     "Explanation",
     "Fatigue",
@@ -160,6 +165,7 @@ __all__ = [
     "Reflection",
     "Remembered",
     "Repeat",
+    "RepeatedStep",
     "Result",
     "Run",
     "Scope",
@@ -178,6 +184,7 @@ __all__ = [
     "open_store",
     "override",
     "reasoning",
+    "repeated_step",
     "run",
     "run_sync",
     "self_correcting",

@@ -1,0 +1,69 @@
+"""Repeated steps in recorded runs of agents: whom the detector would have stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import errata
+from bench.quality.rows import Row, read
+
+SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """An episode in which the detector speaks; `reward` is 1 where the agent solved it later."""
+
+    episode: str
+    found: errata.RepeatedStep
+    arguments: str
+    reward: float
+
+    def __str__(self) -> str:
+        return f"{self.episode}, reward {self.reward:g}: {self.found}: {self.arguments}"
+
+
+def run(data: Path, split: str) -> Iterator[Row]:
+    """Episodes, those stopped, those of them that were solved, the longest run of equal steps."""
+    stops = list(stopped(data, split))
+    traces = [trace(row) for row in read(data, "taubench_airline", split)]
+    yield Row("stop.taubench.episodes", len(traces))
+    yield Row("stop.taubench.stopped", len(stops))
+    yield Row("stop.taubench.stopped_solved", sum(one.reward >= 1 for one in stops))
+    yield Row("stop.taubench.longest_equal", max(map(longest, traces), default=0))
+
+
+def stopped(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
+    """What is stopped at that many equal steps running, each with its call."""
+    for row in read(data, "taubench_airline", split):
+        events = trace(row)
+        found = errata.repeated_step(events, times)
+        if found is not None:
+            arguments = str(events[found.calls[0]].arguments)[:SHOWN]
+            episode = f"task {row['task_id']}, trial {row['trial']}"
+            yield Stopped(episode, found, arguments, float(row["reward"]))
+
+
+def longest(events: list[errata.Event]) -> int:
+    """The longest run of equal steps; 1 where none is repeated, 0 where no tool was called."""
+    length = 1
+    while errata.repeated_step(events, length + 1):
+        length += 1
+    return length if any(event.type == "tool_call" for event in events) else 0
+
+
+def trace(row: dict[str, Any]) -> list[errata.Event]:
+    """The recorded chat as events; what the user says is a reason to ask again."""
+    return [event_of(said) for said in row["events"]]
+
+
+def event_of(said: dict[str, Any]) -> errata.Event:
+    """A message of the chat: a call, its result, or what the agent or the user says."""
+    role, tool = said["role"], said["tool"] or ""
+    if role == "tool":
+        return errata.Event("tool_response", said["content"] or "", tool=tool)
+    kind = "tool_call" if tool else "llm_response" if role == "assistant" else "user_message"
+    return errata.Event(kind, said["content"] or "", role, tool, said["args"])
