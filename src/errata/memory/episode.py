@@ -74,7 +74,7 @@ def repeated_step(
     >>> str(repeated_step(5 * step))
     'look: the same arguments and the same result 5 times running'
     """
-    if not isinstance(times, int) or isinstance(times, bool) or times < 2:
+    if not isinstance(times, int) or times < 2:
         raise InvalidInput("times", times, "an integer of at least 2")
     if isinstance(polls, str):
         raise InvalidInput("polls", polls, "a collection of tool names, such as a list")
