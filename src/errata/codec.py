@@ -25,6 +25,7 @@ from errata.loop.stop import (
     Echo,
     Fatigue,
     MaxAttempts,
+    NothingMet,
     Plateau,
     Repeat,
     Stop,
@@ -35,7 +36,7 @@ from errata.protocols import Usage
 
 Plain = dict[str, Any]
 RULES: Mapping[str, Callable[..., StopRule]] = {
-    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau)
+    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
 }
 
 
@@ -195,13 +196,16 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
 
 def policy_to(policy: Policy) -> Plain:
     """A policy as JSON data; rules of the user's are named, not kept."""
-    gain = policy.improvement.min_gain if isinstance(policy.improvement, Improvement) else None
-    return {
+    better = policy.improvement if isinstance(policy.improvement, Improvement) else None
+    plain: Plain = {
         "name": policy.name,
         "rules": [rule_to(r) for r in policy.rules],
-        "min_gain": gain,
+        "min_gain": better.min_gain if better else None,
         "unscored": policy.unscored,
     }
+    if better and better.against != "best":
+        plain["against"] = better.against
+    return plain | ({"goals": list(map(goal_to, policy.goals))} if policy.goals else {})
 
 
 def policy_from(plain: Mapping[str, Any]) -> Policy:
@@ -209,12 +213,13 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
     rules = _rules(plain)
     known = [rule for rule in rules if not _own(rule)]
     none_left = (_silent,) if rules else ()
-    gain = plain.get("min_gain")
+    gain, against = plain.get("min_gain"), plain.get("against", "best")
     return Policy(
         tuple(map(rule_from, known)) or none_left,
-        Improvement(gain) if gain is not None else Improvement(),
+        Improvement(against=against) if gain is None else Improvement(gain, against),
         plain.get("unscored", "stop"),
         plain.get("name", ""),
+        tuple(map(goal_from, plain.get("goals", ()))),
     )
 
 

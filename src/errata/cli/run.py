@@ -94,8 +94,8 @@ def run(
     Exits 0 where all passed and 1 where one did not. Interrupted or killed, it can be resumed: no
     answer that was stored is asked for again.
     """
-    from errata.cli.tasks import policy as read_policy
     from errata.cli.tasks import read_tasks
+    from errata.configured import policy as read_policy
 
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     values = settings(model=model, db=db, memory=memory, policy=policy, **limits)

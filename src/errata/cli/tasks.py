@@ -13,11 +13,10 @@ from typing import Any
 import yaml
 
 from errata.checks.loading import load
-from errata.codec import policy_from, policy_to
+from errata.configured import goal, policy
 from errata.errors import InvalidInput, TaskFileError, UsageError
 from errata.evaluate import Check
 from errata.loop.decide import Policy
-from errata.loop.policies import preset
 from errata.loop.record import Goal
 
 # Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.
@@ -36,7 +35,6 @@ FITTING: Mapping[str, tuple[Callable[[Any], object], str]] = {
         'a list of at least one, such as [{"name": "not_empty"}]: without a check, all pass',
     ),
 }
-_GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
 _AT_LINE = re.compile(r"at line (\d+)")
 _TOML_HEAD = re.compile(r"""\s*\[\[\s*(tasks|"tasks"|'tasks')\s*\]\]""")
 
@@ -93,61 +91,6 @@ def read_tasks(path: Path) -> list[Task]:
             raise TaskFileError(str(path), entry.line, f"{what}; give another")
         tasks[task.id] = task
     return list(tasks.values())
-
-
-def goal(value: Any) -> Goal:
-    """A goal as people write it: `alignment >= 0.75`, or an object with the fields of Goal.
-
-    >>> goal("drift <= 0.25")
-    Goal(score='drift', threshold=0.25, direction='at_most')
-
-    Raises InvalidInput.
-    """
-    allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
-    given = value
-    if isinstance(value, str) and (found := _GOAL.fullmatch(value.strip())):
-        direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
-        given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
-    elif not isinstance(value, Mapping) or isinstance(value.get("threshold"), str | bool):
-        raise InvalidInput("a goal", value, allowed)
-    if not isinstance(given.get("score"), str) or not given["score"]:
-        raise InvalidInput("a goal", value, allowed)
-    try:
-        return Goal(**{**given, "threshold": float(given["threshold"])})
-    except (TypeError, ValueError, KeyError) as error:
-        raise InvalidInput("a goal", value, allowed) from error
-
-
-def policy(value: Any) -> Policy:
-    """A policy as people write it: the name of a preset, or an object that changes one.
-
-    The object has `preset` (default: "default") and any of rules, min_gain, unscored and name.
-    Raises InvalidInput, UnknownName.
-    """
-    if isinstance(value, str):
-        return preset(value)
-    keys = {"preset", "rules", "min_gain", "unscored", "name"}
-    if not isinstance(value, Mapping) or not value.keys() <= keys:
-        allowed = f"the name of a preset, or an object of {', '.join(sorted(keys))}"
-        raise InvalidInput("policy", value, allowed)
-    given = dict(value)
-    base = policy_to(preset(str(given.pop("preset", "default"))))
-    changed = {**base, "name": "", **given} if given else base
-    _check_rules(changed["rules"])
-    try:
-        return policy_from(changed)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput("policy", value, f"a policy ({error})") from error
-
-
-def _check_rules(rules: Any) -> None:
-    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
-    for rule in rules:
-        if "custom" in rule:
-            raise InvalidInput("rule", rule, "a shipped rule: code cannot be named here")
-        if rule.get("rule") == "all":
-            _check_rules(rule.get("rules"))
 
 
 def _task(path: Path, entry: _Entry) -> Task:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from errata.loop.change import Change, changes
 from errata.loop.decide import Again, Done, Policy, Verdict, decide, spent, triggers
 from errata.loop.feedback import clean
-from errata.loop.measure import shown
 from errata.loop.record import Loop
-from errata.loop.stop import LIFTABLE, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
+from errata.loop.stop import LIFTABLE
 from errata.protocols import Usage
 
 
@@ -26,24 +26,16 @@ class Line:
 class Explanation:
     """Why a loop went on and why it stopped; `str()` is the text, the fields are the facts.
 
-    `would_change` lists single changes, each of which alone turns the last verdict.
+    `would_change` lists the smallest change of each threshold and score that alone turns the last
+    verdict, the smallest of all first.
     """
 
     lines: tuple[Line, ...]
     verdict: Verdict
-    would_change: tuple[str, ...]
+    would_change: tuple[Change, ...]
 
     def __str__(self) -> str:
         return "\n".join(_words(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change that alone turns the verdict: in words, and the loop and policy it would give."""
-
-    words: str
-    loop: Loop
-    policy: Policy
 
 
 def explain(loop: Loop, policy: Policy, recorded: Verdict | None = None) -> Explanation:
@@ -68,8 +60,7 @@ def explain(loop: Loop, policy: Policy, recorded: Verdict | None = None) -> Expl
     verdict = recorded or verdict
     if loop.attempts:
         lines.append(_line(loop, verdict))
-    words = tuple(change.words for change in changes(loop, policy, verdict))
-    return Explanation(tuple(lines), verdict, words)
+    return Explanation(tuple(lines), verdict, changes(loop, policy, verdict))
 
 
 def _line(loop: Loop, verdict: Verdict) -> Line:
@@ -101,58 +92,7 @@ def _words(explanation: Explanation) -> Iterator[str]:
         kept = f"attempt {verdict.best}" if verdict.best else "nothing: no attempt was evaluated"
         yield f"kept: {kept}"
     for change in explanation.would_change:
-        yield f"would have changed it: {change}"
-
-
-def changes(loop: Loop, policy: Policy, verdict: Verdict) -> Iterator[Change]:
-    """What would have turned the verdict: the one goal that was missed, or one rule relaxed."""
-    if isinstance(verdict, Again) or verdict.passed:
-        return
-    if loop.attempts and (evaluation := loop.attempts[-1].evaluation):
-        unmet = evaluation.unmet(loop.goals)
-        if len({goal.score for goal in unmet}) == 1:
-            goal = unmet[0]
-            scores = {**evaluation.scores, goal.score: goal.threshold}
-            last = replace(loop.attempts[-1], evaluation=replace(evaluation, scores=scores))
-            met = replace(loop, attempts=(*loop.attempts[:-1], last))
-            was = shown(evaluation.scores[goal.score])
-            words = f"{goal.score} at {shown(goal.threshold)} instead of {was}"
-            if decide(met, policy) == Done(met.best, passed=True):
-                yield Change(words, met, policy)
-    for index, rule in enumerate(policy.rules):
-        relaxed = _relaxed(rule, loop) if rule(loop) else None
-        if relaxed is not None:
-            other = replace(policy, rules=_with(policy.rules, index, relaxed[0]))
-            if isinstance(decide(loop, other), Again):
-                yield Change(relaxed[1], loop, other)
-
-
-def _with(rules: tuple[StopRule, ...], index: int, rule: StopRule) -> tuple[StopRule, ...]:
-    return (*rules[:index], rule, *rules[index + 1 :])
-
-
-def _relaxed(rule: StopRule, loop: Loop) -> tuple[StopRule, str] | None:
-    """The same rule with its one threshold moved just far enough, and that in words."""
-    match rule:
-        case MaxAttempts(limit=limit):
-            more = len(loop.attempts) + 1
-            return MaxAttempts(more), f"attempts at {more} instead of {limit}"
-        case Fatigue(limit=limit) if rule.level(loop) < 1:
-            level = round(rule.level(loop) + 0.001, 3)
-            return replace(rule, limit=level), f"a fatigue limit of {level:g} instead of {limit:g}"
-        case Echo(times=times):
-            more = max(rule.counts(loop).values(), default=0) + 1
-            return replace(rule, times=more), f"echo at {more} times instead of {times}"
-        case Repeat(times=times):
-            more = times + 1
-            while Repeat(more)(loop):
-                more += 1
-            return Repeat(more), f"repeat at {more} times instead of {times}"
-        case Plateau(patience=int(patience)):
-            more = len(loop.attempts)
-            return replace(rule, patience=more), f"a patience of {more} instead of {patience}"
-        case _:
-            return None
+        yield f"would have changed it: {clean(str(change), 200)}"
 
 
 def liftable(verdict: Verdict) -> tuple[str, ...]:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from errata.errors import UnknownName
 from errata.loop.decide import Policy
-from errata.loop.record import Improvement
-from errata.loop.stop import MaxAttempts, Plateau, Repeat
+from errata.loop.record import Goal, Improvement
+from errata.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
 
-# Replayed on 1,476 recorded coding loops (share of the solvable ones solved, attempts over the
-# oracle's): 0.992 at 1.41; without Repeat 0.993 at 1.52; with Repeat(1) 0.982 at 1.23; without
-# MaxAttempts 0.994 at 1.49. The first repeat is answered by a warmer sample, the second one stops.
-default: Policy = Policy((MaxAttempts(4), Repeat(2)), name="default")
+# Both come out of replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table and
+# what each rule is for. A candidate that was seen before is hopeless where nothing was ever met;
+# where something was, it is seldom mended: there the second repeat stops.
+default: Policy = Policy(
+    (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
+)
+thorough: Policy = Policy((MaxAttempts(5), Repeat(2, near=False)), name="thorough")
+# The limits that orchestrators with reflection guardrails are used to (docs/reference.md).
+orchestrator: Policy = Policy(
+    (MaxAttempts(4), Fatigue(0.5), Echo(3, across="scope")),
+    improvement=Improvement(against="previous"),
+    name="orchestrator",
+    goals=(Goal("alignment", 0.75), Goal("drift", 0.25, "at_most")),
+)
 reflection: Policy = Policy(
     (MaxAttempts(3), Repeat(), Plateau(patience=None, novelty=True, floor=0.3)),
     improvement=Improvement(min_gain=0.1),
@@ -18,7 +28,7 @@ reflection: Policy = Policy(
 )
 stage: Policy = Policy((MaxAttempts(3),), name="stage")
 
-PRESETS = {policy.name: policy for policy in (default, reflection, stage)}
+PRESETS = {policy.name: policy for policy in (default, thorough, orchestrator, reflection, stage)}
 
 
 def preset(name: str) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -293,6 +293,12 @@ class Loop:
             self.improves,
             self.at,
         )
+
+    def upto(self, end: int) -> Loop:
+        """The loop as it was after its first `end` attempts; what was worked out is kept."""
+        part = replace(self, attempts=self.attempts[:end])
+        part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
+        return part
 
     @lazy
     def usage(self) -> Usage:

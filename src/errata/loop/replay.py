@@ -1,0 +1,140 @@
+"""What another policy would have done with recorded loops, as far as the record can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from errata.errors import InvalidInput
+from errata.loop.decide import Done, Policy, Verdict, decide
+from errata.loop.measure import number
+from errata.loop.record import Loop
+from errata.protocols import NOTHING, Usage
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded loop and, where it is known, how good each of its attempts really was (0..1).
+
+    Where it is not known, an attempt that passes is worth 1, any other the share that it met.
+    """
+
+    loop: Loop
+    quality: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.quality and len(self.quality) != len(self.loop.attempts):
+            allowed = f"one number for each of {len(self.loop.attempts)} attempts, or left out"
+            raise InvalidInput("quality", self.quality, allowed)
+        for value in self.quality:
+            number("quality", value, 0, 1)
+
+    def worth(self, attempt: int | None) -> float:
+        """The quality of an attempt, counted from 1; None: 0."""
+        if attempt is None:
+            return 0.0
+        if self.quality:
+            return self.quality[attempt - 1]
+        evaluation = self.loop.attempts[attempt - 1].evaluation
+        if evaluation is None:
+            return 0.0
+        return 1.0 if evaluation.passes(self.loop.goals) else evaluation.met or 0.0
+
+    @property
+    def oracle(self) -> int:
+        """How many attempts one needs who knows the first attempt of quality 1; 1 without one."""
+        numbers = range(1, len(self.loop.attempts) + 1)
+        return next((n for n in numbers if self.worth(n) == 1), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a policy does with one recorded loop: the attempts it makes, the one it keeps.
+
+    Not `exact`: it would have gone on where the record ends, so the record cannot tell.
+    """
+
+    attempts: int
+    kept: int | None
+    verdict: Verdict
+    exact: bool
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a policy would have cost and lost over recorded loops.
+
+    `solved` counts kept attempts of quality 1, `solvable` loops that have one; `quality` is the
+    mean of the kept ones (0..1). `oracle` is the sum of `Recorded.oracle`. For `beyond` loops the
+    record cannot tell; they count as far as it goes, so their cost and quality are lower bounds.
+    """
+
+    policy: str
+    loops: int
+    attempts: int
+    usage: Usage
+    solved: int
+    solvable: int
+    quality: float
+    oracle: int
+    beyond: int
+
+    @property
+    def lost(self) -> int:
+        """Loops that the record solves and the policy does not."""
+        return self.solvable - self.solved
+
+    @property
+    def regret(self) -> int:
+        """Attempts made beyond the oracle's."""
+        return self.attempts - self.oracle
+
+
+def replay(loop: Loop, policy: Policy) -> Replayed:
+    """What `policy` would have done with the attempts of `loop`, without overrides.
+
+    Exact where it stops no later than the record does: an attempt depends on those before it alone.
+    """
+    bare = replace(
+        loop,
+        improves=policy.improvement,
+        goals=loop.goals or policy.goals,
+        overrides=(),
+        extra=NOTHING,
+        cancelled="",
+    )
+    verdict: Verdict = Done(None, passed=False)
+    seen, exact = bare.upto(0), not bare.attempts
+    for end in range(1, len(bare.attempts) + 1):
+        seen = bare.upto(end)
+        verdict = decide(seen, policy)
+        if isinstance(verdict, Done):
+            exact = True
+            break
+    return Replayed(len(seen.attempts), seen.best, verdict, exact, seen.usage)
+
+
+def compare(recorded: Sequence[Recorded], policies: Iterable[Policy]) -> tuple[Figures, ...]:
+    """The figures of each policy over the same loops, in the order of the policies."""
+    return tuple(_figures(recorded, policy) for policy in policies)
+
+
+def _figures(recorded: Sequence[Recorded], policy: Policy) -> Figures:
+    attempts = solved = solvable = oracle = beyond = 0
+    quality, usages = 0.0, []
+    for one in recorded:
+        made = replay(one.loop, policy)
+        worth = one.worth(made.kept)
+        attempts += made.attempts
+        quality += worth
+        solved += worth == 1
+        solvable += any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
+        oracle += one.oracle
+        beyond += not made.exact
+        usages.append(made.usage)
+    mean = quality / len(recorded) if recorded else 0.0
+    usage = sum(usages, NOTHING)
+    return Figures(
+        policy.name, len(recorded), attempts, usage, solved, solvable, mean, oracle, beyond
+    )
