@@ -3,87 +3,127 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 import errata
+from bench.quality import traces
 from bench.quality.rows import Row, read
+from errata.cli.frontier import Point, draw, front
+from errata.configured import policy
 from errata.loop.policies import PRESETS
 from errata.near import near
+from errata.tuning import grid
 
 FULL = errata.Policy((errata.MaxAttempts(10**6),), name="full budget")
-ON_REPEAT = errata.Policy((errata.MaxAttempts(10**6), errata.Repeat(1)), name="stop on repeat")
-Judge = Callable[[dict[str, Any]], errata.Evaluation]
+ON_REPEAT = errata.Policy((errata.MaxAttempts(10**6), errata.Repeat()), name="stop on repeat")
+ABLATIONS = (
+    "default",
+    "default, attempts.limit=1000",
+    "default, -repeat",
+    "default, -repeat+nothing_met",
+    "default, repeat.times=1",
+    "thorough",
+    "thorough, attempts.limit=1000",
+    "thorough, -repeat",
+    "thorough, repeat.near=true",
+)
+SETS = {
+    "stop.ldb": ("episodes_code_ldb", "candidate"),
+    "stop.hotpot": ("episodes_hotpotqa", "final_answer"),
+}
+OUT = Path("bench/out")
+Judge = Callable[[dict[str, Any], dict[str, Any]], errata.Evaluation]
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
     """Solved by the kept attempt ÷ solved with the full budget; attempts ÷ the oracle's."""
-    sets = (
-        ("stop.ldb", "episodes_code_ldb", code, "candidate"),
-        ("stop.hotpot", "episodes_hotpotqa", question, "final_answer"),
-    )
-    for key, name, judge, candidate in sets:
-        episodes = [
-            (
-                recorded(row["attempts"], judge, candidate),
-                [bool(a["passed"]) for a in row["attempts"]],
-            )
-            for row in read(data, name, split)
-        ]
-        best = sum(passed.index(True) + 1 if any(passed) else 1 for _, passed in episodes)
-        full, _ = replayed(episodes, FULL)
-        simple = replayed(episodes, ON_REPEAT)
-        presets = (("", "default"), (".thorough", "thorough"))
-        for suffix, preset in presets:
-            if preset not in PRESETS:
-                continue
-            solved, spent = replayed(episodes, PRESETS[preset])
-            anchor = "oracle 1.000"
-            yield Row(f"{key}{suffix}.solved_share", solved / full, simple[0] / full, anchor)
-            yield Row(f"{key}{suffix}.attempts_over_oracle", spent / best, simple[1] / best, anchor)
+    for key, (name, candidate) in SETS.items():
+        judge = code if key == "stop.ldb" else question
+        loops = [recorded(row, judge, candidate) for row in read(data, name, split)]
+        full, simple = errata.compare(loops, (FULL, ON_REPEAT))
+        began = time.perf_counter()
+        ours = errata.compare(loops, (PRESETS["default"], PRESETS["thorough"]))
+        seconds = time.perf_counter() - began
+        for suffix, one in zip(("", ".thorough"), ours, strict=True):
+            share, spent = one.solved / full.solved, one.attempts / one.oracle
+            base = (simple.solved / full.solved, simple.attempts / simple.oracle)
+            yield Row(f"{key}{suffix}.solved_share", share, base[0], "oracle 1.000")
+            yield Row(f"{key}{suffix}.attempts_over_oracle", spent, base[1], "oracle 1.000")
+        yield Row(f"{key}.attempts_a_second", sum(one.attempts for one in ours) / seconds)
+        _tell(key, loops, full)
+    yield from traces.run(data, split)
+    for stop in traces.stopped(data, split):
+        Console().print(f"stopped: {stop}", markup=False)
 
 
-def code(attempt: dict[str, Any]) -> errata.Evaluation:
+def code(row: dict[str, Any], attempt: dict[str, Any]) -> errata.Evaluation:
     """The failing visible assertions; the actual value is no part of a finding's key."""
     if attempt["passed_visible"]:
-        return errata.Evaluation()
+        return errata.Evaluation(met=1.0)
     text = attempt["feedback"]
-    failing = json.loads(text) if text.startswith("[") else [text]
-    findings = (
-        errata.Finding("visible", line, key=line.split(" # ")[0]) for line in failing or ["failed"]
-    )
-    return errata.Evaluation(tuple(findings))
+    failing = (json.loads(text) if text.startswith("[") else [text]) or ["failed"]
+    findings = tuple(errata.Finding("visible", line, key=line.split(" # ")[0]) for line in failing)
+    return errata.Evaluation(findings, met=max(0.0, 1 - len(findings) / len(row["visible_tests"])))
 
 
-def question(attempt: dict[str, Any]) -> errata.Evaluation:
+def question(row: dict[str, Any], attempt: dict[str, Any]) -> errata.Evaluation:
     """The visible signal there is whether the answer was accepted."""
     if attempt["passed"]:
-        return errata.Evaluation()
-    return errata.Evaluation((errata.Finding("answer", "the answer is not accepted"),))
+        return errata.Evaluation(met=1.0)
+    return errata.Evaluation((errata.Finding("answer", "the answer is not accepted"),), met=0.0)
 
 
-def recorded(attempts: list[dict[str, Any]], judge: Judge, candidate: str) -> list[errata.Attempt]:
-    """The attempts as a host would have recorded them."""
+def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> errata.Recorded:
+    """An episode as a host would have recorded it, and which attempts were right in truth."""
     made: list[errata.Attempt] = []
-    for number, attempt in enumerate(attempts, 1):
+    for number, attempt in enumerate(row["attempts"], 1):
         value = errata.Candidate.of(attempt[candidate] or "")
-        made.append(errata.Attempt(number, value, judge(attempt), repeats=near(value, made)))
-    return made
+        seen = near(value, made)
+        made.append(errata.Attempt(number, value, judge(row, attempt), repeats=seen))
+    truth = tuple(float(attempt["passed"]) for attempt in row["attempts"])
+    return errata.Recorded(errata.Loop("recorded", attempts=tuple(made)), truth)
 
 
-Episodes = list[tuple[list[errata.Attempt], list[bool]]]
+def _tell(key: str, loops: list[errata.Recorded], full: errata.Figures) -> None:
+    """What each rule is for, the whole frontier as a picture, and what the oracle knows more."""
+    table = Table("policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations")
+    for one in errata.compare(loops, map(policy, ABLATIONS)):
+        row = f"{one.solved / full.solved:.4f}", f"{one.attempts / one.oracle:.4f}"
+        table.add_row(one.policy, *row)
+    Console().print(table)
+    others = [Point.of(one) for one in errata.compare(loops, grid())]
+    named = (*(PRESETS[n] for n in ("default", "thorough", "stage", "reflection")), ON_REPEAT, FULL)
+    points = [Point.of(one) for one in errata.compare(loops, named)]
+    table = Table("front", "solved share", "attempts ÷ oracle", title=f"{key}: Pareto front")
+    for point in front([*points, *others]):
+        table.add_row(point.name, f"{point.solved:.4f}", f"{point.cost:.4f}")
+    Console().print(table)
+    OUT.mkdir(parents=True, exist_ok=True)
+    path = OUT / f"{key.replace('.', '_')}.png"
+    path.write_bytes(draw(points, f"{key}: {len(loops)} recorded loops", others))
+    Console().print(f"written: {path}", _apart(loops), markup=False)
 
 
-def replayed(episodes: Episodes, policy: errata.Policy) -> tuple[int, int]:
-    """How many kept attempts pass the hidden test, and how many attempts were spent."""
-    solved = spent = 0
-    for attempts, passed in episodes:
-        for end in range(1, len(attempts) + 1):
-            verdict = errata.decide(errata.Loop("recorded", attempts=tuple(attempts[:end])), policy)
-            if isinstance(verdict, errata.Done):
-                break
-        best = errata.Loop("recorded", attempts=tuple(attempts[:end])).best
-        solved += passed[best - 1] if best else 0
-        spent += end
-    return solved, spent
+def _apart(loops: list[errata.Recorded]) -> str:
+    """Where `default` spends more than the oracle, and what it loses, by the rule that stopped."""
+    spent: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for one in loops:
+        made = errata.replay(one.loop, PRESETS["default"])
+        solvable = any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
+        more = max(0, made.attempts - one.oracle)
+        spent["on loops that nothing solves" if not solvable else "on loops that are solved"] += (
+            more
+        )
+        if solvable and one.worth(made.kept) < 1:
+            stop = made.verdict.stopped_by if isinstance(made.verdict, errata.Done) else ()
+            lost[stop[0].rule if stop else "passed the visible tests"] += 1
+    beyond = ", ".join(f"{n} {what}" for what, n in spent.items() if n)
+    return f"attempts beyond the oracle's: {beyond}; solutions lost by: {dict(lost)}"

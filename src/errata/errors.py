@@ -6,7 +6,9 @@
     ├── UsageError                 the caller: a value, a name or a file is wrong
     │   ├── InvalidInput           a value outside what is allowed (also a ValueError)
     │   ├── UnknownName            no model, check, policy or rule of that name
-    │   ├── TaskFileError          a task file has a bad line
+    │   ├── LineError              a file that was given cannot be read
+    │   │   ├── TaskFileError      a task file has a bad line
+    │   │   └── RecordFileError    a file of recorded loops has a bad line
     │   ├── OverrideRefused        an override that cannot be given
     │   └── Conflict               another report is already stored for this attempt
     ├── NotFound                   the caller: nothing is stored under this id
@@ -71,8 +73,8 @@ class UnknownName(UsageError):
         super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
 
 
-class TaskFileError(UsageError):
-    """A task file cannot be read; `line` counts from 1, 0 where no line is to blame."""
+class LineError(UsageError):
+    """A file that was given cannot be read; `line` counts from 1, 0 where no line is to blame."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         self.path: str = path
@@ -80,6 +82,14 @@ class TaskFileError(UsageError):
         self.what: str = what
         where = f"{path}:{line}" if line else path
         super().__init__(f"{where}: {what}")
+
+
+class TaskFileError(LineError):
+    """A task file has a bad line."""
+
+
+class RecordFileError(LineError):
+    """A file of recorded loops has a bad line."""
 
 
 class OverrideRefused(UsageError):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from errata.checks.loading import load
+from errata.cli.lines import Entry, json_lines, text_of
 from errata.configured import goal, policy
 from errata.errors import InvalidInput, TaskFileError, UsageError
 from errata.evaluate import Check
@@ -58,20 +59,14 @@ class Task:
         return "" if named is None else str(named)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    line: int
-    value: Any
-
-
 def read_tasks(path: Path) -> list[Task]:
     """The tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
 
     Checks are loaded, and modules that they name are looked for beside the file first. Raises
     TaskFileError with the line.
     """
-    readers: Mapping[str, Callable[[Path, str], list[_Entry]]] = {
-        ".jsonl": _json_lines,
+    readers: Mapping[str, Callable[[Path, str], list[Entry]]] = {
+        ".jsonl": partial(json_lines, kind=TaskFileError),
         ".yaml": _yaml,
         ".yml": _yaml,
         ".toml": _toml,
@@ -80,7 +75,7 @@ def read_tasks(path: Path) -> list[Task]:
     if reader is None:
         kinds = ", ".join(readers)
         raise TaskFileError(str(path), 0, f"its name must end in one of {kinds}")
-    entries = reader(path, _text(path))
+    entries = reader(path, text_of(path, TaskFileError))
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
@@ -93,7 +88,7 @@ def read_tasks(path: Path) -> list[Task]:
     return list(tasks.values())
 
 
-def _task(path: Path, entry: _Entry) -> Task:
+def _task(path: Path, entry: Entry) -> Task:
     try:
         value = _plain(entry.value)
         if not isinstance(value, dict):
@@ -153,47 +148,6 @@ def _key(key: Any) -> str:
     return key
 
 
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        what = f"it cannot be read ({error.strerror}); check the path"
-        raise TaskFileError(str(path), 0, what) from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        what = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"
-        raise TaskFileError(str(path), line, what) from error
-
-
-def _json_lines(path: Path, text: str) -> list[_Entry]:
-    entries = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            what = f"not one JSON object on one line: {error}"
-            raise TaskFileError(str(path), number, what) from error
-        entries.append(_Entry(number, value))
-    return entries
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {twice!r} is given twice")
-    return made
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 # libyaml is about ten times as quick; not every build has it.
 _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -213,7 +167,7 @@ class _Loader(_Yaml):  # type: ignore[misc]
         return made
 
 
-def _yaml(path: Path, text: str) -> list[_Entry]:
+def _yaml(path: Path, text: str) -> list[Entry]:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -221,7 +175,7 @@ def _yaml(path: Path, text: str) -> list[_Entry]:
             line = node.start_mark.line + 1
             raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
         return [
-            _Entry(item.start_mark.line + 1, loader.construct_document(item))
+            Entry(item.start_mark.line + 1, loader.construct_document(item))
             for item in (node.value if node else ())
         ]
     except yaml.YAMLError as error:
@@ -233,7 +187,7 @@ def _yaml(path: Path, text: str) -> list[_Entry]:
         raise TaskFileError(str(path), 0, f"not YAML that can be read: {error}") from error
 
 
-def _toml(path: Path, text: str) -> list[_Entry]:
+def _toml(path: Path, text: str) -> list[Entry]:
     import tomllib
 
     try:
@@ -249,4 +203,4 @@ def _toml(path: Path, text: str) -> list[_Entry]:
         raise TaskFileError(str(path), 0, what)
     heads = [n for n, line in enumerate(text.split("\n"), 1) if _TOML_HEAD.match(line)]
     lines = heads if len(heads) == len(tasks) else [0] * len(tasks)
-    return list(map(_Entry, lines, tasks))
+    return list(map(Entry, lines, tasks))

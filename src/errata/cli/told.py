@@ -12,7 +12,9 @@ import typer
 from errata import codec
 from errata.cli.opening import ask
 from errata.cli.output import Db, Json, print_json, show, table, when
+from errata.decisions import reasoning
 from errata.errors import NotFound, UsageError
+from errata.loop.change import Change
 from errata.loop.decide import Again, Done
 from errata.loop.explain import Explanation, explain
 from errata.loop.feedback import clean
@@ -122,9 +124,17 @@ def _document(stored: Stored, explanation: Explanation) -> dict[str, Any]:
         "best": stored.loop.best,
         "verdicts": [codec.verdict_to(one) for one in stored.verdicts],
         "overrides": [codec.override_to(one) for one in stored.loop.overrides],
-        "would_change": explanation.would_change,
+        "decisions": [
+            {**asdict(one), "rerun": one.rerun} for one in reasoning(stored.loop, stored.decisions)
+        ],
+        "would_change": [_change(change) for change in explanation.would_change],
         "usage": codec.sparse(stored.loop.usage),
     }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    words = {"words": str(change), "what": change.what, "outcome": change.outcome}
+    return {**words, "was": change.was, "to": change.to}
 
 
 def _feedback(stored: Stored, number: int) -> str:
@@ -154,14 +164,17 @@ def _print(stored: Stored, explanation: Explanation) -> None:
             show("  fed back:\n" + "\n".join(f"  | {part}" for part in told.splitlines()))
     show()
     for override in loop.overrides:
-        show(f"override of {override.rule} by {override.by}: {clean(override.why, CANDIDATE)}")
+        until = f", until {when(override.until)}" if override.until else ""
+        used = f"used {override.used} of {override.decisions}{until}"
+        why = clean(override.why, CANDIDATE) or "no reason given"
+        show(f"override of {override.rule} by {clean(override.by, 60)}: {why} ({used})")
     if state_of(stored) == "open":
         waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
         show(f"open: {waiting}; run it again with --resume")
     elif state_of(stored) == "stopped":
         show(f"kept: attempt {loop.best}" if loop.best else "kept: nothing")
     for change in explanation.would_change:
-        show(f"would have changed it: {change}")
+        show(f"would have changed it: {clean(str(change), CANDIDATE)}")
     show(f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s")
 
 

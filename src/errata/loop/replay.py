@@ -66,8 +66,9 @@ class Figures:
     """What a policy would have cost and lost over recorded loops.
 
     `solved` counts kept attempts of quality 1, `solvable` loops that have one; `quality` is the
-    mean of the kept ones (0..1). `oracle` is the sum of `Recorded.oracle`. For `beyond` loops the
-    record cannot tell; they count as far as it goes, so their cost and quality are lower bounds.
+    mean of the kept ones (0..1). `oracle` is the sum of `Recorded.oracle`, `regret` counts the
+    attempts beyond it, loop by loop. For `beyond` loops the record cannot tell; they count as far
+    as it goes, so their cost and quality are lower bounds.
     """
 
     policy: str
@@ -78,17 +79,13 @@ class Figures:
     solvable: int
     quality: float
     oracle: int
+    regret: int
     beyond: int
 
     @property
     def lost(self) -> int:
         """Loops that the record solves and the policy does not."""
         return self.solvable - self.solved
-
-    @property
-    def regret(self) -> int:
-        """Attempts made beyond the oracle's."""
-        return self.attempts - self.oracle
 
 
 def replay(loop: Loop, policy: Policy) -> Replayed:
@@ -121,7 +118,7 @@ def compare(recorded: Sequence[Recorded], policies: Iterable[Policy]) -> tuple[F
 
 
 def _figures(recorded: Sequence[Recorded], policy: Policy) -> Figures:
-    attempts = solved = solvable = oracle = beyond = 0
+    attempts = solved = solvable = oracle = regret = beyond = 0
     quality, usages = 0.0, []
     for one in recorded:
         made = replay(one.loop, policy)
@@ -130,11 +127,21 @@ def _figures(recorded: Sequence[Recorded], policy: Policy) -> Figures:
         quality += worth
         solved += worth == 1
         solvable += any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
-        oracle += one.oracle
+        oracle += (least := one.oracle)
+        regret += max(0, made.attempts - least)
         beyond += not made.exact
         usages.append(made.usage)
     mean = quality / len(recorded) if recorded else 0.0
     usage = sum(usages, NOTHING)
     return Figures(
-        policy.name, len(recorded), attempts, usage, solved, solvable, mean, oracle, beyond
+        policy.name,
+        len(recorded),
+        attempts,
+        usage,
+        solved,
+        solvable,
+        mean,
+        oracle,
+        regret,
+        beyond,
     )
