@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--only", choices=sorted(JOBS))
     asked = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table("key", "ours", "simple baseline", "published anchor")
     figures: dict[str, float] = {}
     for name, job in JOBS.items():
@@ -31,7 +32,7 @@ def main() -> int:
                 figures[row.key] = row.ours
                 simple = "" if row.baseline is None else f"{row.baseline:.3f}"
                 table.add_row(row.key, f"{row.ours:.3f}", simple, row.anchor)
-    Console().print(table)
+    console.print(table)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     return 0

@@ -118,10 +118,8 @@ def _apart(loops: list[errata.Recorded]) -> str:
     for one in loops:
         made = errata.replay(one.loop, PRESETS["default"])
         solvable = any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
-        more = max(0, made.attempts - one.oracle)
-        spent["on loops that nothing solves" if not solvable else "on loops that are solved"] += (
-            more
-        )
+        what = "on loops that can be solved" if solvable else "on loops that nothing solves"
+        spent[what] += max(0, made.attempts - one.oracle)
         if solvable and one.worth(made.kept) < 1:
             stop = made.verdict.stopped_by if isinstance(made.verdict, errata.Done) else ()
             lost[stop[0].rule if stop else "passed the visible tests"] += 1

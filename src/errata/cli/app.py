@@ -22,6 +22,7 @@ COMMANDS = {
     "log": "errata.cli.override:log",
     "override": "errata.cli.override:override",
     "replay": "errata.cli.replay:replay",
+    "tune": "errata.cli.tune:tune",
     "policy": "errata.cli.policy:app",
     "lessons": "errata.cli.told:lessons",
     "seen": "errata.cli.told:seen",

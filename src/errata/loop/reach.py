@@ -1,10 +1,11 @@
 """Can each rule of a policy ever change what is decided? A history that shows it, or why not.
 
 Histories are tried shortest first. An attempt of one improves or not, brings a candidate seen
-before or a fresh one, an old finding or a new one, a slight fault or a grave one, and spends nothing
-or all there is. What a rule does not look at is left as it keeps the other rules silent: improving,
-fresh, new, grave, free. No shipped rule is silenced by the opposite, so nothing is missed by that.
-Histories that look alike to every shipped rule go on alike: only the shortest of them is followed.
+before or a fresh one, an old finding or a new one, a slight fault or a grave one, and spends
+nothing or all there is. What a rule does not look at is left as it keeps the other rules silent:
+improving, fresh, new, grave, free. No shipped rule is silenced by the opposite, so nothing is
+missed by that. Histories that look alike to every shipped rule go on alike: only the shortest of
+them is followed.
 """
 
 from __future__ import annotations
