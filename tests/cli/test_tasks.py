@@ -260,7 +260,6 @@ def test_policies():
     "value",
     [
         7,
-        {"presett": "default"},
         {"rules": "attempts"},
         {"rules": ["attempts"]},
         {"rules": []},
@@ -279,8 +278,10 @@ def test_bad_policies(value):
 
 
 def test_an_unknown_preset():
-    with pytest.raises(UnknownName, match="there are: default, reflection, stage"):
+    with pytest.raises(UnknownName, match="default, orchestrator, reflection, stage, thorough"):
         policy({"preset": "nope"})
+    with pytest.raises(UnknownName, match="no rule or field of a policy is called 'presett'"):
+        policy({"presett": "default"})
 
 
 def test_paths_are_relative_to_nothing_else(tmp_path, monkeypatch):

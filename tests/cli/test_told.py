@@ -53,7 +53,7 @@ def test_why_a_loop_stopped(told):
     assert "  => again (attempts overridden by ann)" in done.out
     assert "override of attempts by ann: it is close" in done.out
     assert "kept: attempt 1" in done.out
-    assert "would have changed it: attempts at 6 instead of 4" in done.out
+    assert "would have changed it: attempts.limit 6 instead of 4: again" in done.out
 
 
 def test_why_a_loop_is_open(told):
@@ -83,7 +83,15 @@ def test_why_as_json(told):
         "done",
     ]
     assert document["overrides"][0]["by"] == "ann"
-    assert document["would_change"] == ["attempts at 6 instead of 4"]
+    assert document["would_change"] == [
+        {
+            "words": "attempts.limit 6 instead of 4: again",
+            "what": "attempts.limit",
+            "outcome": "again",
+            "was": 4,
+            "to": 6,
+        }
+    ]
     assert document["policy"]["name"] == "default"
 
 
@@ -168,7 +176,7 @@ def test_goals_are_told(desk, monkeypatch):
     assert "policy default, goals: good >= 0.75" in said
     assert "goal missed: good >= 0.75, it is 0.5" in said
     assert 'task: {"ask": "x"}' in said
-    assert "would have changed it: good at 0.75 instead of 0.5" in said
+    assert "would have changed it: score good 0.75 instead of 0.5: passed" in said
 
 
 def test_one_document_and_nothing_else(told):

@@ -47,7 +47,7 @@ def store(path):
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_commits_of_an_attempt(path, pure, most, attempts):
     store, commits = counted(path)
-    generate = Generator(*["wrong"] * (attempts - 1), WANTED)
+    generate = Generator(*(f"wrong {n}" for n in range(attempts - 1)), WANTED)
     checks = [Check(pure=pure)]
 
     async def scenario() -> None:

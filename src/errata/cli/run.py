@@ -103,13 +103,29 @@ def run(
     sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
     given = name if name is None else _checked(name)
     chosen, arguments = read_policy(values.policy), ctx.obj or ["run"]
-    job = Job(tasks, read_tasks(tasks), chosen, given, resume, system, values, arguments)
+    listed = read_tasks(tasks)
+    _warn([chosen, *(task.policy for task in listed if task.policy is not None)])
+    job = Job(tasks, listed, chosen, given, resume, system, values, arguments)
     failure: ErrataError | None = None
     try:
         drive(_driven(job), lambda: f"interrupted{_go_on(job)}")
     except ErrataError as error:
         failure = error
     return _reported(job, failure, json)
+
+
+def _warn(policies: Sequence[Policy]) -> None:
+    """Tell of rules that can never fire: who set them believes in a guard that is none."""
+    from errata.loop.reach import reach
+
+    told = {
+        f"{one.name or 'policy'}: {found}"
+        for one in policies
+        for found in reach(one)
+        if found.proof
+    }
+    for words in sorted(told):
+        say(f"warning: {words}")
 
 
 async def _driven(job: Job) -> None:

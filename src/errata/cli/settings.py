@@ -17,13 +17,14 @@ from errata.errors import UsageError
 
 PREFIX = "ERRATA_"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Written = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 class Settings(BaseModel):
     """What the command line takes from its surroundings.
 
     `cache` is the folder for weights, `threads` and `context` (tokens) are for embedded models,
-    `timeout` is in seconds an attempt.
+    `policy` is one as people write it (`errata.policy`), `timeout` is in seconds an attempt.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -34,7 +35,7 @@ class Settings(BaseModel):
     cache: Path | None = None
     tenant: Name = "default"
     project: Name = "default"
-    policy: Name = "default"
+    policy: Written | dict[str, Any] = "default"
     memory: bool = True
     threads: int | None = Field(None, ge=1, le=1024)
     context: int = Field(4096, ge=64, le=10_000_000)

@@ -57,4 +57,4 @@ def tune(
 
 
 def _code(policy: Policy) -> str:
-    return f"errata.Policy(({', '.join(map(repr, policy.rules))},))"
+    return f"errata.Policy({policy.rules!r})"
