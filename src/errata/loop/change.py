@@ -61,9 +61,10 @@ class Knob:
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
-    """Every single change that turns `verdict`, the smallest relative to what is there first.
+    """The smallest changes that turn `verdict`, one a threshold, score and direction.
 
-    Nothing where `policy` does not give that verdict: it is not all that decided.
+    The smallest relative to what is there comes first. Nothing where `policy` does not give that
+    verdict: it is not all that decided.
     """
     was = _kind(verdict)
     if _kind(decide(loop, policy)) != was:
@@ -74,7 +75,19 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
             change = _smallest(knob, direction, was)
             if change is not None:
                 found.append(change)
+    made = {(change.what, change.to) for change in found}
+    found += [one for one in _passing(loop, policy, was) if (one.what, one.to) not in made]
     return tuple(sorted(found, key=lambda change: change.size))
+
+
+def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
+    """The score that alone lets the loop pass, where less of it already turns the verdict."""
+    last = loop.attempts[-1].evaluation if loop.attempts else None
+    for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
+        case = _scored(loop, policy, goal.score)(goal.threshold)
+        if last is not None and _kind(decide(*case)) == "passed":
+            score, to = float(last.scores[goal.score]), float(goal.threshold)
+            yield Change(f"score {goal.score}", score, to, "passed", *case)
 
 
 def _smallest(knob: Knob, direction: int, was: str) -> Change | None:
