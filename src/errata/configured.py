@@ -11,11 +11,12 @@ from typing import Any
 from errata.codec import RULES, policy_from, policy_to, rule_to
 from errata.errors import InvalidInput, UnknownName
 from errata.loop.decide import Policy
+from errata.loop.measure import LARGEST, number
 from errata.loop.policies import preset
 from errata.loop.record import Goal
 from errata.loop.stop import rule_name
 
-PLAIN = ("preset", "rules", "min_gain", "against", "unscored", "name", "goals")
+PLAIN = ("rules", "min_gain", "against", "unscored", "name", "goals")
 _GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
 
 
@@ -68,19 +69,21 @@ def _written(text: str) -> Policy:
     head, *parts = (part.strip() for part in text.split(","))
     base = preset(head)
     changes: dict[str, Any] = {}
-    for part in parts:
+    goals = [part for part in parts if _GOAL.fullmatch(part)]
+    for part in (part for part in parts if part not in goals):
         name, equals, literal = (piece.strip() for piece in part.partition("="))
-        if _GOAL.fullmatch(part):
-            changes.setdefault("goals", []).append(part)
-        elif not equals:
-            changes[name.removeprefix("-")] = not name.startswith("-")
-        elif "." in name:
-            rule, _, field = name.partition(".")
-            held = changes.setdefault(rule, {})
-            changes[rule] = {**(held if isinstance(held, dict) else {}), field: _literal(literal)}
+        rule, dot, field = name.partition(".")
+        held = changes.get(rule)
+        fields_held = held if isinstance(held, dict) else {}
+        if not equals:
+            changes[name.removeprefix("-")] = False if name.startswith("-") else held or True
+        elif dot:
+            changes[rule] = {**fields_held, field: _literal(literal)}
         else:
             changes[name] = _literal(literal)
-    return _changed(base, {**changes, "name": text.strip()}) if changes else base
+    if goals:
+        changes.setdefault("goals", goals)
+    return _changed(base, {"name": text.strip(), **changes}) if changes else base
 
 
 def _literal(text: str) -> Any:
@@ -93,10 +96,13 @@ def _literal(text: str) -> Any:
 def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     plain = {**policy_to(base), "name": ""}
     for name, value in changes.items():
-        if name in ("rules", "min_gain", "against", "unscored", "name"):
-            plain[name] = value
-        elif name == "goals":
+        if name == "goals":
             plain["goals"] = _goals(base, value)
+        elif name in PLAIN:
+            plain[name] = value
+    number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
+    if not isinstance(plain["name"], str):
+        raise InvalidInput("name", plain["name"], "text")
     _check_rules(plain["rules"])
     try:
         made = policy_from(plain)
@@ -128,7 +134,7 @@ def _rules(made: Policy, name: str, value: Any) -> tuple[Any, ...]:
     if value is False and there:
         return others
     if name not in RULES:
-        known = sorted({*RULES, *map(rule_name, made.rules), *PLAIN[2:]})
+        known = sorted({*RULES, *map(rule_name, made.rules), *PLAIN[1:]})
         raise UnknownName("rule or field of a policy", name, known)
     if value is False:
         return others
@@ -152,8 +158,9 @@ def _made(name: str, settings: Mapping[str, Any]) -> Any:
     try:
         return RULES[name](**settings)
     except InvalidInput as error:
-        field = error.field.removeprefix(f"{name} ")
-        raise InvalidInput(f"{name}.{field}", error.value, error.allowed) from error
+        field = error.field.removeprefix(name).strip()
+        said = f"{name}.{field}" if field else name
+        raise InvalidInput(said, error.value, error.allowed) from error
 
 
 def _check_rules(rules: Any) -> None:

@@ -58,17 +58,21 @@ async def evaluated(
             raise _wrong(check, found, "an Evaluation")
         listed = _findings(check, found)
         findings += listed
-        share = found.met if isinstance(found, Evaluation) else _share(check, listed)
+        asks = _asks(check)
+        errors = sum(finding.level == "error" for finding in listed)
+        share = found.met if isinstance(found, Evaluation) else max(0.0, 1 - errors / asks)
         if share is not None:
-            asks = getattr(check, "asks", 1)
             asked, met = asked + asks, met + asks * share
     return Evaluation(tuple(findings), scores, usage, preference, met / asked if asked else None)
 
 
-def _share(check: Any, findings: Sequence[Finding]) -> float:
-    """How much of what one check asks, 0..1, has no error; one that asks several says `asks`."""
-    errors = sum(finding.level == "error" for finding in findings)
-    return max(0.0, 1 - errors / getattr(check, "asks", 1))
+def _asks(check: Any) -> int:
+    """Of how many things one check asks whether they are met; one that asks several says `asks`."""
+    asks = getattr(check, "asks", 1)
+    if not isinstance(asks, int) or isinstance(asks, bool) or asks < 1:
+        said = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
+        raise CheckFailed(rule_name(check), ValueError(said))
+    return asks
 
 
 async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from errata.loop.stop import (
     Echo,
     Fatigue,
     MaxAttempts,
+    NothingMet,
     Plateau,
     Repeat,
     StopRule,
@@ -104,6 +106,8 @@ evaluations = st.builds(
     Evaluation,
     st.lists(findings, max_size=3).map(tuple),
     st.dictionaries(names, numbers, max_size=3),
+    preference=st.sampled_from([0.0, 0.0, -1.5, 0.25]),
+    met=st.sampled_from([None, 0.0, 0.0, 0.5, 1.0]),
 )
 usages = st.builds(
     Usage,
@@ -116,11 +120,17 @@ usages = st.builds(
 overrides = st.builds(
     Override,
     st.sampled_from(
-        ["attempts", "echo", "repeat", "fatigue", "plateau", "budget", "cancelled", "unscored"]
+        [
+            *("attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"),
+            *("budget", "cancelled", "unscored"),
+        ]
     ),
     st.sampled_from(["ada", "bo"]),
     words,
     st.integers(1, 3),
+)
+expiring = st.builds(
+    replace, overrides, until=st.none() | st.sampled_from([0.5, 1.0, 1.5, 2.0, float("inf")])
 )
 
 
@@ -138,6 +148,8 @@ def loops(draw: st.DrawFn, least: int = 0, most: int = 7, cancelled: bool = True
                 draw(st.none() | evaluations | evaluations | evaluations),
                 draw(usages),
                 draw(st.none() | st.none() | earlier),
+                draw(st.sampled_from([{}, {}, {"persona": "SAGE"}])),
+                draw(st.booleans()),
             )
         )
     return Loop(
@@ -155,15 +167,20 @@ simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 8)),
     st.builds(Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0, 1)),
     st.builds(Echo, st.integers(1, 4), st.sampled_from(["loop", "scope"])),
-    st.builds(Repeat, st.integers(1, 3)),
+    st.builds(Repeat, st.integers(1, 3), st.booleans()),
+    st.just(NothingMet()),
     st.builds(Plateau, st.integers(1, 4), st.booleans(), st.none() | st.floats(0.01, 1)),
     st.builds(Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
 )
 any_rule = simple_rules | st.builds(All, simple_rules, simple_rules)
+improvements = st.builds(
+    Improvement, st.sampled_from([0.001, 0.05, 0.1]), st.sampled_from(["best", "best", "previous"])
+)
 policies = st.builds(
     Policy,
     st.lists(any_rule, min_size=1, max_size=4).map(tuple),
-    st.builds(Improvement, st.sampled_from([0.001, 0.05, 0.1])),
+    improvements,
     st.sampled_from(["stop", "again"]),
     st.sampled_from(["", "mine"]),
 )
+with_goals = st.builds(replace, policies, goals=goals)

@@ -56,7 +56,8 @@ def rows(path: Path | str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("errata")]
+    """Those of stores; the portal's stay for as long as the process."""
+    return [t.name for t in threading.enumerate() if t.name == "errata-store"]
 
 
 def python(program: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:

@@ -114,13 +114,16 @@ def admit(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0)
     if override.rule not in names:
         known = ", ".join(names) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
-    if not override.by.strip():
-        raise OverrideRefused("an override needs an actor: say who lifts the rule")
-    if override.decisions < 1:
-        raise OverrideRefused(f"decisions is {override.decisions}; it must be at least 1")
-    if override.until is not None and not at < override.until:
-        passed = f"{at - override.until:.0f} seconds before now"
-        raise OverrideRefused(f"until is {override.until:.0f}, {passed}; it must lie in the future")
+    by, decisions, until = override.by, override.decisions, override.until
+    if not isinstance(by, str) or not by.strip():
+        raise OverrideRefused(f"by is {by!r}; it must name the actor: say who lifts the rule")
+    if not isinstance(decisions, int) or isinstance(decisions, bool) or decisions < 1:
+        raise OverrideRefused(f"decisions is {decisions!r}; it must be an integer of at least 1")
+    if until is not None and not isinstance(until, int | float):
+        raise OverrideRefused(f"until is {until!r}; it must be in seconds since 1970, or None")
+    if until is not None and not at < until:
+        passed = f"{at - until:.0f} seconds before now"
+        raise OverrideRefused(f"until is {until:.0f}, {passed}; it must lie in the future")
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to lift")
 

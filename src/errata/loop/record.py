@@ -78,11 +78,15 @@ class Goal:
 
 
 def agreeing(goals: tuple[Goal, ...]) -> None:
-    """Raises InvalidInput where no score can meet two of the goals at once."""
+    """Raises InvalidInput where one is no Goal, or where no score can meet two of them at once."""
+    for one in goals:
+        if not isinstance(one, Goal):
+            raise InvalidInput("goals", goals, "made of Goal")
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"
-            if low.score == high.score and apart and low.threshold > high.threshold:
+            above = thousandths(low.threshold) > thousandths(high.threshold)
+            if low.score == high.score and apart and above:
                 allowed = f"at most {shown(high.threshold)}: another goal is {high}"
                 raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
 
@@ -103,6 +107,7 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
+        number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None:
             number("met", self.met, 0, 1)
         for name, value in self.scores.items():

@@ -193,6 +193,7 @@ class Repeat:
 
     def __post_init__(self) -> None:
         _whole("times", self.times)
+        _flag("near", self.near)
 
     def __call__(self, loop: Loop) -> str | None:
         """Names the attempt that the last one repeats."""
@@ -232,6 +233,7 @@ class Plateau:
             _whole("patience", self.patience)
         if self.floor is not None:
             number("floor", self.floor, 0.001, 1)
+        _flag("novelty", self.novelty)
         if self.patience is None and not self.novelty and self.floor is None:
             raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
 
@@ -314,6 +316,11 @@ def counts_scope(rule: StopRule) -> bool:
 def _whole(field: str, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(field, value, "an integer of at least 1")
+
+
+def _flag(field: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, value, "true or false")
 
 
 def _last_improvement(loop: Loop) -> int:
