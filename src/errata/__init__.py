@@ -20,6 +20,7 @@ _HOMES = {
     "Candidate": "errata.loop.record",
     "Change": "errata.loop.change",
     "Context": "errata.protocols",
+    "Decision": "errata.decisions",
     "Done": "errata.loop.decide",
     "Echo": "errata.loop.stop",
     "Embedder": "errata.protocols",
@@ -56,10 +57,12 @@ _HOMES = {
     "Scope": "errata.protocols",
     "Seen": "errata.memory.memory",
     "Signature": "errata.memory.signature",
+    "Standing": "errata.decisions",
     "Stop": "errata.loop.stop",
     "StopRule": "errata.loop.stop",
     "Store": "errata.protocols",
     "Trigger": "errata.loop.decide",
+    "Tuned": "errata.tuning",
     "Usage": "errata.protocols",
     "Writer": "errata.generate",
     "compare": "errata.loop.replay",
@@ -69,6 +72,7 @@ _HOMES = {
     "open_model": "errata.models",
     "open_store": "errata.store",
     "override": "errata.overrides",
+    "policy": "errata.configured",
     "reach": "errata.loop.reach",
     "reasoning": "errata.decisions",
     "repeated_step": "errata.memory.episode",
@@ -78,6 +82,7 @@ _HOMES = {
     "self_correcting": "errata.decorator",
     "signature": "errata.memory.signature",
     "targeted": "errata.generate",
+    "tune": "errata.tuning",
 }
 _ROOMS = {"checks": "errata.checks", "errors": "errata.errors", "models": "errata.models"}
 _ROOMS |= {"policies": "errata.loop.policies", "testing": "errata.testing"}
@@ -87,7 +92,8 @@ if TYPE_CHECKING:
     from errata import checks as checks
     from errata import errors as errors
     from errata import models as models
-    from errata.decisions import Reasoning, reasoning
+    from errata.configured import policy
+    from errata.decisions import Decision, Reasoning, Standing, reasoning
     from errata.decorator import self_correcting
     from errata.drive import Run, run
     from errata.errors import ErrataError, NotPassed
@@ -140,6 +146,7 @@ if TYPE_CHECKING:
     )
     from errata.result import Result
     from errata.store import open_store
+    from errata.tuning import Tuned, tune
     from errata.usercode import context
 
 __all__ = [
@@ -151,6 +158,7 @@ __all__ = [
     "Candidate",
     "Change",
     "Context",
+    "Decision",
     "Done",
     "Echo",
     "Embedder",
@@ -187,10 +195,12 @@ __all__ = [
     "Scope",
     "Seen",
     "Signature",
+    "Standing",
     "Stop",
     "StopRule",
     "Store",
     "Trigger",
+    "Tuned",
     "Usage",
     "Writer",
     "compare",
@@ -200,6 +210,7 @@ __all__ = [
     "open_model",
     "open_store",
     "override",
+    "policy",
     "reach",
     "reasoning",
     "repeated_step",
@@ -209,6 +220,7 @@ __all__ = [
     "self_correcting",
     "signature",
     "targeted",
+    "tune",
 ]
 
 

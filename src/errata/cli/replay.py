@@ -59,7 +59,7 @@ def replay(
         print_json({"recorded": document(whole), "policies": [document(one) for one in figures]})
         return 0
     show(f"{len(recorded)} loops, {whole.attempts} attempts, {whole.solvable} loops can be solved")
-    table(HEADS, [(*row(whole)[:-1], ""), *map(row, figures)])
+    table(HEADS, [(*row(whole)[:-1], "-"), *map(row, figures)])
     if any(one.beyond for one in figures):
         show("cannot tell: it would have gone on where the record of so many loops ends")
     name = figures[0].policy if len(figures) == 1 else "NAME"

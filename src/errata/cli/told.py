@@ -173,7 +173,7 @@ def _print(stored: Stored, explanation: Explanation) -> None:
         show(f"open: {waiting}; run it again with --resume")
     elif state_of(stored) == "stopped":
         show(f"kept: attempt {loop.best}" if loop.best else "kept: nothing")
-    for change in explanation.would_change:
+    for change in () if state_of(stored) == "passed" else explanation.would_change:
         show(f"would have changed it: {clean(str(change), CANDIDATE)}")
     show(f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s")
 

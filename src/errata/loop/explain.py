@@ -91,7 +91,8 @@ def _words(explanation: Explanation) -> Iterator[str]:
     if isinstance(verdict, Done) and not verdict.passed:
         kept = f"attempt {verdict.best}" if verdict.best else "nothing: no attempt was evaluated"
         yield f"kept: {kept}"
-    for change in explanation.would_change:
+    passed = isinstance(verdict, Done) and verdict.passed
+    for change in () if passed else explanation.would_change:
         yield f"would have changed it: {clean(str(change), 200)}"
 
 
