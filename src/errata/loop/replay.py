@@ -6,17 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from errata.errors import InvalidInput
-from errata.loop.decide import Done, Policy, Verdict, decide
+from errata.loop.decide import Again, Done, Policy, Verdict, decide
 from errata.loop.measure import number
 from errata.loop.record import Loop
 from errata.protocols import NOTHING, Usage
+
+LESS = 0.999  # the most that an attempt is worth that does not pass
 
 
 @dataclass(frozen=True)
 class Recorded:
     """A recorded loop and, where it is known, how good each of its attempts really was (0..1).
 
-    Where it is not known, an attempt that passes is worth 1, any other the share that it met.
+    Where it is not known, an attempt that passes is worth 1, any other the share that it met and
+    less than 1: what all checks accept may still miss a goal.
     """
 
     loop: Loop
@@ -38,7 +41,8 @@ class Recorded:
         evaluation = self.loop.attempts[attempt - 1].evaluation
         if evaluation is None:
             return 0.0
-        return 1.0 if evaluation.passes(self.loop.goals) else evaluation.met or 0.0
+        passes = evaluation.passes(self.loop.goals)
+        return 1.0 if passes else min(evaluation.met or 0.0, LESS)
 
     @property
     def oracle(self) -> int:
@@ -101,14 +105,12 @@ def replay(loop: Loop, policy: Policy) -> Replayed:
         extra=NOTHING,
         cancelled="",
     )
-    verdict: Verdict = Done(None, passed=False)
-    seen, exact = bare.upto(0), not bare.attempts
-    for end in range(1, len(bare.attempts) + 1):
-        seen = bare.upto(end)
+    verdict: Verdict = Again()
+    seen = bare.upto(0)
+    while len(seen.attempts) < len(bare.attempts) and isinstance(verdict, Again):
+        seen = bare.upto(len(seen.attempts) + 1)
         verdict = decide(seen, policy)
-        if isinstance(verdict, Done):
-            exact = True
-            break
+    exact = isinstance(verdict, Done)
     return Replayed(len(seen.attempts), seen.best, verdict, exact, seen.usage)
 
 
