@@ -21,6 +21,7 @@ EVERY_RULE = errata.Policy(
         errata.Repeat(99),
         errata.Fatigue(1.0),
         errata.Plateau(99),
+        errata.All(errata.Repeat(98, near=False), errata.NothingMet()),
     )
 )
 
@@ -91,6 +92,11 @@ def figures(folder: str) -> Iterable[Figure]:
         # A new value each time: nothing that one decision worked out is there for the next.
         seconds = best(lambda loop=loop: errata.decide(replace(loop), EVERY_RULE), 500)  # type: ignore[misc]
         yield Figure(f"decide, {attempts} attempts, all rules", seconds * 1e6, "µs", target)
+    loops = [errata.Recorded(made(attempts)) for attempts in (2, 4, 20)] * 20
+    for name, policy in (("default", errata.policies.default), ("all rules", EVERY_RULE)):
+        seconds = best(lambda policy=policy: errata.compare(loops, [policy]), 5)  # type: ignore[misc]
+        attempts = errata.compare(loops, [policy])[0].attempts
+        yield Figure(f"replay, {name}", attempts / seconds, "attempts/s", least=20_000)
     yield Figure(
         "in-process cycle (fail, feedback, pass)", best_async(cycle, 500) * 1e3, "ms", 0.08
     )

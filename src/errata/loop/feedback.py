@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from errata.loop.measure import shown
 from errata.loop.record import Evaluation, Finding, Goal
 
@@ -65,4 +63,6 @@ def clean(text: str, most: int) -> str:
 
 
 def _visible(char: str) -> bool:
+    import unicodedata  # seldom needed, and 0.1 MB
+
     return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")

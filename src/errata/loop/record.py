@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any, Literal
 
 from errata.errors import InvalidInput
@@ -111,7 +110,7 @@ class Evaluation:
         if self.met is not None:
             number("met", self.met, 0, 1)
         for name, value in self.scores.items():
-            if not isinstance(value, Real) or not abs(value) <= LARGEST:
+            if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
                 raise InvalidInput(
                     f"score {name}", value, "a number within ±1e12; leave it out if unknown"
                 )
@@ -233,25 +232,33 @@ class Improvement:
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Whether `new` improves on `best`, which is the attempt before it where that is asked."""
         if self.against == "previous" and goals:
-            return any(self._gain(goal, best, new) >= thousandths(self.min_gain) for goal in goals)
+            return self._either(best.scores, new.scores, goals)
         if len(new.errors) != len(best.errors):
             return len(new.errors) < len(best.errors)
         least = thousandths(self.min_gain)
-        gains = [
-            self._gain(goal, best, new)
-            for goal in goals
-            if goal.score in best.scores and goal.score in new.scores
-        ]
-        return max(gains, default=0) >= least and min(gains) >= -least
+        before, after = best.scores, new.scores
+        gained = False
+        for goal in goals:
+            if goal.score in before and goal.score in after:
+                gain = round(after[goal.score] * 1000) - round(before[goal.score] * 1000)
+                gain = gain if goal.direction == "at_least" else -gain
+                if gain < -least:
+                    return False
+                gained = gained or gain >= least
+        return gained
 
-    def _gain(self, goal: Goal, before: Evaluation, after: Evaluation) -> int:
-        """By how many thousandths the score of the goal got better; 0 where it is not known now."""
-        if goal.score not in after.scores:
-            return 0
-        more = goal.direction == "at_least"
-        gain = thousandths(after.scores[goal.score])
-        gain -= thousandths(before.scores.get(goal.score, 0.0 if more else 1.0))
-        return gain if more else -gain
+    def _either(
+        self, before: Mapping[str, float], after: Mapping[str, float], goals: tuple[Goal, ...]
+    ) -> bool:
+        """Whether the score of any goal gained enough."""
+        for goal in goals:
+            if goal.score in after:
+                more = goal.direction == "at_least"
+                gain = thousandths(after[goal.score])
+                gain -= thousandths(before.get(goal.score, 0.0 if more else 1.0))
+                if (gain if more else -gain) >= thousandths(self.min_gain):
+                    return True
+        return False
 
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
