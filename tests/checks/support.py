@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from errata.loop.record import Finding
-from errata.protocols import Context
+from errata.protocols import Context, Message
 
 CONTEXT = Context("a task")
 
@@ -21,7 +22,13 @@ def findings(check: Callable[..., Any], candidate: Any) -> list[Finding]:
             return await answer
 
         answer = asyncio.run(waited())
-    return list(answer)
+    return list(getattr(answer, "findings", answer))
+
+
+def judge(messages: Sequence[Message]) -> str:
+    """A model that finds aligned what says so of itself."""
+    aligned = "\ngood\n" in messages[-1].content
+    return json.dumps({"reason": "it says so", "alignment": float(aligned), "confidence": 1})
 
 
 def keys(check: Callable[..., Any], candidate: Any) -> list[str]:

@@ -10,9 +10,12 @@ from errata import checks
 from errata.errors import InvalidInput, UnknownName
 from tests.checks.support import CONTEXT, findings, keys
 
+JUDGE = {"role": "alignment", "model": "tests.checks.support:judge"}
 SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "characters": ({"at_most": 3}, "abc", "abcd"),
     "contains": ({"needles": ["a", "b"]}, "ab", "a"),
+    "critic": (JUDGE, "good", "bad"),
+    "critics": ({"members": [JUDGE, JUDGE]}, "good", "bad"),
     "equals": ({"expected": "yes", "case": False}, "YES", "no"),
     "excludes": ({"needles": "a"}, "b", "a"),
     "json_schema": ({"schema": {"type": "object"}}, "{}", "[]"),
@@ -41,8 +44,8 @@ def write(tmp_path):
 def test_every_short_name_makes_a_check_that_fires(name):
     arguments, good, bad = SPECS[name]
     check = checks.load({"name": name, **arguments}, None)
-    assert getattr(check, "name", "") == name
-    assert findings(check, good) == []
+    assert getattr(check, "name", "").split()[0] == name
+    assert [one for one in findings(check, good) if one.level != "note"] == []
     assert findings(check, bad)
 
 
