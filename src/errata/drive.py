@@ -108,7 +108,7 @@ class Run(Generic[C]):
         async with self._at_work() as state:
             if isinstance(state.verdict, Done):
                 return state.verdict
-            loop = replace(state.loop, cancelled=by or "cancelled")
+            loop = replace(state.loop, cancelled=by or "cancelled", at=time.time())
             verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
             entry = Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict, standing=worn)
             await self._journal.commit(entry)
@@ -273,8 +273,9 @@ class Run(Generic[C]):
 
     async def _over(self, state: _State) -> _State:
         """A budget is spent without another attempt."""
-        verdict, worn = decide(state.loop, self.policy), standing(state.loop, self.policy)
-        entry = Entry(self.id, 0, extra=state.loop.extra, verdict=verdict, standing=worn)
+        loop = replace(state.loop, at=time.time())
+        verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
+        entry = Entry(self.id, 0, extra=loop.extra, verdict=verdict, standing=worn)
         await self._journal.commit(entry)
         return replace(state, verdict=verdict, finished=None)
 

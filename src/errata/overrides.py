@@ -11,7 +11,7 @@ from errata.errors import OverrideRefused
 from errata.journal import Durable
 from errata.loop.decide import Again, Done, Policy, Verdict, overridden
 from errata.loop.record import Override
-from errata.loop.stop import rule_name
+from errata.loop.stop import counts_scope, rule_name
 from errata.protocols import Entry, Scope, Store, Stored
 from errata.store import open_store
 
@@ -43,6 +43,8 @@ async def override(
         stored = await journal.open(stored.head.task, stored.loop.goals, policy) or stored
         was = stored.verdicts[-1] if stored.verdicts else Again()
         before = replace(stored.loop, improves=policy.improvement, at=time.time())
+        if any(map(counts_scope, policy.rules)):
+            before = replace(before, echoes=await journal.echoes())
         _, verdict = overridden(before, policy, was, given)
         entry = Entry(loop, 0, override=given)
         if isinstance(was, Done):
