@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from errata.errors import InvalidInput
 from errata.loop.decide import Again, Policy, Verdict, decide
 from errata.loop.measure import shown
-from errata.loop.record import Improvement, Loop
+from errata.loop.record import Improvement, Loop, agreeing
 from errata.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are looked at in either direction
@@ -56,7 +55,7 @@ class Knob:
         value = self.now + steps if whole else round(self.now + steps * self.step, 3)
         try:
             return value, self.make(value)
-        except InvalidInput:
+        except ValueError:  # InvalidInput, or what a rule of the user's own says
             return None
 
 
@@ -67,7 +66,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     verdict: it is not all that decided.
     """
     was = _kind(verdict)
-    if _kind(decide(loop, policy)) != was:
+    if _ends(decide(loop, policy)) != _ends(verdict):
         return ()
     found: list[Change] = []
     for knob in _knobs(loop, policy):
@@ -75,8 +74,8 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
             change = _smallest(knob, direction, was)
             if change is not None:
                 found.append(change)
-    made = {(change.what, change.to) for change in found}
-    found += [one for one in _passing(loop, policy, was) if (one.what, one.to) not in made]
+    made = {(change.what, change.outcome) for change in found}
+    found += [one for one in _passing(loop, policy, was) if (one.what, one.outcome) not in made]
     return tuple(sorted(found, key=lambda change: change.size))
 
 
@@ -91,7 +90,10 @@ def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
 
 
 def _smallest(knob: Knob, direction: int, was: str) -> Change | None:
-    """The first value in that direction that turns the verdict; beyond it, it stays turned."""
+    """The first value in that direction that turns the verdict, where what lies beyond does, too.
+
+    A value between others that do not, as between two goals for one score, may be passed over.
+    """
 
     def turned(steps: int) -> bool | None:
         made = knob.at(direction * steps)
@@ -119,12 +121,19 @@ def _kind(verdict: Verdict) -> str:
     return "passed" if verdict.passed else "stopped"
 
 
+def _ends(verdict: Verdict) -> tuple[str, ...]:
+    """What a verdict is, and the rules that it rests on."""
+    stops = () if isinstance(verdict, Again) else verdict.stopped_by
+    return _kind(verdict), *sorted(stop.rule for stop in stops)
+
+
 def _knobs(loop: Loop, policy: Policy) -> Iterator[Knob]:
     last = loop.attempts[-1].evaluation if loop.attempts else None
+    scores = last.scores if last is not None else {}
+    for name in dict.fromkeys(goal.score for goal in loop.goals if goal.score in scores):
+        yield Knob(f"score {name}", float(scores[name]), 0.001, _scored(loop, policy, name))
     for index, goal in enumerate(loop.goals):
-        if last is not None and goal.score in last.scores:
-            score = float(last.scores[goal.score])
-            yield Knob(f"score {goal.score}", score, 0.001, _scored(loop, policy, goal.score))
+        if goal.score in scores:
             threshold = _threshold(loop, policy, index)
             yield Knob(f"threshold of {goal.score}", float(goal.threshold), 0.001, threshold)
     if isinstance(improvement := policy.improvement, Improvement):
@@ -151,7 +160,9 @@ def _scored(loop: Loop, policy: Policy, score: str) -> Callable[[float], Case]:
 def _threshold(loop: Loop, policy: Policy, index: int) -> Callable[[float], Case]:
     def make(value: float) -> Case:
         goal = replace(loop.goals[index], threshold=value)
-        return replace(loop, goals=(*loop.goals[:index], goal, *loop.goals[index + 1 :])), policy
+        goals = (*loop.goals[:index], goal, *loop.goals[index + 1 :])
+        agreeing(goals)
+        return replace(loop, goals=goals), policy
 
     return make
 
@@ -182,7 +193,8 @@ def _fields(rule: StopRule) -> Iterator[tuple[str, Any, Callable[[Any], StopRule
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
-            if isinstance(now, int | float) and not isinstance(now, bool):
+            if field.init and isinstance(now, int | float) and not isinstance(now, bool):
+                now = float(now) if "float" in str(field.type) else now
                 yield f"{rule_name(rule)}.{field.name}", now, _with(rule, field.name)
 
 

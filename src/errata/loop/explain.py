@@ -42,12 +42,12 @@ def explain(loop: Loop, policy: Policy, recorded: Verdict | None = None) -> Expl
     """The same answer for the same loop and policy, always.
 
     Earlier attempts are told as they were decided then: before what was cut later was spent, and
-    with the overrides that lifted a rule there. So is the last one where it consumed an override.
-    `recorded` is the verdict that was stored, where not all rules of the policy are at hand.
+    with the overrides that were used, wherever they lifted a rule first. So is the last one where
+    it used one. `recorded` is the verdict that was stored, where not all rules are at hand.
     """
     loop = replace(loop, improves=policy.improvement)
-    unused = tuple(replace(o, used=0) for o in loop.overrides)
-    past = replace(loop, overrides=unused, extra=Usage(), cancelled="")
+    used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
+    past = replace(loop, overrides=used, extra=Usage(), cancelled="")
     lines = []
     for end in range(1, len(loop.attempts)):
         past = replace(past, attempts=loop.attempts[:end])
@@ -55,7 +55,8 @@ def explain(loop: Loop, policy: Policy, recorded: Verdict | None = None) -> Expl
         past = spent(past, was)
     last = replace(loop, overrides=past.overrides)
     verdict = decide(last, policy)
-    if spent(last, verdict).overrides != loop.overrides:
+    left = [o for o in spent(last, verdict).overrides if o.used < o.decisions]
+    if left or not (isinstance(verdict, Again) and verdict.lifted):
         verdict = decide(loop, policy)
     verdict = recorded or verdict
     if loop.attempts:
