@@ -156,6 +156,7 @@ def test_a_role_that_cannot_be_judged_is_refused(arguments, message):
         ({"role": 5}, "role is 5"),
         ({"goal": None}, "goal is None"),
         ({"temperature": 2}, "temperature is 2"),
+        ({"seed": "1"}, "seed is '1'"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"longest": 10.5}, "longest is 10.5"),
         ({"model": object()}, "model of role 'alignment'"),
@@ -347,6 +348,7 @@ def test_it_is_awaited_and_asked_only_where_an_answer_is_not_stored():
     check = checks.critic("alignment", ScriptedModel())
     assert not blocking(check)
     assert not pure((check,), None)
+    assert len({check, checks.critic("alignment", ScriptedModel())}) == 2
 
 
 # What the model is shown

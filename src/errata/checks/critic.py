@@ -127,7 +127,7 @@ async def _near(role: Role, embedder: Embedder, shown: Mapping[str, str]) -> Opi
     return Opinion(role, {role.name: near if aims else 1 - near}, SURE, (note,))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Critic:
     """One judge or several, as a check and as an evaluator; made by `critic` and `critics`."""
 
@@ -194,15 +194,15 @@ def critic(
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
     number("temperature", temperature, 0, 1.5)
-    for what, value, least in (("max_tokens", max_tokens, 16), ("longest", longest, 200)):
+    bounds = (("seed", seed, 0), ("max_tokens", max_tokens, 16), ("longest", longest, 200))
+    for what, value, least in bounds:
         fine = type(value) is int and value >= least
         require(fine, what, value, f"a whole number of at least {least}")
     judge: Any = _open(model) if model is None or isinstance(model, str) else model
-    near = isinstance(judge, Embedder) and role in (ALIGNMENT, DRIFT)
-    usable = near or isinstance(judge, Model)
-    require(
-        usable, f"model of role {role.name!r}", model, "a Model or its name; an Embedder or None"
-    )
+    near = role in (ALIGNMENT, DRIFT)
+    usable = isinstance(judge, Model) or (near and isinstance(judge, Embedder))
+    allowed = "a Model or its name" + ", an Embedder or None" * near
+    require(usable, f"model of role {role.name!r}", model, allowed)
     own = Judge(role, judge, goal, temperature, seed, max_tokens, longest)
     return Critic((own,), f"critic {role.name}")
 
