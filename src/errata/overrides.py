@@ -9,7 +9,7 @@ from errata.codec import policy_from
 from errata.decisions import standing
 from errata.errors import OverrideRefused
 from errata.journal import Durable
-from errata.loop.decide import Again, Done, Policy, Verdict, overridden
+from errata.loop.decide import Again, Done, Policy, Verdict, admit, overridden
 from errata.loop.record import Override
 from errata.loop.stop import counts_scope, rule_name
 from errata.protocols import Entry, Scope, Store, Stored
@@ -31,37 +31,45 @@ async def override(
 
     `decisions` is how many it lifts, `until` (seconds since 1970) when it expires. The override
     and the new decision are one transaction. Raises OverrideRefused where `Run.override` does, and
-    where a rule that is the host's own code stopped the loop; NotFound; LeaseLost where another
+    where the loop was stopped by what is the host's own code; NotFound; LeaseLost where another
     process drives the loop just now.
     """
     opened = open_store(store) if isinstance(store, str) else store
     scope = scope or Scope()
     stored = await opened.read(scope, loop)  # NotFound, where claiming would create it
-    policy, given = _policy(stored), Override(rule, by, why, decisions, until=until)
+    given, policy = Override(rule, by, why, decisions, until=until), _policy(stored)
+    admit(given, _last(stored), policy, time.time())  # refused, it takes the loop from nobody
     journal = Durable(opened, scope, loop, known=True)
     async with journal.at_work():
         stored = await journal.open(stored.head.task, stored.loop.goals, policy) or stored
-        was = stored.verdicts[-1] if stored.verdicts else Again()
+        policy, was = _policy(stored), _last(stored)  # somebody may have decided in between
         before = replace(stored.loop, improves=policy.improvement, at=time.time())
         if any(map(counts_scope, policy.rules)):
             before = replace(before, echoes=await journal.echoes())
         _, verdict = overridden(before, policy, was, given)
-        entry = Entry(loop, 0, override=given)
+        entry = Entry(loop, 0, override=given, leaves=True)
         if isinstance(was, Done):
             entry = replace(entry, verdict=verdict, standing=standing(before, policy))
         await journal.commit(entry)
     return verdict
 
 
+def _last(stored: Stored) -> Verdict:
+    return stored.verdicts[-1] if stored.verdicts else Again()
+
+
 def _policy(stored: Stored) -> Policy:
     """The policy as it is stored. Raises OverrideRefused where that is not all that stops it."""
     policy = policy_from(stored.head.policy)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    last = stored.verdicts[-1] if stored.verdicts else None
-    own = [s.rule for s in last.stopped_by if s.rule not in known] if isinstance(last, Done) else []
+    last = _last(stored)
+    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
+    own = [f"{rule!r}, a rule" for rule in stops if rule not in known]
+    if stops and stored.head.policy.get("min_gain") is None:
+        own.append(f"{stops[0]!r} under an improvement")
     if own:
         raise OverrideRefused(
-            f"the loop was stopped by {own[0]!r}, a rule that is code of its host; "
+            f"the loop was stopped by {own[0]} that is code of its host; "
             "override it there, with Run.override"
         )
     return policy

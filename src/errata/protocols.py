@@ -208,7 +208,7 @@ class Entry:
 
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
     their overrides; `standing` is how worn the loop was then. `reflections` and `shown` (ids of
-    examples in the prompt) belong to memory.
+    examples in the prompt) belong to memory. `leaves`: whoever comes next may drive the loop.
     """
 
     id: str
@@ -224,6 +224,7 @@ class Entry:
     override: Override | None = None
     reflections: Sequence[Reflection] = ()
     shown: Sequence[int] = ()
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

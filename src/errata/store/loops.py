@@ -70,6 +70,8 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
         _decision(db, at, entry.verdict, entry.standing)
+    if entry.leaves:
+        db.execute(statements()["end_lease"], {"n": n})
     for example in entry.shown:
         db.execute(statements()["insert_exposure"], {**at, "example": example})
     if entry.reflections:
@@ -203,6 +205,8 @@ def _stored(db: Db, row: sqlite3.Row) -> Stored:
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
+        # Asked again, it is decided as it was: an override that had expired lifts nothing.
+        at=decisions[-1]["created"] if decisions and overrides else 0.0,
     )
     return Stored(
         row["id"],

@@ -47,6 +47,9 @@ update loop set state = :state, lease = 0 where n = :n;
 -- name: reopen_loop
 update loop set state = 'open' where n = :n and state <> 'open';
 
+-- name: end_lease
+update loop set lease = 0 where n = :n;
+
 -- name: set_extra
 update loop set extra = :extra where n = :n;
 
