@@ -111,7 +111,7 @@ class Run(Generic[C]):
             loop = replace(state.loop, cancelled=by or "cancelled", at=time.time())
             verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
             entry = Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict, standing=worn)
-            await self._journal.commit(entry)
+            await self._journal.commit(replace(entry, decided=loop.at))
             self._state = replace(state, loop=loop, verdict=verdict)
             return verdict
 
@@ -130,7 +130,8 @@ class Run(Generic[C]):
             after, verdict = overridden(loop, self.policy, state.verdict, given)
             entry = Entry(self.id, 0, override=given)
             if isinstance(state.verdict, Done):
-                entry = replace(entry, verdict=verdict, standing=standing(loop, self.policy))
+                worn = standing(loop, self.policy)
+                entry = replace(entry, verdict=verdict, standing=worn, decided=loop.at)
             await self._journal.commit(entry)
             self._state = replace(state, loop=after, verdict=verdict)
             return verdict
@@ -276,7 +277,7 @@ class Run(Generic[C]):
         loop = replace(state.loop, at=time.time())
         verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
         entry = Entry(self.id, 0, extra=loop.extra, verdict=verdict, standing=worn)
-        await self._journal.commit(entry)
+        await self._journal.commit(replace(entry, decided=loop.at))
         return replace(state, verdict=verdict, finished=None)
 
     async def _cut(self, seconds: float) -> None:
@@ -303,7 +304,9 @@ class Run(Generic[C]):
             await memory.store.remember(memory.scope, lessons)
         if self._journal.durable:
             worn = standing(loop, self.policy)
-            await self._journal.commit(replace(entry, verdict=verdict, standing=worn))
+            decided = loop.at if loop.overrides else 0.0
+            entry = replace(entry, verdict=verdict, standing=worn, decided=decided)
+            await self._journal.commit(entry)
 
     def _result(self, verdict: Done) -> Result[C]:
         state = self._state or _State(Loop(self.id))

@@ -49,7 +49,8 @@ async def override(
         _, verdict = overridden(before, policy, was, given)
         entry = Entry(loop, 0, override=given, leaves=True)
         if isinstance(was, Done):
-            entry = replace(entry, verdict=verdict, standing=standing(before, policy))
+            worn = standing(before, policy)
+            entry = replace(entry, verdict=verdict, standing=worn, decided=before.at)
         await journal.commit(entry)
     return verdict
 

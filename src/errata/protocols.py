@@ -207,7 +207,8 @@ class Entry:
     """What one transaction adds to a loop.
 
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
-    their overrides; `standing` is how worn the loop was then. `reflections` and `shown` (ids of
+    their overrides; `standing` is how worn the loop was then, `decided` when that was
+    (seconds since 1970; 0: just now). `reflections` and `shown` (ids of
     examples in the prompt) belong to memory. `leaves`: whoever comes next may drive the loop.
     """
 
@@ -219,6 +220,7 @@ class Entry:
     value: Any = None
     verdict: Verdict | None = None
     standing: Standing | None = None
+    decided: float = 0.0
     extra: Usage | None = None
     cancelled: str = ""
     override: Override | None = None

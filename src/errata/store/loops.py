@@ -69,7 +69,7 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
     if entry.override is not None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
-        _decision(db, at, entry.verdict, entry.standing)
+        _decision(db, {"n": n, "now": entry.decided or now}, entry.verdict, entry.standing)
     if entry.leaves:
         db.execute(statements()["end_lease"], {"n": n})
     for example in entry.shown:
