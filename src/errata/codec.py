@@ -159,15 +159,16 @@ def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     return Done(plain["best"], plain["passed"], stops, lifted)
 
 
-def decision_to(verdict: Verdict, standing: Standing | None) -> Plain:
-    """A verdict and how worn the loop was then, as JSON data."""
-    return verdict_to(verdict) | (sparse(standing) if standing is not None else {})
+def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
+    """A verdict, how worn the loop was then and when that was, as JSON data."""
+    when = {"decided": decided} if decided else {}
+    return verdict_to(verdict) | (sparse(standing) if standing is not None else {}) | when
 
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
     """The inverse of `decision_to`, with what stands beside it in a store."""
     worn = (plain.get("fatigue", 0.0), plain.get("change", 0.0), plain.get("echoes", {}))
-    return Decision(attempt, verdict_from(plain), Standing(*worn), at)
+    return Decision(attempt, verdict_from(plain), Standing(*worn), at, plain.get("decided", at))
 
 
 def rule_to(rule: StopRule) -> Plain:

@@ -26,12 +26,16 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verdict as it was recorded, after how many attempts, when (seconds since 1970)."""
+    """A verdict as it was recorded, after how many attempts.
+
+    `at` is when it was recorded and `decided` when it was made, in seconds since 1970.
+    """
 
     attempt: int
     verdict: Verdict
     standing: Standing = Standing()
     at: float = 0.0
+    decided: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

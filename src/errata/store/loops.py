@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from errata import codec
-from errata.decisions import Standing
 from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
 from errata.loop.decide import Done, Verdict
 from errata.loop.record import Attempt, Loop, Override
@@ -69,7 +68,7 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
     if entry.override is not None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
-        _decision(db, {"n": n, "now": entry.decided or now}, entry.verdict, entry.standing)
+        _decision(db, at, entry, entry.verdict)
     if entry.leaves:
         db.execute(statements()["end_lease"], {"n": n})
     for example in entry.shown:
@@ -165,9 +164,9 @@ def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
     return True
 
 
-def _decision(db: Db, at: Plain, verdict: Verdict, standing: Standing | None) -> None:
+def _decision(db: Db, at: Plain, entry: Entry, verdict: Verdict) -> None:
     row = db.execute("select coalesce(max(number), 0) from attempt where loop = :n", at).fetchone()
-    record = dump(codec.decision_to(verdict, standing))
+    record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
     db.execute(statements()["insert_decision"], {**at, "attempt": row[0], "record": record})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
@@ -194,7 +193,10 @@ def _override(db: Db, at: Plain, override: Override) -> None:
 def _stored(db: Db, row: sqlite3.Row) -> Stored:
     n = {"n": row["n"]}
     attempts = db.execute(statements()["read_attempts"], n).fetchall()
-    decisions = db.execute(statements()["read_decisions"], n).fetchall()
+    decisions = tuple(
+        codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
+        for d in db.execute(statements()["read_decisions"], n).fetchall()
+    )
     overrides = db.execute(statements()["read_overrides"], n).fetchall()
     steps = db.execute(statements()["read_steps"], n).fetchall()
     head = Head(json.loads(row["task"]), json.loads(row["goals"]), json.loads(row["policy"]))
@@ -206,17 +208,14 @@ def _stored(db: Db, row: sqlite3.Row) -> Stored:
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
         # Asked again, it is decided as it was: an override that had expired lifts nothing.
-        at=decisions[-1]["created"] if decisions and overrides else 0.0,
+        at=decisions[-1].decided if decisions and overrides else 0.0,
     )
     return Stored(
         row["id"],
         head,
         loop,
         _values(attempts),
-        tuple(
-            codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
-            for d in decisions
-        ),
+        decisions,
         {s["key"]: json.loads(s["record"]) for s in steps},
         row["epoch"],
         row["created"],
