@@ -1,11 +1,10 @@
 """Can each rule of a policy ever change what is decided? A history that shows it, or why not.
 
 Histories are tried shortest first. An attempt of one improves or not, brings a candidate seen
-before or a fresh one, an old finding or a new one, a slight fault or a grave one, and spends
-nothing or all there is. What a rule does not look at is left as it keeps the other rules silent:
-improving, fresh, new, grave, free. No shipped rule is silenced by the opposite, so nothing is
-missed by that. Histories that look alike to every shipped rule go on alike: only the shortest of
-them is followed.
+before, nearly or exactly, or a fresh one, old findings, new ones or none, slight or grave, spends
+what a budget allows or nothing, and may lack an evaluation where the policy goes on without. What a
+rule does not look at is left as it keeps the other rules silent: improving, fresh, without findings
+and free. Of histories that look alike to every shipped rule only the shortest is followed.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
 from typing import Any
 
 from errata.loop.decide import Policy
-from errata.loop.measure import shown, thousandths
+from errata.loop.measure import LARGEST, shown, thousandths
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
 from errata.loop.stop import (
     All,
@@ -35,8 +35,8 @@ from errata.protocols import NOTHING, Usage
 SHIPPED = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, NothingMet)
 LONGEST = 100  # attempts of a history
 MOST = 20_000  # histories tried for one rule
-FAR = 1e6  # from the threshold: a goal that no history meets
-OLD = "old"
+# Findings: one that comes for the first time, one that an improvement resets, one that it does not.
+NEW, OLD, KEPT = "new", "old", "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,29 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One attempt of a history."""
+    """One attempt of a history. `seen`: near or same as the first; `found`: the keys it brings."""
 
     improves: bool
-    repeats: bool
-    old: bool
-    slight: bool
-    spends: bool
+    seen: str = ""
+    found: tuple[str, ...] = ()
+    severity: float = 1.0
+    spends: Usage = NOTHING
+    evaluated: bool = True
 
 
-History = tuple[Symbol, ...]
+@dataclass(frozen=True, slots=True)
+class History:
+    """The attempts of a loop, and in how many attempts of others `KEPT` was found."""
+
+    echoes: int
+    symbols: tuple[Symbol, ...] = ()
+
+    def and_then(self, alphabet: Sequence[Symbol]) -> Iterator[History]:
+        """The histories with one more attempt; all that is spent is spent at once."""
+        spent = any(symbol.spends is not NOTHING for symbol in self.symbols)
+        for symbol in alphabet:
+            if symbol.spends is NOTHING or not spent:
+                yield History(self.echoes, (*self.symbols, symbol))
 
 
 def reach(policy: Policy) -> tuple[Reach, ...]:
@@ -86,13 +99,15 @@ def reach(policy: Policy) -> tuple[Reach, ...]:
 def _reach(policy: Policy, place: int) -> Reach:
     rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(_parts((rule,)))
-    waiting: list[History] = [()]
+    alphabet = _alphabet(policy, parts)
+    scope = [part.times for part in parts if isinstance(part, Echo) and part.across == "scope"]
+    waiting = [History(echoes) for echoes in range(max(scope, default=1))]
     known: set[Any] = set()
     before: set[str] = set()
-    highest = tried = 0
-    while waiting and tried < MOST and len(waiting[0]) < LONGEST:
+    tried = 0
+    while waiting and tried < MOST and len(waiting[0].symbols) < LONGEST:
         found: list[History] = []
-        for history in ((*h, s) for h, s in product(waiting, _alphabet(parts))):
+        for history in (longer for one in waiting for longer in one.and_then(alphabet)):
             tried += 1
             loop = _loop(policy, parts, history)
             spoke = [rule_name(other) for other in others if other(loop)]
@@ -100,23 +115,24 @@ def _reach(policy: Policy, place: int) -> Reach:
             if heard and not spoke:
                 return Reach(rule, loop)
             before.update(spoke)
-            highest = max(highest, *(thousandths(f.level(loop)) for f in _tired(parts)), 0)
-            view = _view(policy, parts, loop, history)
-            if not spoke and not heard and view not in known:
+            view = None if spoke or heard else _view(policy, parts, loop, history)
+            if view is not None and view not in known:
                 known.add(view)
                 found.append(history)
         waiting = found
     own = any(not isinstance(part, SHIPPED) for part in _parts(policy.rules))
     if waiting or own or not isinstance(policy.improvement, Improvement):
         return Reach(rule, None)
-    return Reach(rule, None, _proof(policy, rule, highest, sorted(before)))
+    return Reach(rule, None, _proof(policy, rule, sorted(before)))
 
 
-def _proof(policy: Policy, rule: StopRule, highest: int, before: Sequence[str]) -> str:
+def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
     limits = [other.limit for other in policy.rules if isinstance(other, MaxAttempts)]
-    if isinstance(rule, Fatigue) and limits and highest < thousandths(rule.limit):
-        reach = f"{min(limits) - 1} reruns reach {shown(highest / 1000)}"
-        return f"{reach} < {shown(rule.limit)}"
+    if isinstance(rule, Fatigue) and limits:
+        reruns = min(limits) - 1
+        highest = min(1000, reruns * thousandths(rule.increment))
+        if highest < thousandths(rule.limit):
+            return f"{reruns} reruns reach {shown(highest / 1000)} < {shown(rule.limit)}"
     return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
 
 
@@ -128,70 +144,94 @@ def _parts(rules: Sequence[StopRule]) -> Iterator[StopRule]:
             yield rule
 
 
-def _tired(parts: Sequence[StopRule]) -> list[Fatigue]:
-    return [part for part in parts if isinstance(part, Fatigue)]
-
-
-def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
+def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
     """The attempts that matter to the parts of a rule; to one of the user's own, all."""
     own = any(not isinstance(part, SHIPPED) for part in parts)
     flat = [part for part in parts if isinstance(part, Plateau)]
-    repeat = own or any(isinstance(part, Repeat) for part in parts)
-    stale = repeat or bool(_tired(parts)) or any(p.patience or p.novelty for p in flat)
-    old = own or any(isinstance(p, Echo) for p in parts) or any(p.novelty for p in flat)
-    slight = own or any(p.floor is not None for p in flat)
-    spends = own or any(isinstance(part, Budget) for part in parts)
-    both, one = (False, True), (False,)
-    choices = (both if choice else one for choice in (repeat, old, slight, spends))
-    return [Symbol(*each) for each in product((True, False) if stale else (True,), *choices)]
+    floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
+    repeats = {True, False} if own else {part.near for part in parts if isinstance(part, Repeat)}
+    tires = bool(own or repeats or any(isinstance(part, Fatigue) for part in parts))
+    stale = tires or any(part.patience or part.novelty for part in flat)
+    seen = ["", *("near" if near else "same" for near in repeats)]
+    grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
+    spends = [NOTHING, Usage(10**9, 10**12, 0, 1e12, 1e9)] if own else _spending(parts)
+    found = _found(policy, parts, own)
+    made = product((True, False) if stale else (True,), seen, found, grave, spends)
+    blank = product((False,), seen, [()], [1.0], spends, (False,))
+    goes_on = stale and policy.unscored == "again"
+    return [Symbol(*each) for each in (*made, *(blank if goes_on else ()))]
+
+
+def _found(policy: Policy, parts: Sequence[StopRule], own: bool) -> list[tuple[str, ...]]:
+    """What an attempt may find: nothing, what nobody saw before, what was there before."""
+    novel = own or any(isinstance(p, Plateau) and p.novelty for p in _parts(policy.rules))
+    floor = own or any(isinstance(p, Plateau) and p.floor is not None for p in parts)
+    echo = own or any(isinstance(p, Echo) for p in parts)
+    some = [(NEW,)] * (novel or floor) + [(KEPT,)] * echo + [(OLD,)] * (floor and novel)
+    return [(), *some, *[(KEPT, NEW)] * (echo and novel)]
+
+
+def _spending(parts: Sequence[StopRule]) -> list[Usage]:
+    """Nothing, and for each choice of one limit a budget what reaches just these."""
+    names = ("calls", "tokens", "cost", "seconds")
+    budgets = [part for part in parts if isinstance(part, Budget)]
+    limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
+    made = [NOTHING]
+    for chosen in product(*limits):
+        most = [max([v for n, v in chosen if n == name], default=0) for name in names]
+        made.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
+    return list(dict.fromkeys(made))
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
-    """The history as a loop that the policy can be asked about."""
+    """The history as a loop that the policy can be asked about: no attempt of it passes."""
     goals = policy.goals or (Goal("quality", 1.0),)
-    scope = [p.times for p in parts if isinstance(p, Echo) and p.across == "scope"]
-    exact = any(isinstance(part, Repeat) and not part.near for part in parts)
     met = 0.0 if any(isinstance(part, NothingMet) for part in parts) else 0.5
-    gain = getattr(policy.improvement, "min_gain", 0.05)
-    attempts, gained = [], 0
-    for number, symbol in enumerate(history, 1):
-        gained += symbol.improves
-        scores = {g.score: _short(g, 1.0) for g in goals}
-        scores[goals[0].score] = _short(goals[0], FAR - gained * gain)
-        severity = 0.0001 if symbol.slight else 1.0
-        key = OLD if symbol.old else f"finding {number}"
-        wrong = Finding("check", key, severity=severity, key=key, persistent=symbol.old)
-        same = symbol.repeats and number > 1
-        candidate = Candidate.of("candidate 1" if same and exact else f"candidate {number}")
-        usage = Usage(10**9, 10**12, 0, 1e12, 1e9) if symbol.spends else NOTHING
-        evaluation = Evaluation((wrong,), scores, met=met)
-        attempts.append(Attempt(number, candidate, evaluation, usage, 1 if same else None))
-    echoes = {OLD: max(scope) - 1} if scope else {}
+    gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
+    attempts, short = [], 2 * LONGEST * gain
+    for number, symbol in enumerate(history.symbols, 1):
+        short -= gain * symbol.improves
+        scores = {goal.score: _missing(goal, 1000) for goal in goals}
+        scores[goals[0].score] = _missing(goals[0], short)
+        keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
+        worst = symbol.severity
+        found = [Finding("check", k, "", "error", worst, k, persistent=k == KEPT) for k in keys]
+        evaluation = Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
+        candidate = Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
+        near = 1 if symbol.seen == "near" and number > 1 else None
+        attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
+    echoes = {KEPT: history.echoes} if history.echoes else {}
     return Loop("history", goals, tuple(attempts), echoes=echoes, improves=policy.improvement)
 
 
-def _short(goal: Goal, by: float) -> float:
-    """A score that misses the goal by so much."""
-    return goal.threshold + (-by if goal.direction == "at_least" else by)
+def _missing(goal: Goal, by: int) -> float:
+    """A score that misses the goal by so many thousandths."""
+    score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
+    return max(-LARGEST, min(LARGEST, score / 1000))
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """What the shipped rules see of a history; its length only where the rule looks at it."""
+    """What the shipped rules see of a history; its length only as far as the rule looks at it."""
     every = tuple(_parts(policy.rules))
-    counts = any(isinstance(p, MaxAttempts) or not isinstance(p, SHIPPED) for p in parts)
+    longest = [p.limit for p in parts if isinstance(p, MaxAttempts)]
+    longest += [LONGEST for p in parts if not isinstance(p, SHIPPED)]
     most = 1 + max(
         [p.times for p in every if isinstance(p, Repeat | Echo)]
         + [p.patience or 0 for p in every if isinstance(p, Plateau)],
         default=0,
     )
-    improved = loop.improved
-    since = max((n for n, better in enumerate(improved) if better), default=0)
-    later = history[since + 1 :]
+    since = max((n for n, better in enumerate(loop.improved) if better), default=0)
+    symbols, later = history.symbols, history.symbols[since + 1 :]
     return (
-        len(history) if counts else 0,
+        min(len(symbols), max(longest, default=0)),
+        history.echoes,
+        any(loop.improved),
+        any(OLD in symbol.found for symbol in symbols),
+        loop.usage,
         min(most, len(later)),
-        min(most, sum(symbol.repeats for symbol in later)),
-        min(most, sum(symbol.old for symbol in history)),
-        any(symbol.spends for symbol in history),
-        tuple(thousandths(fatigue.level(loop)) for fatigue in _tired(every)),
+        min(most, sum(symbol.seen != "" for symbol in later)),
+        min(most, sum(symbol.seen == "same" for symbol in later)),
+        min(most, sum(KEPT in symbol.found for symbol in symbols)),
+        min(most, sum(OLD in symbol.found for symbol in symbols[since:])),
+        tuple(thousandths(p.level(loop)) for p in every if isinstance(p, Fatigue)),
     )
