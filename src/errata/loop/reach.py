@@ -128,11 +128,10 @@ def _reach(policy: Policy, place: int) -> Reach:
 
 def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
     limits = [other.limit for other in policy.rules if isinstance(other, MaxAttempts)]
-    if isinstance(rule, Fatigue) and limits:
-        reruns = min(limits) - 1
-        highest = min(1000, reruns * thousandths(rule.increment))
-        if highest < thousandths(rule.limit):
-            return f"{reruns} reruns reach {shown(highest / 1000)} < {shown(rule.limit)}"
+    reruns = min(limits) - 1 if limits else 1000
+    if isinstance(rule, Fatigue) and reruns * thousandths(rule.increment) < thousandths(rule.limit):
+        level = shown(reruns * thousandths(rule.increment) / 1000)
+        return f"{reruns} reruns reach {level} < {shown(rule.limit)}"
     return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
 
 
@@ -213,8 +212,8 @@ def _missing(goal: Goal, by: int) -> float:
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
     """What the shipped rules see of a history; its length only as far as the rule looks at it."""
     every = tuple(_parts(policy.rules))
-    longest = [p.limit for p in parts if isinstance(p, MaxAttempts)]
-    longest += [LONGEST for p in parts if not isinstance(p, SHIPPED)]
+    own = any(not isinstance(p, SHIPPED) for p in parts)
+    longest = max([LONGEST * own, *(p.limit for p in parts if isinstance(p, MaxAttempts))])
     most = 1 + max(
         [p.times for p in every if isinstance(p, Repeat | Echo)]
         + [p.patience or 0 for p in every if isinstance(p, Plateau)],
@@ -223,7 +222,7 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
     since = max((n for n, better in enumerate(loop.improved) if better), default=0)
     symbols, later = history.symbols, history.symbols[since + 1 :]
     return (
-        min(len(symbols), max(longest, default=0)),
+        min(len(symbols), longest),
         history.echoes,
         any(loop.improved),
         any(OLD in symbol.found for symbol in symbols),

@@ -1,0 +1,417 @@
+"""What reach says of a rule is so: each history shows it, each proof withstands all histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import errata
+from errata.loop.decide import Again, Done, Policy, decide
+from errata.loop.policies import PRESETS, orchestrator
+from errata.loop.reach import Reach, reach
+from errata.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+)
+from errata.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    NothingMet,
+    Plateau,
+    Repeat,
+    StopRule,
+    rule_name,
+)
+from errata.protocols import NOTHING, Usage
+from tests.loop import support
+
+# -- every history of an alphabet of its own: what an attempt may be, for the rules there are
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One attempt. `finds`: p and o are the same ones each time, n is new; p is persistent."""
+
+    better: bool
+    seen: str  # fresh, near, same; greedy: same, and sampled without chance
+    finds: str
+    severity: float
+    met: float
+    usage: Usage
+    judged: bool = True
+
+
+def flat(rules: Sequence[StopRule]) -> Iterator[StopRule]:
+    for rule in rules:
+        yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
+
+
+def letters(policy: Policy) -> list[Letter]:
+    """All attempts that could make a difference to one of the rules, whichever it is."""
+    rules = list(flat(policy.rules))
+    plateaus = [rule for rule in rules if isinstance(rule, Plateau)]
+    echo = any(isinstance(rule, Echo) for rule in rules)
+    repeat = any(isinstance(rule, Repeat) for rule in rules)
+    novel = any(rule.novelty for rule in plateaus)
+    floors = {rule.floor for rule in plateaus if rule.floor}
+    stale = echo or repeat or plateaus or any(isinstance(rule, Fatigue) for rule in rules)
+    better = (True, False) if stale else (True,)
+    seen = ("fresh", "near", "same", "greedy") if repeat else ("fresh",)
+    finds = ("", "n", "p", "o", "np", "no") if echo or novel else ("", "n") if floors else ("",)
+    severity = (1.0, *(floor - 0.001 for floor in floors))
+    met = (0.0, 0.5) if NothingMet() in rules else (0.5,)
+    budgets = [rule for rule in rules if isinstance(rule, Budget)]
+    made = [Letter(*each) for each in product(better, seen, finds, severity, met, spent(budgets))]
+    if policy.unscored == "again" and stale:
+        blank = [replace(one, judged=False) for one in made if not one.better and not one.finds]
+        made += [one for one in blank if one.severity == 1 and one.met == 0.5]
+    return made
+
+
+def spent(budgets: Sequence[Budget]) -> list[Usage]:
+    """Nothing, and each limit of each budget, alone and with each of another."""
+    one = [
+        Usage(**{use: limit})
+        for budget in budgets
+        for name, use in (("calls", "calls"), ("tokens", "prompt_tokens"), ("cost", "cost"))
+        if (limit := getattr(budget, name)) is not None
+    ]
+    return list(dict.fromkeys([NOTHING, *one, *(a + b for a, b in product(one, one) if a != b)]))
+
+
+def written(loop: Loop, letter: Letter, step: float) -> Loop:
+    """The loop with one more attempt, of which nobody could say that it passes."""
+    number = len(loop.attempts) + 1
+    last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
+    score = (last.scores["quality"] if last else 0.0) + step * letter.better
+    keys = [f"new {number}" if key == "n" else key for key in letter.finds]
+    found = [Finding("c", k, severity=letter.severity, key=k, persistent=k == "p") for k in keys]
+    evaluation = Evaluation(tuple(found), {"quality": score}, met=letter.met)
+    again = letter.seen in ("same", "greedy")
+    attempt = Attempt(
+        number,
+        Candidate.of("text 1" if again else f"text {number}"),
+        evaluation if letter.judged else None,
+        letter.usage,
+        1 if letter.seen == "near" and number > 1 else None,
+        greedy=letter.seen == "greedy",
+    )
+    return loop.then(attempt)
+
+
+def without(policy: Policy, place: int) -> Policy:
+    rules = policy.rules[:place] + policy.rules[place + 1 :]
+    return replace(policy, rules=rules or (MaxAttempts(10**9),))
+
+
+def alone(loop: Loop, policy: Policy) -> list[int]:
+    """The places of the rules without each of which the loop would go on."""
+    stopped = isinstance(decide(loop, policy), Done)
+    return [
+        place
+        for place in range(len(policy.rules) * stopped)
+        if isinstance(decide(loop, without(policy, place)), Again)
+    ]
+
+
+def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
+    """Rule by place -> the shortest history that shows it, up to which length all were tried.
+
+    `most` bounds the number of histories.
+    """
+    alphabet, found, tried = letters(policy), dict[int, int](), 0
+    times = [r.times for r in flat(policy.rules) if isinstance(r, Echo) and r.across == "scope"]
+    goal = (Goal("quality", 1e6),)
+    step = max(0.001, getattr(policy.improvement, "min_gain", 0.05) + 0.001)
+    waiting = [
+        Loop("every", goal, echoes={"p": n} if n else {}, improves=policy.improvement)
+        for n in range(max(times, default=0) + 1)
+    ]
+    for length in range(1, 8):
+        tried += len(waiting) * len(alphabet)
+        if tried > most or not waiting:
+            return found, length - 1 if waiting else 99
+        longer = [written(loop, letter, step) for loop in waiting for letter in alphabet]
+        going = []
+        for loop in longer:
+            if isinstance(decide(loop, policy), Again):
+                going.append(loop)
+                continue
+            for place in alone(loop, policy):
+                found.setdefault(place, length)
+        waiting = going
+    return found, 7
+
+
+def shows(one: Reach, policy: Policy, place: int) -> None:
+    """The history is what it is given for: Done by that rule alone, Again before and without it."""
+    loop = one.history
+    assert loop is not None
+    assert one.proof == ""
+    assert one.rule is policy.rules[place]
+    verdict = decide(loop, policy)
+    assert isinstance(verdict, Done)
+    assert not verdict.passed
+    assert [stop.rule for stop in verdict.stopped_by] == [rule_name(one.rule)]
+    assert isinstance(decide(loop, without(policy, place)), Again)
+    for end in range(1, len(loop.attempts)):
+        part = replace(loop, attempts=loop.attempts[:end])
+        assert isinstance(decide(part, policy), Again)
+    assert loop.overrides == ()
+    assert loop.cancelled == ""
+
+
+def confirmed(policy: Policy, most: int) -> None:
+    found, tried = first_fires(policy, most)
+    for place, one in enumerate(reach(policy)):
+        if one.history is not None:
+            shows(one, policy, place)
+            length = len(one.history.attempts)
+            assert length <= found.get(place, 99), one
+            assert place in found or length > tried, one
+        else:
+            assert one.proof
+            assert place not in found, one
+
+
+# -- the alphabet against many policies
+
+CASES: dict[str, Policy] = {
+    "two budgets": Policy((Budget(tokens=10), Budget(cost=1.0))),
+    "a small budget and a large one": Policy((Budget(tokens=10), Budget(tokens=20))),
+    "a member is a budget of two": Policy(
+        (All(Budget(tokens=10, cost=1.0), Budget(tokens=5)), Budget(cost=1.0))
+    ),
+    "any finding stops": Policy((MaxAttempts(3), Echo(1))),
+    "nothing new, heard once": Policy((MaxAttempts(3), Echo(2), Plateau(None, novelty=True))),
+    "two floors": Policy((Plateau(None, floor=0.5), Plateau(None, floor=0.3))),
+    "slight and not new": Policy(
+        (All(Plateau(None, floor=0.3), Plateau(None, novelty=True)), Echo(2), MaxAttempts(4))
+    ),
+    "the same finding and a new one": Policy(
+        (All(Echo(2), Fatigue(0.15)), Plateau(None, novelty=True), MaxAttempts(3))
+    ),
+    "loops before": Policy((All(Echo(3, "scope"), Echo(2)), Echo(4, "scope"), MaxAttempts(3))),
+    "near ones and one exact": Policy(
+        (All(Repeat(2), Repeat(1, near=False)), Repeat(2, near=False), MaxAttempts(4))
+    ),
+    "a repeat and the first one greedy": Policy((Repeat(2), Repeat(1))),
+    "hopeless": Policy((All(Repeat(1, near=False), NothingMet()), NothingMet(), Repeat(1))),
+    "no evaluation": Policy((Fatigue(0.15), Plateau(1), MaxAttempts(3)), unscored="again"),
+    "a gain between thousandths": Policy((Fatigue(0.3), MaxAttempts(4)), Improvement(0.0015)),
+    "against the previous": Policy(
+        (Plateau(1), Fatigue(0.3), MaxAttempts(3)), Improvement(against="previous")
+    ),
+    "the same rule twice": Policy((MaxAttempts(2), MaxAttempts(2))),
+    "longer than the other": Policy((MaxAttempts(2), All(MaxAttempts(3), Repeat()))),
+    "members that wait for each other": Policy((All(Fatigue(0.3), MaxAttempts(2)), Plateau(1))),
+}
+
+
+@pytest.mark.parametrize("policy", CASES.values(), ids=CASES)
+def test_by_all_histories_of_an_alphabet_of_its_own(policy):
+    confirmed(policy, 1_500)
+
+
+few: st.SearchStrategy[StopRule] = st.one_of(
+    st.builds(MaxAttempts, st.integers(1, 4)),
+    st.builds(Fatigue, st.sampled_from([0.1, 0.15, 0.3]), decay=st.sampled_from([0, 0.05, 0.15])),
+    st.builds(Echo, st.integers(1, 3), st.sampled_from(["loop", "scope"])),
+    st.builds(Repeat, st.integers(1, 2), st.booleans()),
+    st.just(NothingMet()),
+    st.builds(Plateau, st.integers(1, 2), st.booleans(), st.sampled_from([None, 0.3, 0.5])),
+    st.builds(Budget, tokens=st.sampled_from([10, 20]), cost=st.sampled_from([None, 1.0])),
+)
+small = st.builds(
+    Policy,
+    st.lists(few | few | st.builds(All, few, few), min_size=1, max_size=3).map(tuple),
+    st.builds(Improvement, st.sampled_from([0.05, 0.0015]), st.sampled_from(["best", "previous"])),
+    st.sampled_from(["stop", "stop", "again"]),
+)
+
+
+@settings(max_examples=40)
+@given(small)
+def test_by_all_histories_for_any_small_policy(policy):
+    confirmed(policy, 600)
+
+
+@settings(max_examples=40)
+@given(support.with_goals)
+def test_whatever_the_policy_a_history_shows_what_it_is_given_for(policy):
+    for place, one in enumerate(reach(policy)):
+        assert bool(one.history) != bool(one.proof) or "no proof" in str(one)
+        if one.history is not None:
+            shows(one, policy, place)
+
+
+# -- by hand
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (CASES["two budgets"], ["budget can fire, first after attempt 1"] * 2),
+        (
+            CASES["two floors"],
+            [
+                "plateau can fire, first after attempt 1",
+                "plateau cannot fire: plateau ends every loop before it alone would",
+            ],
+        ),
+        (
+            Policy((MaxAttempts(4), Fatigue(0.5), Plateau(1))),
+            [
+                "attempts can fire, first after attempt 4",
+                "fatigue cannot fire: 3 reruns reach 0.45 < 0.5",
+                "plateau can fire, first after attempt 2",
+            ],
+        ),
+        (
+            Policy((MaxAttempts(5), Fatigue(0.5), Plateau(1))),
+            [
+                "attempts can fire, first after attempt 5",
+                "fatigue cannot fire: plateau ends every loop before it alone would",
+                "plateau can fire, first after attempt 2",
+            ],
+        ),
+        (
+            Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))),
+            ["attempts can fire, first after attempt 9", "fatigue can fire, first after attempt 3"],
+        ),
+        (Policy((MaxAttempts(1), Fatigue(1.0))), ["", "fatigue cannot fire: 0 reruns reach 0 < 1"]),
+        (
+            Policy((MaxAttempts(3), MaxAttempts(2))),
+            [
+                "attempts cannot fire: attempts ends every loop before it alone would",
+                "attempts can fire, first after attempt 2",
+            ],
+        ),
+        (Policy((MaxAttempts(99),)), ["attempts can fire, first after attempt 99"]),
+        (
+            Policy((MaxAttempts(101),)),
+            ["attempts: no history of up to 100 attempts was found, and no proof"],
+        ),
+    ],
+)
+def test_the_words(policy, said):
+    for one, words in zip(reach(policy), said, strict=True):
+        assert not words or str(one) == words
+
+
+FIRST = {
+    "default": [4, 3, 2],
+    "thorough": [5, 3],
+    "orchestrator": [4, None, 1],
+    "reflection": [3, 2, 1],
+    "stage": [3],
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_rule_of_every_preset_can_fire_but_for_the_one_that_is_named(name):
+    policy = PRESETS[name]
+    made = reach(policy)
+    lengths = [len(one.history.attempts) if one.history else None for one in made]
+    assert lengths == FIRST[name]
+    for place, one in enumerate(made):
+        if one.history is not None:
+            shows(one, policy, place)
+    if name != "orchestrator":  # which has goals on two scores: see below
+        confirmed(policy, 600)
+
+
+def worn(attempts: int, **fields: Any) -> Loop:
+    """A loop in which nothing improves and nothing is found twice."""
+    scores = {"alignment": 0.1, "drift": 0.9}
+    made = [
+        Attempt(n, Candidate.of(f"{n}"), Evaluation((Finding("c", f"{n}"),), scores))
+        for n in range(1, attempts + 1)
+    ]
+    return Loop("worn", orchestrator.goals, tuple(made), **fields)
+
+
+def test_fatigue_half_with_three_reruns_fires_with_an_override_of_attempts_and_only_then():
+    attempts, fatigue, echo = reach(orchestrator)
+    assert str(fatigue) == "fatigue cannot fire: 3 reruns reach 0.45 < 0.5"
+    assert [bool(one.history) for one in (attempts, echo)] == [True, True]
+    stopped = decide(worn(4), orchestrator)
+    assert support.rules(stopped) == ["attempts"]
+    lifted = (Override("attempts", "ada", decisions=2),)
+    assert isinstance(decide(worn(4, overrides=lifted), orchestrator), Again)
+    verdict = decide(worn(5, overrides=lifted), orchestrator)
+    assert support.rules(verdict) == ["fatigue"]
+    for limit, fires in ((5, False), (6, True)):  # at the fifth attempt both would speak
+        more = replace(orchestrator, rules=(MaxAttempts(limit), *orchestrator.rules[1:]))
+        assert [one.history is not None for one in reach(more)] == [True, fires, True]
+
+
+def mine(loop: Loop) -> str | None:
+    return "enough" if len(loop.attempts) == 2 else None
+
+
+def silent(loop: Loop) -> str | None:
+    return None
+
+
+def test_of_a_rule_of_the_users_own_there_is_a_history_but_no_proof():
+    policy = Policy((mine, silent, MaxAttempts(3)))
+    first, second, last = reach(policy)
+    shows(first, policy, 0)
+    assert (second.history, second.proof) == (None, "")
+    assert str(second) == "silent: no history of up to 100 attempts was found, and no proof"
+    assert (last.history, last.proof) == (None, "")  # for mine might be silent some other time
+    members = reach(Policy((All(silent, MaxAttempts(2)), MaxAttempts(3))))
+    assert (members[0].history, members[0].proof) == (None, "")
+
+
+def test_where_improvement_is_the_users_own_there_is_no_proof_either():
+    def always(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        return True
+
+    policy = Policy((Fatigue(), MaxAttempts(3)), improvement=always)
+    assert [(one.history is not None, one.proof) for one in reach(policy)] == [
+        (False, ""),
+        (True, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [
+        (Goal("quality", 0.75),),
+        (Goal("drift", 0.25, "at_most"),),
+        (Goal("a", 0.4), Goal("a", 0.6, "at_most")),
+        (Goal("a", -1e9), Goal("b", 1e9, "at_most")),
+        (Goal("a", 0.1 + 0.2), Goal("b", 0.7505), Goal("c", -3, "at_most")),
+    ],
+)
+def test_whatever_the_goals_no_attempt_of_a_history_passes(goals):
+    policy = Policy((MaxAttempts(4), Fatigue(0.3), Plateau(3)), goals=goals)
+    made = reach(policy)
+    assert [one.history is not None for one in made] == [True, True, False]
+    for place, one in enumerate(made):
+        if one.history is not None:
+            shows(one, policy, place)
+            assert one.history.goals == goals
+
+
+def test_it_is_the_same_each_time_and_public():
+    assert reach(orchestrator) == reach(orchestrator)
+    assert errata.reach is reach
+    assert [one.name for one in errata.reach(orchestrator)] == ["attempts", "fatigue", "echo"]
