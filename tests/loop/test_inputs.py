@@ -71,6 +71,8 @@ def test_attempts_are_numbered_from_1_without_gaps(numbers):
 
 
 def test_an_unknown_preset_lists_those_there_are():
-    with pytest.raises(UnknownName, match="'nope'; there are: default, orchestrator, reflection, stage"):
+    with pytest.raises(
+        UnknownName, match="'nope'; there are: default, orchestrator, reflection, stage"
+    ):
         preset("nope")
     assert all(preset(name).name == name for name in PRESETS)

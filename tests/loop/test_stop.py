@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.loop.decide import Done, decide
-from errata.loop.policies import PRESETS, preset
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Override
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from errata.loop.stop import (
     All,
     Budget,
     Echo,
     Fatigue,
     MaxAttempts,
+    NothingMet,
     Plateau,
     Repeat,
-    StopRule,
     rule_name,
 )
 from errata.near import near
@@ -194,6 +192,65 @@ def test_repeats_before_an_improvement_do_not_count():
     assert Repeat(2)(loop) is None
 
 
+def test_a_repeat_without_near_ones_is_of_the_very_same_candidate():
+    near_one = loop_of(X, X).then(Attempt(3, Candidate.of("three"), X, repeats=1))
+    assert Repeat()(near_one) == "attempt 3 repeats attempt 1"
+    assert Repeat(near=False)(near_one) is None
+    exact = near_one.then(Attempt(4, Candidate.of("three"), X, repeats=1))
+    assert Repeat(near=False)(exact) == "attempt 4 repeats attempt 3"
+    assert Repeat(2, near=False)(exact) is None  # the near one before it does not count
+    assert Repeat(2)(exact) == "attempt 4 repeats attempt 3"
+
+
+def greedy(texts: str, warm: str = "", near: str = "") -> Loop:
+    """A loop sampled greedily, but for the attempts in `warm`; those in `near` are near the 1st."""
+    attempts = [
+        Attempt(n, Candidate.of(text), X, greedy=str(n) not in warm, repeats=_first(n, near))
+        for n, text in enumerate(texts, 1)
+    ]
+    return Loop("greedy", attempts=tuple(attempts))
+
+
+def _first(number: int, near: str) -> int | None:
+    return 1 if str(number) in near else None
+
+
+@pytest.mark.parametrize(
+    ("loop", "rule", "speaks"),
+    [
+        (greedy("aa"), Repeat(), False),  # a warmer sample is still to come
+        (greedy("aa", warm="2"), Repeat(), True),
+        (greedy("aa", warm="1"), Repeat(), False),  # the repeat was greedy, whatever came before
+        (greedy("aaa"), Repeat(), True),
+        (greedy("aaa", warm="3"), Repeat(), True),
+        (greedy("aba"), Repeat(), False),
+        (greedy("abab"), Repeat(), True),
+        (greedy("aa"), Repeat(near=False), False),
+        (greedy("aaa"), Repeat(near=False), True),
+        (greedy("ab", near="2"), Repeat(), False),
+        (greedy("abc", near="23"), Repeat(), True),
+        (greedy("abb", near="2"), Repeat(near=False), False),  # the first exact one
+        (greedy("aaa"), Repeat(2), True),
+        (greedy("aa"), Repeat(2), False),
+        (greedy("aaa"), Repeat(3), False),
+    ],
+)
+def test_the_first_repeat_that_was_sampled_greedily_never_stops(loop, rule, speaks):
+    assert bool(rule(loop)) is speaks
+
+
+@given(support.loops(), st.integers(1, 3), st.booleans())
+def test_less_counts_as_a_repeat_without_near_ones_and_where_it_was_greedy(loop, times, near):
+    def repeats(loop: Loop, near: bool = near) -> bool:
+        return bool(Repeat(times, near)(loop))
+
+    cold = replace(loop, attempts=tuple(replace(a, greedy=True) for a in loop.attempts))
+    warm = replace(loop, attempts=tuple(replace(a, greedy=False) for a in loop.attempts))
+    assert repeats(cold) <= repeats(loop) <= repeats(warm)
+    assert repeats(loop, near=False) <= repeats(loop, near=True)
+    assert times == 1 or repeats(cold) == repeats(warm)
+
+
 def test_the_same_candidate_judged_better_is_no_repeat():
     assert Repeat()(loop_of(BOTH, X, texts="aa")) is None
 
@@ -333,6 +390,44 @@ def test_plateau_says_nothing_about_an_attempt_that_was_not_evaluated():
     assert Plateau(1)(Loop("empty")) is None
 
 
+# -- nothing met
+
+
+def met(*shares: float | None) -> Loop:
+    return loop_of(*(Evaluation((finding("x"),), met=share) for share in shares))
+
+
+@pytest.mark.parametrize(
+    ("loop", "speaks"),
+    [
+        (Loop("new"), False),
+        (met(0.0), True),
+        (met(0.0, 0.0), True),
+        (met(0), True),
+        (met(0.001), False),
+        (met(1.0), False),
+        (met(0.5, 0.0), False),  # something was met once
+        (met(0.0, 0.5), False),
+        (met(None), False),  # unknown is not nothing
+        (met(0.0, None), False),
+        (loop_of(None), False),
+        (loop_of(None, Evaluation(met=0.0)), True),  # of what was evaluated
+        (loop_of(Evaluation(met=0.0), None), True),
+    ],
+)
+def test_nothing_met_speaks_while_all_that_was_evaluated_met_nothing(loop, speaks):
+    assert bool(NothingMet()(loop)) is speaks
+
+
+@given(support.loops(), st.floats(0.001, 1))
+def test_once_something_was_met_nothing_met_is_silent_for_good(loop, share):
+    some = Evaluation(met=share)
+    met_first = Loop("some", attempts=(Attempt(1, Candidate.of("a"), some),))
+    for attempt in loop.attempts:
+        met_first = met_first.then(replace(attempt, number=len(met_first.attempts) + 1))
+        assert NothingMet()(met_first) is None
+
+
 # -- budget
 
 
@@ -385,12 +480,15 @@ def test_all_speaks_only_when_every_member_does():
     assert All(MaxAttempts(2), Repeat()) == All(MaxAttempts(2), Repeat())
     assert All(MaxAttempts(2), Repeat()) != All(MaxAttempts(3), Repeat())
     assert len({All(MaxAttempts(2), Repeat()), All(MaxAttempts(2), Repeat())}) == 1
-    assert repr(All(MaxAttempts(2), Repeat())) == "All(MaxAttempts(limit=2), Repeat(times=1, near=True))"
+    assert (
+        repr(All(MaxAttempts(2), Repeat()))
+        == "All(MaxAttempts(limit=2), Repeat(times=1, near=True))"
+    )
 
 
 @pytest.mark.parametrize(
     "rule",
-    [MaxAttempts(), Echo(1), Repeat(), Fatigue(), Plateau(1), Budget(calls=1)],
+    [MaxAttempts(), Echo(1), Repeat(), Fatigue(), Plateau(1), Budget(calls=1), NothingMet()],
     ids=rule_name,
 )
 def test_no_rule_stops_a_loop_that_has_not_begun(rule):
@@ -404,42 +502,7 @@ def test_a_rule_reads_and_never_raises_and_says_the_same_twice(loop, rule):
     assert rule(loop) == said
 
 
-# -- presets: each rule of each can make a difference
-
-WITNESSES: dict[str, Loop] = {
-    "default attempts": history("a", "b", "c", "d"),
-    "default repeat": history("a", "a", "a", candidates="xxx"),
-    "reflection attempts": loop_of(evaluated("abc"), evaluated("a", "b"), evaluated("c")),
-    "reflection repeat": loop_of(X, Y, texts="aa"),
-    "reflection plateau": loop_of(X, X),
-    "stage attempts": history("a", "b", "c"),
-}
-
-
-def without(name: str, rule: StopRule) -> tuple[StopRule, ...]:
-    return tuple(r for r in preset(name).rules if r is not rule) or (Budget(calls=10**9),)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_rule_of_a_preset_can_fire(name):
-    policy = preset(name)
-    for rule in policy.rules:
-        loops = [loop for key, loop in WITNESSES.items() if key == f"{name} {rule_name(rule)}"]
-        fewer = replace(policy, rules=without(name, rule))
-        loops += [loop for key, loop in WITNESSES.items() if key.startswith(name)]
-        assert any(
-            isinstance(decide(loop, policy), Done) and not isinstance(decide(loop, fewer), Done)
-            for loop in loops
-        ), rule
-
-
-def test_fatigue_half_with_three_reruns_needs_an_override_to_fire():
-    fatigue, attempts = Fatigue(0.5), MaxAttempts(4)
-    worst = history("a", "a", "a", "a")
-    assert attempts(worst)
-    assert fatigue(worst) is None  # 0.45
-    assert fatigue(history("a", "a", "a", "a", "a"))
-    assert Override("attempts", "ada").lifts(0.0)
+# -- words
 
 
 def test_goals_are_shown_as_they_are_compared():
