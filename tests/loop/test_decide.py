@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import permutations
 
@@ -10,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.errors import OverrideRefused
-from errata.loop.decide import Again, Done, Policy, Trigger, admit, decide
+from errata.loop.decide import (
+    Again,
+    Done,
+    Policy,
+    Trigger,
+    admit,
+    decide,
+    overridden,
+    spent,
+    triggers,
+)
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Improvement, Loop, Override
 from errata.loop.stop import (
     PRECEDENCE,
@@ -289,6 +300,93 @@ def test_an_override_that_cannot_be_given_is_refused(override, why):
         admit(override, decide(SAME, policy), policy)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            Override("budget", "ada"),
+            "rule 'budget' cannot be overridden; these can: attempts, echo",
+        ),
+        (Override("attempts", ""), "by is ''; it must name the actor: say who lifts the rule"),
+        (Override("attempts", "ada", decisions=0), "decisions is 0; it must be an integer of at l"),
+        (Override("attempts", "ada", until=99.0), "until is 99, 1 seconds before now; it must lie"),
+        (Override("attempts", "ada", until=100.0), "until is 100, 0 seconds before now; it must"),
+    ],
+)
+def test_a_refusal_names_the_field_and_what_is_allowed(override, said):
+    policy = Policy((MaxAttempts(2), All(Echo(1), Budget(calls=9)), Budget(calls=9)))
+    with pytest.raises(OverrideRefused) as caught:
+        admit(override, decide(SAME, policy), policy, at=100.0)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("override", "at", "lifts"),
+    [
+        (Override("attempts", "ada"), 1e12, True),
+        (Override("attempts", "ada", until=10.0), 9.999, True),
+        (Override("attempts", "ada", until=10.0), 10.0, False),  # at its time it has expired
+        (Override("attempts", "ada", until=10.0), 11.0, False),
+        (Override("attempts", "ada", until=float("inf")), 1e12, True),
+        (Override("attempts", "ada", decisions=2, used=1, until=10.0), 9.0, True),
+        (Override("attempts", "ada", used=1, until=10.0), 9.0, False),
+    ],
+)
+def test_an_override_lifts_until_it_expires(override, at, lifts):
+    policy = Policy((MaxAttempts(2),))
+    assert override.lifts(at) is lifts
+    verdict = decide(replace(SAME, overrides=(override,), at=at), policy)
+    assert isinstance(verdict, Again) is lifts
+    if not lifts:
+        assert verdict == Done(1, False, (Stop("attempts", "2 of 2 attempts made"),))
+
+
+def test_one_that_has_expired_leaves_the_rule_to_the_next():
+    overrides = (Override("attempts", "ada", until=5.0), Override("attempts", "bo", until=15.0))
+    loop = replace(SAME, overrides=overrides, at=10.0)
+    verdict = decide(loop, Policy((MaxAttempts(2),)))
+    assert isinstance(verdict, Again)
+    assert [(one.by, one.override) for one in verdict.lifted] == [("bo", 1)]
+    assert [o.used for o in spent(loop, verdict).overrides] == [0, 1]
+
+
+@given(support.loops(), support.policies, st.lists(support.expiring, max_size=3), st.floats(0, 3))
+def test_no_expired_override_ever_lifts(loop, policy, overrides, at):
+    loop = replace(loop, overrides=tuple(overrides), at=at)
+    verdict = decide(loop, policy)
+    for one in verdict.lifted:
+        used = loop.overrides[one.override]
+        assert used.until is None or at < used.until
+        assert (used.by, used.rule in one.stop.rule.split("+")) == (one.by, True)
+    living = tuple(o for o in overrides if o.until is None or at < o.until)
+    fewer = decide(replace(loop, overrides=living), policy)
+    assert [one.stop for one in fewer.lifted] == [one.stop for one in verdict.lifted]
+    assert replace(fewer, lifted=()) == replace(verdict, lifted=())
+
+
+@given(support.loops(), support.policies, support.expiring, st.floats(0, 3))
+def test_an_override_that_is_given_decides_a_stopped_loop_anew_and_no_other(
+    loop, policy, override, at
+):
+    loop = replace(loop, at=at)
+    verdict = decide(loop, policy)
+    try:
+        admit(override, verdict, policy, at)
+    except OverrideRefused as refused:
+        with pytest.raises(OverrideRefused, match=re.escape(str(refused))):
+            overridden(loop, policy, verdict, override)
+        return
+    after, new = overridden(loop, policy, verdict, override)
+    assert [replace(o, used=0) for o in after.overrides] == [*loop.overrides, override]
+    if isinstance(verdict, Again):
+        assert new is verdict
+        assert after.overrides == (*loop.overrides, override)
+    else:
+        both = replace(loop, overrides=(*loop.overrides, override))
+        assert new == decide(both, policy)
+        assert after == spent(both, new)
+
+
 def test_a_loop_that_passed_stays_done():
     policy = Policy((MaxAttempts(1),))
     passed = loop_of(evaluated(), overrides=(Override("attempts", "ada", decisions=9),))
@@ -432,6 +530,96 @@ def test_a_missing_score_neither_gains_nor_loses():
     assert loop.improved == (True, False, True)
 
 
+PREVIOUS = Improvement(against="previous")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "improved"),
+    [
+        ((0.50, 0.50), (0.55, 0.50), True),
+        ((0.50, 0.50), (0.549, 0.50), False),
+        ((0.50, 0.50), (0.5496, 0.50), True),  # 550 thousandths
+        ((0.50, 0.50), (0.50, 0.45), True),
+        ((0.50, 0.50), (0.50, 0.451), False),
+        ((0.50, 0.50), (0.55, 1.00), True),  # whatever the other one loses
+        ((0.50, 0.50), (0.00, 0.45), True),
+        ((0.50, 0.50), (0.54, 0.46), False),  # a little of each is not enough
+        ((0.50, 0.50), (0.50, 0.50), False),
+        ((0.50, 0.50), (0.1, 0.9), False),
+        ((None, 0.50), (0.05, 0.50), True),  # a missing alignment counts as 0.0
+        ((None, 0.50), (0.049, 0.50), False),
+        ((0.50, None), (0.50, 0.95), True),  # a missing drift counts as 1.0
+        ((0.50, None), (0.50, 0.951), False),
+        ((None, None), (0.0, 1.0), False),
+        ((0.50, 0.50), (None, 0.45), True),
+        ((0.50, 0.50), (None, 0.50), False),  # what is missing now gains nothing
+        ((0.50, 0.50), (0.50, None), False),
+        ((None, None), (None, None), False),
+    ],
+)
+def test_against_the_previous_any_goal_that_gains_is_enough(before, after, improved):
+    def scores(alignment: float | None, drift: float | None) -> Evaluation:
+        given_ = {"alignment": alignment, "drift": drift}
+        return Evaluation(scores={k: v for k, v in given_.items() if v is not None})
+
+    goals = (Goal("alignment", 0.75), DRIFT)
+    loop = loop_of(scores(*before), scores(*after), goals=goals, improves=PREVIOUS)
+    assert loop.improved == (True, improved)
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "previous"),
+    [
+        ((0.5, 0.3, 0.4), (True, False, False), (True, False, True)),
+        ((0.5, 0.54, 0.58), (True, False, False), (True, False, False)),
+        ((0.5, 0.54, 0.6), (True, False, True), (True, False, True)),
+        ((0.5, 0.6, 0.5, 0.55), (True, True, False, False), (True, True, False, True)),
+    ],
+)
+def test_against_the_best_or_the_attempt_before(scores, best, previous):
+    assert scored(*scores).improved == best
+    assert replace(scored(*scores), improves=PREVIOUS).improved == previous
+
+
+def test_the_previous_attempt_is_the_last_that_was_evaluated():
+    made = [Evaluation(scores={"quality": q}) if q else None for q in (0.5, 0, 0.54, 0.59)]
+    loop = loop_of(*made, goals=(QUALITY,), improves=PREVIOUS)
+    assert loop.improved == (True, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("errors", "improved"),
+    [
+        (["ab", "a"], (True, True)),
+        (["ab", "cd"], (True, False)),
+        (["a", "abc", "ab"], (True, False, True)),  # better than the one before, not than the best
+        (["a", "ab"], (True, False)),
+    ],
+)
+def test_without_goals_fewer_errors_than_the_previous_improve(errors, improved):
+    assert replace(history(*errors), improves=PREVIOUS).improved == improved
+
+
+def test_with_goals_errors_do_not_count_against_the_previous():
+    loop = loop_of(
+        evaluated("a", scores={"quality": 0.5}),
+        evaluated(scores={"quality": 0.5}),
+        evaluated("a", "b", scores={"quality": 0.55}),
+        goals=(QUALITY,),
+        improves=PREVIOUS,
+    )
+    assert loop.improved == (True, False, True)
+
+
+@given(support.loops(), support.improvements, st.integers(0, 6))
+def test_what_improved_does_not_depend_on_what_follows(loop, improvement, end):
+    loop = replace(loop, improves=improvement)
+    prefix = replace(loop, attempts=loop.attempts[:end])
+    assert loop.improved[:end] == prefix.improved == loop.upto(end).improved
+    assert loop.upto(end) == prefix
+    assert loop.upto(end).best == prefix.best
+
+
 def test_min_gain_is_one_named_value_of_the_policy():
     rule = Policy((Plateau(1),), improvement=Improvement(0.2))
     assert rules(decide(scored(0.1, 0.29), rule)) == ["plateau"]
@@ -472,6 +660,30 @@ def test_triggers_list_errors_first_then_goals_as_declared():
         Trigger("drift", "drift has no score", "drift_unscored"),
         Trigger("quality", "quality 0.5 misses quality >= 0.75", "quality_threshold_not_met"),
     )
+
+
+@pytest.mark.parametrize(
+    ("goal", "score", "reason"),
+    [
+        (Goal("alignment", 0.75), 0.749, "alignment_threshold_not_met"),
+        (Goal("drift", 0.25, "at_most"), 0.251, "drift_threshold_exceeded"),
+        (Goal("alignment", 0.75), None, "alignment_unscored"),
+        (Goal("drift", 0.25, "at_most"), None, "drift_unscored"),
+        (Goal("alignment", 0.75), 0.75, None),
+        (Goal("drift", 0.25, "at_most"), 0.25, None),
+    ],
+)
+def test_the_code_of_a_reason_says_which_goal_and_how(goal, score, reason):
+    scores = {} if score is None else {goal.score: score}
+    found = triggers(Evaluation(scores=scores), (goal,))
+    assert [trigger.reason for trigger in found] == ([reason] if reason else [])
+
+
+@given(support.evaluations, support.goals)
+def test_every_code_is_made_of_the_name_of_its_source(evaluation, goals):
+    kinds = ("_failed", "_threshold_not_met", "_threshold_exceeded", "_unscored")
+    for trigger in triggers(evaluation, goals):
+        assert trigger.reason.removeprefix(trigger.code) in kinds
 
 
 @given(support.loops(least=1), support.policies)
