@@ -9,7 +9,7 @@ import pytest
 import errata
 
 PACKAGE = Path(errata.__file__).parent
-PURE_MEMORY = ("episode", "signature", "learn", "recall", "proof")
+PURE_MEMORY = ("episode", "signature", "learn", "recall", "proof", "interval")
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(
     """

@@ -1,0 +1,337 @@
+"""Exposures and outcomes -> does a lesson help? Recurrence, uplift and calls saved, with intervals.
+
+A holdout makes the comparison fair: by a coin, and by nothing else, some of what recall ranked into
+a prompt is withheld. The intervals are those of `errata.memory.interval`: valid however often one
+looks, so that a lesson can be retired as soon as its harm is proven.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import inf, log
+from typing import Literal
+
+from errata.errors import InvalidInput
+from errata.memory.interval import Cells, Wealth, against, interval, mirrored
+
+Lesson = str | int
+Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
+# What one opportunity came to: (share, shown, right at once, recurred, calls).
+_Case = tuple[float, bool, bool, bool, int]
+
+SHARE = 0.10
+# In one loop of four, one coin decides over all lessons together.
+TOGETHER = 0.25
+# Evidence against the coin from which on a comparison says nothing: by chance once in 1,000.
+UNFAIR = log(1_000)
+
+
+def together(seed: str | int, loop_id: str) -> bool:
+    """Whether this loop tests memory as a whole: one coin for all of its lessons."""
+    return _chance("together", seed, loop_id) < TOGETHER
+
+
+def withheld(seed: str | int, loop_id: str, lesson_id: Lesson, share: float = SHARE) -> bool:
+    """Whether a lesson that recall ranked into the prompt of a loop is to be left out of it.
+
+    A pure function, so a resumed loop gets the same answer; true with probability `share` (at least
+    0, which is off, and below 1), independent between loops. What is randomised decides what can be
+    said. In three loops of four every lesson has a coin of its own: the rest of the prompt is alike
+    with and without it, so the difference is what this lesson adds to the others, which are there
+    or not as their own coins fell. Of three lessons that say the same each would seem useless so;
+    therefore in one loop of four a single coin decides over all of them, and its difference is the
+    effect of memory as a whole. A loop with one lesson tells both. The place of a lesson that is
+    withheld stays empty. What is estimated is the effect of the coin: of the intention to show.
+    Raises InvalidInput.
+    """
+    if not 0 <= share < 1:
+        raise InvalidInput("share", share, "a probability of at least 0 and below 1")
+    coin = "" if together(seed, loop_id) else f"lesson {lesson_id}"
+    return _chance("withheld", seed, loop_id, coin) < share
+
+
+def _chance(*names: str | int) -> float:
+    """Uniform in 0..1, decided by the names."""
+    digest = sha256(ascii(tuple(map(str, names))).encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
+
+    `signature` is the digest of the error that the lesson is about. `share` is the probability with
+    which it could be withheld, 0 where the holdout was off. `together`: one coin for the loop.
+    """
+
+    lesson: Lesson
+    loop: str
+    shown: bool
+    signature: str = ""
+    share: float = SHARE
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a loop ended, or was given up: whether its first attempt passed, and its model calls.
+
+    `signatures` are the digests of the errors that its attempts had.
+    """
+
+    loop: str
+    right_at_once: bool
+    calls: int
+    signatures: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A mean over the opportunities where shown and where withheld, and how much better the first.
+
+    The true `gain` lies within `low` and `high`. None where there was no such opportunity. Where
+    the share of the holdout was changed, the means are weighed by what each share made likely.
+    """
+
+    shown: float | None
+    withheld: float | None
+    gain: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A lesson where it was `shown` and where `withheld`: numbers of opportunities, and effects.
+
+    `lesson` is None for memory as a whole. `uplift` is about the share of loops that were right at
+    once, `recurrence` about the share in which the lesson's error came again (a gain is fewer),
+    `calls` about the model calls of a loop (a gain is a call saved). `fair` is false where the
+    numbers contradict the coin: records are lost, or something else decided what was shown.
+    """
+
+    lesson: Lesson | None
+    shown: int
+    withheld: int
+    uplift: Effect
+    recurrence: Effect
+    calls: Effect
+    fair: bool
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Memory as a whole, each lesson (ordered by name), and the number of loops without outcome."""
+
+    pooled: Comparison
+    lessons: tuple[Comparison, ...]
+    pending: int
+
+    @property
+    def retire(self) -> tuple[Lesson, ...]:
+        """The lessons whose harm is proven."""
+        hurting = (one.lesson for one in self.lessons if one.conclusion == "hurts")
+        return tuple(lesson for lesson in hurting if lesson is not None)
+
+
+def usefulness(one: Comparison) -> float:
+    """A factor for ranking, 0.5..1.5: 1 plus half of the uplift that is proven, 1 where none is.
+
+    Proven is the end of the interval that is nearer to 0. So it begins at 1 and grows with the
+    evidence, and what chance does to a mean moves no lesson.
+    """
+    if one.conclusion == "helps":
+        return 1 + one.uplift.low / 2
+    return 1 + one.uplift.high / 2 if one.conclusion == "hurts" else 1.0
+
+
+def proof(
+    exposures: Iterable[Exposure],
+    outcomes: Iterable[Outcome],
+    *,
+    alpha: float = 0.05,
+    margin: float = 0.1,
+    most_calls: int = 10,
+) -> Proof:
+    """What the exposures of one scope prove; hand over all of them, in any order.
+
+    Every interval holds at all times at once with a probability of at least 1 - `alpha`. A lesson
+    helps or hurts where its interval of uplift lies wholly above or below 0. With many lessons
+    these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate
+    control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, the
+    share that does not is expected to be at most `alpha` / 2 whenever one looks, however lessons
+    depend on one another; of those said to help likewise. "no difference shown": the interval lies
+    within `margin` of 0. All else is "insufficient data".
+
+    Calls count up to `most_calls` a loop; without a bound no interval would hold. A loop without
+    outcome is left out, so one that was given up needs an outcome, too. Exposures from while the
+    holdout was off count only where there are no others. Raises InvalidInput.
+    """
+    if not 0 < alpha < 1:
+        raise InvalidInput("alpha", alpha, "a probability above 0 and below 1")
+    if not 0 <= margin <= 1:
+        raise InvalidInput("margin", margin, "a difference of shares, 0..1")
+    if most_calls < 1:
+        raise InvalidInput("most_calls", most_calls, "an integer of at least 1")
+    cases, pending = _joined(exposures, outcomes)
+    pooled = _Table.of(None, cases.pop(None, Counter()), most_calls)
+    names = sorted(cases, key=lambda name: (str(name), isinstance(name, str)))
+    tables = [_Table.of(name, cases[name], most_calls) for name in names]
+    tested = [one for one in tables if one.gain is not None]
+    low = _level([one.evidence(better=True) for one in tested], alpha / 2)
+    high = _level([one.evidence(better=False) for one in tested], alpha / 2)
+    lessons = tuple(one.compared(low, high, alpha / 2, margin) for one in tables)
+    return Proof(pooled.compared(alpha / 2, alpha / 2, alpha / 2, margin), lessons, pending)
+
+
+def _joined(
+    exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
+) -> tuple[dict[Lesson | None, Counter[_Case]], int]:
+    """How often each case was met, by lesson, None for memory as a whole; loops without outcome."""
+    ended: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        if (known := ended.setdefault(outcome.loop, outcome)) is not outcome and known != outcome:
+            raise InvalidInput("outcome", outcome, f"the only one of its loop, which had {known}")
+    offered: defaultdict[str, dict[Lesson, Exposure]] = defaultdict(dict)
+    for one in exposures:
+        if (first := offered[one.loop].setdefault(one.lesson, one)) is not one and first != one:
+            raise InvalidInput("exposure", one, f"the only one of its kind, but there is {first}")
+    cases: defaultdict[Lesson | None, Counter[_Case]] = defaultdict(Counter)
+    for loop, lessons in offered.items():
+        if loop in ended:
+            for lesson, case in _cases(list(lessons.values()), ended[loop]):
+                cases[lesson][case] += 1
+    return dict(cases), sum(loop not in ended for loop in offered)
+
+
+def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson | None, _Case]]:
+    """What one loop tells: of the lessons that had coins of their own, and of one coin for all."""
+    alone, together = len(ranked) == 1, any(one.together for one in ranked)
+    if together and len({(one.together, one.shown, one.share) for one in ranked}) > 1:
+        raise InvalidInput("exposures", ranked, "alike in a loop where one coin decides over all")
+    for one in ranked:
+        if not 0 <= one.share < 1 or not (one.shown or one.share):
+            raise InvalidInput(
+                "exposure", one, "of a share 0 <= share < 1, and shown where it is 0"
+            )
+        if alone or not together:
+            recurred = one.signature in ended.signatures
+            yield one.lesson, (one.share, one.shown, ended.right_at_once, recurred, ended.calls)
+    if alone or together or not any(one.share for one in ranked):
+        one = ranked[0]
+        recurred = any(one.signature in ended.signatures for one in ranked)
+        yield None, (one.share, one.shown, ended.right_at_once, recurred, ended.calls)
+
+
+def _level(evidence: Sequence[float], alpha: float) -> float:
+    """The level of e-BH, from the logarithms of the evidence against no effect of each lesson."""
+    of = max(len(evidence), 1)
+    ranked = enumerate(sorted(evidence, reverse=True), 1)
+    found = max((n for n, one in ranked if one >= log(of / (alpha * n))), default=1)
+    return alpha * found / of
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The cases of one lesson: of each measure, how often which value was met."""
+
+    lesson: Lesson | None
+    right: Cells
+    again: Cells
+    calls: Cells
+    most: int
+
+    @classmethod
+    def of(cls, lesson: Lesson | None, cases: Mapping[_Case, int], most: int) -> _Table:
+        """From the cases that a coin decided, where there are any; calls in parts of `most`."""
+        cases = {case: n for case, n in cases.items() if case[0]} or cases
+        right: Counter[tuple[float, bool, float]] = Counter()
+        again, calls = right.copy(), right.copy()
+        for (share, shown, at_once, recurred, made), n in cases.items():
+            right[share, shown, float(at_once)] += n
+            again[share, shown, float(recurred)] += n
+            calls[share, shown, min(max(made, 0), most) / most] += n
+        return cls(lesson, right, again, calls, most)
+
+    @property
+    def tossed(self) -> dict[float, tuple[int, int]]:
+        """Of each share, how often it was shown and how often withheld."""
+        counts: dict[float, tuple[int, int]] = {}
+        for (share, shown, _), n in self.right.items():
+            a, b = counts.get(share, (0, 0))
+            counts[share] = (a + n, b) if shown else (a, b + n)
+        return counts
+
+    @property
+    def fair(self) -> bool:
+        """Whether the numbers are such as the coin makes."""
+        return sum(against(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
+
+    @property
+    def gain(self) -> float | None:
+        """The estimated uplift; None where there is nothing to compare, or not fairly."""
+        return _difference(self.right) if self.fair else None
+
+    def evidence(self, *, better: bool) -> float:
+        """The logarithm of the evidence that to be shown is better, or worse, than not to be."""
+        if not self.gain or (self.gain > 0) != better:
+            return -inf
+        return Wealth.of(self.right if better else mirrored(self.right)).at(0.0)[0]
+
+    def compared(self, low: float, high: float, alpha: float, margin: float) -> Comparison:
+        """The comparison; `low` and `high` are the levels of the ends of the uplift."""
+        uplift = _effect(self.right, low, high)
+        return Comparison(
+            self.lesson,
+            sum(shown for shown, _ in self.tossed.values()),
+            sum(withheld for _, withheld in self.tossed.values()),
+            uplift,
+            _effect(self.again, alpha, alpha, fewer=True),
+            _effect(self.calls, alpha, alpha, fewer=True, unit=self.most),
+            self.fair,
+            "insufficient data" if self.gain is None else _conclusion(uplift, margin),
+        )
+
+
+def _effect(
+    cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
+) -> Effect:
+    """The effect with an interval that holds its estimate, in units; `fewer` is better."""
+    better = mirrored(cells) if fewer else cells
+    least, most = interval({cell: n for cell, n in better.items() if 0 < cell[0] < 1}, low, high)
+    if (gain := _difference(better)) is not None:
+        least, most = min(least, gain), max(most, gain)
+    means = [_mean(cells, shown) for shown in (True, False)]
+    shown, withheld, gain = (None if it is None else unit * it for it in (*means, gain))
+    return Effect(shown, withheld, gain, unit * least, unit * most)
+
+
+def _difference(cells: Cells) -> float | None:
+    shown, withheld = _mean(cells, True), _mean(cells, False)
+    return None if shown is None or withheld is None else shown - withheld
+
+
+def _mean(cells: Cells, shown: bool) -> float | None:
+    """The mean value of one kind, each weighed by one over the probability of its kind."""
+    part = sorted(
+        ((1 - share) if shown else share, value, n)
+        for (share, kind, value), n in cells.items()
+        if kind == shown
+    )
+    if not part:
+        return None
+    weights = [n * (part[0][0] / p) for p, _, n in part]  # exact where the share never changed
+    return sum(w * value for w, (_, value, _) in zip(weights, part, strict=True)) / sum(weights)
+
+
+def _conclusion(uplift: Effect, margin: float) -> Conclusion:
+    if uplift.low > 0:
+        return "helps"
+    if uplift.high < 0:
+        return "hurts"
+    small = -margin < uplift.low and uplift.high < margin
+    return "no difference shown" if small else "insufficient data"

@@ -1,0 +1,169 @@
+"""The bets are fair whatever the outcomes, and the interval that they give behaves."""
+
+from __future__ import annotations
+
+from math import comb, exp, fsum, isfinite, log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.memory.interval import (
+    BETS,
+    PRIOR,
+    Cells,
+    Wealth,
+    against,
+    interval,
+    mirrored,
+    payoffs,
+    stakes,
+)
+
+LEVEL = 0.025
+shares = st.floats(0.01, 0.99)
+rates = st.floats(0, 1)
+counts = st.integers(0, 400)
+
+
+def table(right: int, wrong: int, right_without: int, wrong_without: int) -> Cells:
+    """How often right and wrong where shown, and where withheld by a coin of 10 %."""
+    shown = {(0.1, True, 1.0): right, (0.1, True, 0.0): wrong}
+    return shown | {(0.1, False, 1.0): right_without, (0.1, False, 0.0): wrong_without}
+
+
+tables = st.builds(table, counts, counts, st.integers(0, 60), st.integers(0, 60))
+
+
+def test_all_bets_together_begin_with_one():
+    assert fsum(map(exp, PRIOR)) == pytest.approx(1)
+    assert Wealth.of({}).at(0.3) == pytest.approx((0, 0))
+
+
+@given(share=shares, value=rates)
+def test_a_bet_is_on_the_augmented_inverse_propensity_figure(share, value):
+    p = 1 - share
+    for z, shown in ((1, True), (0, False)):
+        for (m, _), stake, paid in zip(
+            BETS, stakes(share), payoffs(share, shown, value), strict=True
+        ):
+            h = (value - m) * (z - p) / (p * (1 - p))
+            assert exp(paid) == pytest.approx(1 + stake * h, rel=1e-6)
+            assert 1 + stake * h > 0
+
+
+@given(share=shares, with_it=rates, without=rates)
+def test_every_bet_is_fair_whatever_the_rates(share, with_it, without):
+    """On average 1 + b h is 1 + b gain, exactly: nothing else about the outcomes matters."""
+    chances = {
+        (True, 1.0): (1 - share) * with_it,
+        (True, 0.0): (1 - share) * (1 - with_it),
+        (False, 1.0): share * without,
+        (False, 0.0): share * (1 - without),
+    }
+    for i, stake in enumerate(stakes(share)):
+        mean = fsum(chance * exp(payoffs(share, *cell)[i]) for cell, chance in chances.items())
+        assert mean == pytest.approx(1 + stake * (with_it - without), rel=1e-6)
+
+
+@given(share=shares)
+def test_no_stake_lets_a_possible_gain_make_a_debt(share):
+    assert all(0 < stake <= 0.9 for stake in stakes(share))
+
+
+def test_one_toss_by_hand():
+    cells = {(0.5, True, 1.0): 1}
+    made = [
+        exp(weight) * (1 + part / max(m / 0.5, (1 - m) / 0.5) * (1 - m) / 0.5)
+        for (m, part), weight in zip(BETS, PRIOR, strict=True)
+    ]
+    assert Wealth.of(cells).at(0)[0] == pytest.approx(log(fsum(made)))
+
+
+@given(cells=tables, gain=st.floats(-0.99, 0.99))
+def test_the_slope_is_that_of_the_wealth(cells, gain):
+    wealth = Wealth.of(cells)
+    rise = (wealth.at(gain + 1e-6)[0] - wealth.at(gain - 1e-6)[0]) / 2e-6
+    assert wealth.at(gain)[1] == pytest.approx(rise, rel=1e-3, abs=1e-3)
+    assert wealth.at(gain)[1] <= 0
+
+
+@given(cells=tables, gain=st.floats(-1, 1))
+def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
+    low, high = interval(cells, LEVEL, LEVEL)
+    refuted = [Wealth.of(cells).at(gain)[0], Wealth.of(mirrored(cells)).at(-gain)[0]]
+    if low < gain < high:
+        assert max(refuted) <= -log(LEVEL) + 1e-6
+    elif not low - 1e-6 <= gain <= high + 1e-6:
+        assert max(refuted) >= -log(LEVEL) - 1e-6
+
+
+@given(a=counts, b=counts, c=st.integers(0, 60), d=st.integers(0, 60))
+def test_what_is_exchanged_is_mirrored(a, b, c, d):
+    low, high = interval(table(a, b, c, d), LEVEL, LEVEL)
+    exchanged = interval(mirrored(table(a, b, c, d)), LEVEL, LEVEL)
+    assert exchanged == pytest.approx((-high, -low), abs=1e-6)
+    right_is_wrong = interval(table(b, a, d, c), LEVEL, LEVEL)
+    assert right_is_wrong == pytest.approx((-high, -low), abs=1e-6)
+
+
+@given(a=counts, b=counts, c=st.integers(0, 60), d=st.integers(0, 60))
+def test_one_more_right_instead_of_wrong_lowers_no_end(a, b, c, d):
+    before = interval(table(a, b + 1, c, d), LEVEL, LEVEL)
+    after = interval(table(a + 1, b, c, d), LEVEL, LEVEL)
+    assert after[0] >= before[0] - 1e-6
+    assert after[1] >= before[1] - 1e-6
+    without = interval(table(a, b + 1, c + 1, d), LEVEL, LEVEL)
+    wrong = interval(table(a, b + 1, c, d + 1), LEVEL, LEVEL)
+    assert without[0] <= wrong[0] + 1e-6
+    assert without[1] <= wrong[1] + 1e-6
+
+
+@given(cells=tables, level=st.floats(1e-6, 0.5))
+def test_more_certainty_is_never_narrower(cells, level):
+    low, high = interval(cells, level, level)
+    surer = interval(cells, level / 10, level / 10)
+    assert surer[0] <= low + 1e-6
+    assert high <= surer[1] + 1e-6
+    assert -1 <= low <= 1
+    assert -1 <= high <= 1
+
+
+@pytest.mark.parametrize("n", [1, 10, 1_000, 100_000, 10_000_000])
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_any_size_is_computed(n, rate):
+    right, wrong = round(9 * n * rate), round(9 * n * (1 - rate))
+    cells = table(right, wrong, round(n * rate), round(n * (1 - rate)))
+    low, high = interval(cells, LEVEL, LEVEL)
+    assert isfinite(low)
+    assert isfinite(high)
+    assert low <= 0 <= high
+    if n >= 1_000:
+        assert high - low < 0.15
+
+
+def test_nothing_known_is_everything_possible():
+    assert interval({}, LEVEL, LEVEL) == (-1, 1)
+    assert interval(table(0, 0, 0, 0), LEVEL, LEVEL) == (-1, 1)
+    assert interval(table(1, 0, 0, 0), LEVEL, LEVEL) == (-1, 1)
+
+
+def test_what_is_even_narrows_about_zero():
+    widths = []
+    for n in (10, 100, 1_000, 10_000):
+        low, high = interval(table(45 * n, 45 * n, 5 * n, 5 * n), LEVEL, LEVEL)
+        assert low == pytest.approx(-high)
+        widths.append(high)
+    assert widths == pytest.approx([0.189, 0.064, 0.0206, 0.0067], abs=0.002)
+
+
+@given(share=shares, n=st.integers(0, 40))
+def test_the_evidence_against_the_coin_is_one_on_average(share, n):
+    chance = [comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
+    mean = fsum(p * exp(against(share, n - k, k)) for k, p in enumerate(chance))
+    assert mean == pytest.approx(1)
+
+
+def test_a_wrong_coin_is_found():
+    assert against(0.1, 900, 100) < 0
+    assert against(0.1, 500, 500) > 300

@@ -1,0 +1,468 @@
+"""What exposures and outcomes prove: who is counted where, and what is said of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise, product
+from math import inf, log
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import InvalidInput
+from errata.memory.interval import interval
+from errata.memory.proof import (
+    TOGETHER,
+    Comparison,
+    Effect,
+    Exposure,
+    Outcome,
+    Proof,
+    _level,
+    proof,
+    together,
+    usefulness,
+    withheld,
+)
+
+Pairs = list[tuple[Exposure, Outcome]]
+# Of 40 loops, those in which a lesson is withheld and those with one coin for all lessons.
+WITHHELD = [10, 20, 26, 33]
+ALL_TOGETHER = [3, 5, 6, 13, 17, 19, 23, 25, 26, 30, 35, 38]
+
+
+def loops(
+    lesson: str,
+    right: int,
+    wrong: int,
+    right_without: int,
+    wrong_without: int,
+    *,
+    share: float = 0.1,
+) -> Pairs:
+    """Loops with one lesson: so many right at once and wrong where shown, and where withheld."""
+    kinds = [(True, True)] * right + [(True, False)] * wrong
+    kinds += [(False, True)] * right_without + [(False, False)] * wrong_without
+    made = []
+    for n, (shown, ok) in enumerate(kinds):
+        id = f"{lesson} {n}"
+        seen = frozenset() if ok else frozenset({lesson})
+        one = Exposure(lesson, id, shown, lesson, share)
+        made.append((one, Outcome(id, ok, 1 if ok else 3, seen)))
+    return made
+
+
+def proven(pairs: Iterable[tuple[Exposure, Outcome]], **options: Any) -> Proof:
+    pairs = list(pairs)
+    return proof([one for one, _ in pairs], [end for _, end in pairs], **options)
+
+
+def only(pairs: Pairs, **options: Any) -> Comparison:
+    (one,) = proven(pairs, **options).lessons
+    return one
+
+
+# The coin
+
+
+def test_the_coin_is_the_same_for_ever():
+    """Resumed by a later version, a loop must not see another prompt."""
+    loops = [f"loop {n}" for n in range(40)]
+    assert [n for n, id in enumerate(loops) if withheld(7, id, "a lesson")] == WITHHELD
+    assert [n for n, id in enumerate(loops) if together(7, id)] == ALL_TOGETHER
+    assert withheld(7, "loop ä", 3, 0.5) == withheld("7", "loop ä", "3", 0.5)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
+def test_the_share_is_what_was_asked_for(share):
+    n = 20_000
+    hits = sum(withheld("seed", str(id), "lesson", share) for id in range(n))
+    assert abs(hits - n * share) < 5 * (n * share * (1 - share)) ** 0.5
+
+
+def test_no_share_withholds_nothing():
+    assert not any(withheld(0, str(id), "lesson", 0) for id in range(5_000))
+
+
+def test_one_loop_in_four_tests_memory_as_a_whole():
+    n = 20_000
+    hits = sum(together("seed", str(id)) for id in range(n))
+    assert abs(hits - n * TOGETHER) < 5 * (n * TOGETHER * (1 - TOGETHER)) ** 0.5
+
+
+def test_coins_of_one_loop_are_independent_or_one():
+    both: dict[bool, int] = {True: 0, False: 0}
+    of = dict(both)
+    for id in map(str, range(20_000)):
+        a, b = (withheld(1, id, lesson, 0.5) for lesson in ("a", "b"))
+        of[together(1, id)] += 1
+        both[together(1, id)] += a == b
+    assert both[True] == of[True]
+    assert abs(both[False] - of[False] / 2) < 5 * (of[False] / 4) ** 0.5
+
+
+def test_coins_of_different_seeds_and_loops_are_independent():
+    n = 20_000
+    for one, other in [((1, "{}", "a"), (2, "{}", "a")), ((1, "{}", "a"), (1, "x{}", "a"))]:
+        same = 0
+        for id in range(n):
+            seed, loop, lesson = one
+            there, loop_there, _ = other
+            a = withheld(seed, loop.format(id), lesson, 0.5)
+            same += a == withheld(there, loop_there.format(id), lesson, 0.5)
+        assert abs(same - n / 2) < 5 * (n / 4) ** 0.5
+
+
+def test_names_that_run_together_are_told_apart():
+    tossed = [(str(n), f"{m}") for n in range(40) for m in range(40)]
+    ones = [withheld("1", f"2{a}", b, 0.5) == withheld("12", a, b, 0.5) for a, b in tossed]
+    assert 0.4 < sum(ones) / len(ones) < 0.6
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, 2, float("nan")])
+def test_a_share_is_a_probability(share):
+    with pytest.raises(InvalidInput, match="share"):
+        withheld(0, "loop", "lesson", share)
+
+
+# Who is counted
+
+
+def test_nothing_proves_nothing():
+    nothing = Effect(None, None, None, -1, 1)
+    calls = Effect(None, None, None, -10, 10)
+    one = Comparison(None, 0, 0, nothing, nothing, calls, True, "insufficient data")
+    assert proof([], []) == Proof(one, (), 0)
+    assert proof([], [Outcome("a", True, 1)]) == Proof(one, (), 0)
+
+
+def test_a_table_by_hand():
+    one = only(loops("a", 81, 9, 4, 6))
+    assert (one.lesson, one.shown, one.withheld, one.fair) == ("a", 90, 10, True)
+    assert (one.uplift.shown, one.uplift.withheld) == (0.9, 0.4)
+    assert one.uplift.gain == pytest.approx(0.5)
+    assert (one.recurrence.shown, one.recurrence.withheld) == pytest.approx((0.1, 0.6))
+    assert one.recurrence.gain == pytest.approx(0.5)
+    assert (one.calls.shown, one.calls.withheld) == pytest.approx((1.2, 2.2))
+    assert one.calls.gain == pytest.approx(1.0)
+    cells = {(0.1, True, 1.0): 81, (0.1, True, 0.0): 9, (0.1, False, 1.0): 4, (0.1, False, 0.0): 6}
+    assert (one.uplift.low, one.uplift.high) == interval(cells, 0.025, 0.025)
+    assert (one.recurrence.low, one.recurrence.high) == pytest.approx(
+        (one.uplift.low, one.uplift.high)
+    )
+    assert one.calls.low < 1 < one.calls.high
+
+
+@pytest.mark.parametrize(
+    ("counts", "conclusion"),
+    [
+        ((0, 0, 0, 0), None),
+        ((1, 0, 0, 0), "insufficient data"),
+        ((0, 0, 0, 1), "insufficient data"),
+        ((9, 0, 0, 1), "insufficient data"),
+        ((90, 0, 10, 0), "insufficient data"),
+        ((0, 45, 5, 0), "hurts"),
+        ((45, 0, 0, 5), "helps"),
+        ((450, 450, 10, 90), "helps"),
+        ((90, 810, 50, 50), "hurts"),
+        ((450, 450, 50, 50), "insufficient data"),
+        ((4500, 4500, 500, 500), "no difference shown"),
+        ((9000, 0, 1000, 0), "no difference shown"),
+        ((0, 9000, 0, 1000), "no difference shown"),
+    ],
+)
+def test_what_is_said(counts, conclusion):
+    said = [one.conclusion for one in proven(loops("a", *counts)).lessons]
+    assert said == ([conclusion] if conclusion else [])
+
+
+def test_only_harm_retires():
+    pairs = loops("bad", 20, 160, 18, 2) + loops("good", 160, 20, 2, 18) + loops("new", 3, 2, 1, 0)
+    found = proven(pairs)
+    assert [one.conclusion for one in found.lessons] == ["hurts", "helps", "insufficient data"]
+    assert found.retire == ("bad",)
+
+
+def test_a_loop_without_outcome_waits():
+    pairs = loops("a", 5, 5, 1, 1)
+    found = proof([one for one, _ in pairs], [end for _, end in pairs[3:]])
+    assert found.pending == 3
+    assert (found.lessons[0].shown, found.lessons[0].withheld) == (7, 2)
+
+
+def together_and_apart() -> tuple[list[Exposure], list[Outcome]]:
+    """Three loops: two lessons with a coin each, two with one for both, one lesson alone."""
+    exposures = [
+        Exposure("a", "apart", shown=True, signature="A"),
+        Exposure("b", "apart", shown=False, signature="B"),
+        Exposure("a", "both", shown=False, signature="A", together=True),
+        Exposure("b", "both", shown=False, signature="B", together=True),
+        Exposure("a", "one", shown=True, signature="A", together=True),
+        Exposure("b", "alone", shown=True, signature="B"),
+    ]
+    ends = [
+        Outcome("apart", right_at_once=False, calls=4, signatures=frozenset("AX")),
+        Outcome("both", right_at_once=False, calls=2, signatures=frozenset("B")),
+        Outcome("one", right_at_once=True, calls=1),
+        Outcome("alone", right_at_once=False, calls=30, signatures=frozenset("AX")),
+    ]
+    return exposures, ends
+
+
+def test_each_lesson_is_counted_where_it_had_a_coin_of_its_own():
+    a, b = proof(*together_and_apart()).lessons
+    assert (a.shown, a.withheld, b.shown, b.withheld) == (2, 0, 1, 1)
+    assert (a.uplift.shown, a.uplift.withheld) == (0.5, None)
+    assert (a.recurrence.shown, b.recurrence.shown, b.recurrence.withheld) == (0.5, 0, 0)
+    assert (b.calls.shown, b.calls.withheld) == (10, 4)
+
+
+def test_memory_as_a_whole_is_counted_where_one_coin_decided():
+    pooled = proof(*together_and_apart()).pooled
+    assert (pooled.lesson, pooled.shown, pooled.withheld) == (None, 2, 1)
+    assert (pooled.uplift.shown, pooled.uplift.withheld, pooled.uplift.gain) == (0.5, 0, 0.5)
+    assert (pooled.recurrence.shown, pooled.recurrence.withheld) == (0, 1)
+    assert (pooled.calls.shown, pooled.calls.withheld) == (5.5, 2)
+    assert proof(*together_and_apart(), most_calls=4).pooled.calls.shown == 2.5
+
+
+def test_calls_saved_are_bounded_by_what_is_counted():
+    one = only(loops("a", 81, 9, 4, 6), most_calls=3)
+    wider = only(loops("a", 81, 9, 4, 6), most_calls=100)
+    assert one.calls.gain == pytest.approx(1.0)
+    assert wider.calls.gain == pytest.approx(1.0)
+    assert -3 <= one.calls.low <= one.calls.high <= 3
+    assert wider.calls.high - wider.calls.low > one.calls.high - one.calls.low
+
+
+def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
+    one = only(loops("a", 50, 10, 0, 0, share=0))
+    assert (one.shown, one.withheld, one.conclusion) == (60, 0, "insufficient data")
+    assert one.recurrence == Effect(10 / 60, None, None, -1, 1)
+    pair = [Exposure(name, "loop", shown=True, share=0) for name in "ab"]
+    assert proof(pair, [Outcome("loop", True, 1)]).pooled.shown == 1
+
+
+def test_what_no_coin_decided_does_not_count_beside_what_one_did():
+    before = [
+        (
+            replace(one, loop="before " + one.loop, share=0.0),
+            replace(end, loop="before " + end.loop),
+        )
+        for one, end in loops("a", 500, 0, 0, 0)
+    ]
+    assert only(before + loops("a", 40, 50, 5, 5)) == only(loops("a", 40, 50, 5, 5))
+
+
+def test_a_change_of_the_share_confounds_nothing():
+    """Few were withheld while tasks were easy, many while they were hard; it does nothing."""
+    easy = loops("a", 810, 90, 90, 10, share=0.1)
+    hard = [
+        (replace(one, loop="hard " + one.loop), replace(end, loop="hard " + end.loop))
+        for one, end in loops("a", 50, 450, 50, 450, share=0.5)
+    ]
+    one = only(easy + hard)
+    assert one.uplift.gain == pytest.approx(0)
+    assert one.uplift.low < 0 < one.uplift.high
+    assert one.fair
+
+
+def test_a_coin_that_was_not_fair_proves_nothing():
+    one = only(loops("a", 0, 90, 90, 0))
+    assert (one.fair, one.conclusion) == (False, "insufficient data")
+    assert proven(loops("a", 0, 90, 90, 0)).retire == ()
+    assert only(loops("a", 0, 90, 90, 0, share=0.5)).conclusion == "hurts"
+
+
+def test_the_same_said_twice_counts_once():
+    exposures, ends = together_and_apart()
+    assert proof(exposures * 2, ends * 2) == proof(exposures, ends)
+
+
+ONE = Exposure("a", "loop", shown=True)
+END = Outcome("loop", True, 1)
+
+
+@pytest.mark.parametrize(
+    ("exposures", "ends"),
+    [
+        ([ONE, replace(ONE, shown=False)], [END]),
+        ([ONE], [END, replace(END, calls=2)]),
+        ([replace(ONE, share=1.0)], [END]),
+        ([replace(ONE, share=-0.1)], [END]),
+        ([replace(ONE, share=0, shown=False)], [END]),
+        (
+            [replace(ONE, together=True), replace(ONE, lesson="b", shown=False, together=True)],
+            [END],
+        ),
+        ([replace(ONE, together=True), replace(ONE, lesson="b")], [END]),
+        ([replace(ONE, lesson="b"), replace(ONE, together=True)], [END]),
+        ([replace(ONE, together=True), replace(ONE, lesson="b", together=True, share=0.2)], [END]),
+    ],
+)
+def test_records_that_contradict_each_other_are_refused(exposures, ends):
+    with pytest.raises(InvalidInput):
+        proof(exposures, ends)
+
+
+@pytest.mark.parametrize(
+    "options", [{"alpha": 0}, {"alpha": 1}, {"margin": -0.1}, {"margin": 1.1}, {"most_calls": 0}]
+)
+def test_options_have_bounds(options):
+    with pytest.raises(InvalidInput):
+        proof([ONE], [END], **options)
+
+
+def test_each_option_takes_effect():
+    pairs = loops("a", 450, 450, 50, 50)
+    usual = only(pairs)
+    assert only(pairs, alpha=0.5).uplift.high < usual.uplift.high
+    assert only(pairs, margin=0.3).conclusion == "no difference shown"
+    assert only(pairs, most_calls=2).calls != usual.calls
+
+
+# Many lessons
+
+
+@pytest.mark.parametrize(
+    ("evidence", "level"),
+    [
+        ([], 0.025),
+        ([-inf], 0.025),
+        ([log(40)], 0.025),
+        ([0.0] * 10, 0.0025),
+        ([log(400)] + [0.0] * 9, 0.0025),
+        ([log(200)] * 2 + [0.0] * 8, 0.005),
+        ([log(199)] * 2 + [0.0] * 8, 0.0025),
+        ([log(40)] * 10, 0.025),
+        ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
+    ],
+)
+def test_e_bh_by_hand(evidence, level):
+    for one in (evidence, evidence[::-1]):
+        assert _level(one, 0.025) == pytest.approx(level)
+
+
+def test_among_many_lessons_more_is_asked_of_each():
+    bad = loops("bad", 60, 120, 18, 2)
+    others = [pair for n in range(400) for pair in loops(f"n{n}", 5, 4, 1, 0)]
+    alone, crowd = only(bad), proven(bad + others)
+    (among,) = [one for one in crowd.lessons if one.lesson == "bad"]
+    assert alone.conclusion == "hurts"
+    assert among.conclusion == "insufficient data"
+    assert alone.uplift.high < 0 < among.uplift.high
+    assert among.recurrence == alone.recurrence
+    several = [pair for n in range(400) for pair in loops(f"b{n}", 60, 120, 18, 2)]
+    assert len(proven(several).retire) == 400
+
+
+def test_lessons_that_cannot_be_compared_ask_nothing_of_others():
+    bad = loops("bad", 60, 120, 18, 2)
+    others = [pair for n in range(400) for pair in loops(f"n{n}", 5, 4, 0, 0)]
+    assert proven(bad + others).retire == ("bad",)
+
+
+def test_names_may_be_numbers():
+    pairs = [(replace(one, lesson=7), end) for one, end in loops("x", 20, 160, 18, 2)]
+    assert proven(pairs).retire == (7,)
+
+
+# Usefulness
+
+
+def comparison(low: float, high: float, conclusion: str) -> Comparison:
+    effect = Effect(0.5, 0.5, (low + high) / 2, low, high)
+    return Comparison("a", 9, 1, effect, effect, effect, True, conclusion)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "conclusion", "factor"),
+    [
+        (-1, 1, "insufficient data", 1),
+        (-0.05, 0.05, "no difference shown", 1),
+        (0.2, 0.6, "helps", 1.1),
+        (1, 1, "helps", 1.5),
+        (-0.6, -0.2, "hurts", 0.9),
+        (-1, -1, "hurts", 0.5),
+        (0.3, 0.4, "insufficient data", 1),
+    ],
+)
+def test_usefulness_is_what_is_proven(low, high, conclusion, factor):
+    assert usefulness(comparison(low, high, conclusion)) == pytest.approx(factor)
+
+
+def test_usefulness_grows_with_the_evidence_and_begins_at_one():
+    factors = [usefulness(only(loops("a", 81 * n, 9 * n, 5 * n, 5 * n))) for n in range(1, 40)]
+    assert factors[0] == 1
+    assert all(a <= b <= a + 0.04 for a, b in pairwise(factors))
+    assert 1.12 < factors[-1] < 1.2
+
+
+# What always holds
+
+small = st.integers(0, 40)
+tables = st.tuples(small, small, small, small)
+
+
+@given(counts=tables, share=st.sampled_from([0.1, 0.3, 0.5]))
+def test_every_interval_holds_its_estimate(counts, share):
+    found = proven(loops("a", *counts, share=share))
+    for one in (*found.lessons, found.pooled):
+        for effect, unit in ((one.uplift, 1), (one.recurrence, 1), (one.calls, 10)):
+            assert -unit <= effect.low <= effect.high <= unit
+            assert effect.gain is None or effect.low <= effect.gain <= effect.high
+        assert 0.5 <= usefulness(one) <= 1.5
+        hurts = one.uplift.high < 0 and one.fair and one.uplift.gain is not None
+        assert (one.conclusion == "hurts") == hurts
+
+
+@given(many=st.lists(tables, max_size=4), seed=st.integers(0, 99))
+def test_the_order_of_records_does_not_matter(many, seed):
+    pairs = [pair for n, counts in enumerate(many) for pair in loops(f"l{n}", *counts)]
+    exposures, ends = [one for one, _ in pairs], [end for _, end in pairs]
+    chance = random.Random(seed)
+    expected = proof(exposures, ends)
+    chance.shuffle(exposures)
+    chance.shuffle(ends)
+    assert proof(exposures, ends) == expected
+
+
+@given(counts=tables)
+def test_right_and_wrong_are_treated_alike(counts):
+    a, b, c, d = counts
+    one = proven(loops("a", a, b, c, d, share=0.3)).pooled
+    other = proven(loops("a", b, a, d, c, share=0.3)).pooled
+    assert (other.uplift.low, other.uplift.high) == pytest.approx(
+        (-one.uplift.high, -one.uplift.low), abs=1e-6
+    )
+
+
+@given(counts=tables)
+def test_shown_and_withheld_are_treated_alike(counts):
+    a, b, c, d = counts
+    one = proven(loops("a", a, b, c, d, share=0.5)).pooled
+    other = proven(loops("a", c, d, a, b, share=0.5)).pooled
+    assert (other.uplift.low, other.uplift.high) == pytest.approx(
+        (-one.uplift.high, -one.uplift.low), abs=1e-6
+    )
+
+
+@given(counts=st.tuples(*[st.integers(1, 30)] * 4), times=st.integers(2, 9))
+def test_more_of_the_same_is_narrower(counts, times):
+    """Where the coin was fair; what contradicts it grows more absurd, not more certain."""
+    one = only(loops("a", *counts, share=0.5))
+    more = only(loops("a", *(times * n for n in counts), share=0.5))
+    if abs(counts[0] + counts[1] - counts[2] - counts[3]) <= 2:
+        width, narrower = (e.high - e.low for e in (one.uplift, more.uplift))
+        assert narrower <= width + 1e-9
+        assert more.uplift.gain == pytest.approx(one.uplift.gain)
+
+
+def test_harm_is_never_said_where_the_shown_did_as_well():
+    for right, wrong, without in product((0, 9, 90), (0, 9, 90), (0, 1, 10, 100)):
+        found = proven(loops("a", right, wrong, 0, without, share=0.1))
+        assert found.retire == ()
