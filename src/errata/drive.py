@@ -68,7 +68,7 @@ class Run(Generic[C]):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> None:
-        _valid(checks, goals, policy, timeout)
+        _valid(checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
         self.policy = policy
         self._budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
@@ -369,7 +369,11 @@ async def run(
 
 
 def _valid(
-    checks: Sequence[Check], goals: Sequence[Goal], policy: Policy, timeout: float | None
+    checks: Sequence[Check],
+    goals: Sequence[Goal],
+    policy: Policy,
+    labels: Mapping[str, str] | None,
+    timeout: float | None,
 ) -> None:
     """Raises InvalidInput that names the argument, before anything is spent."""
     if not isinstance(policy, Policy):
@@ -379,8 +383,15 @@ def _valid(
     if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
         raise InvalidInput("goals", goals, "a list of Goal")
     agreeing(tuple(goals))
+    if labels is not None and not _texts(labels):
+        raise InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+
+
+def _texts(labels: Any) -> bool:
+    named = isinstance(labels, Mapping)
+    return named and all(isinstance(text, str) for pair in labels.items() for text in pair)
 
 
 def _text(task: Any) -> str:

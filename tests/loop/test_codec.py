@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata import codec
+from errata.decisions import Decision, Standing, standing
 from errata.errors import InvalidInput
-from errata.loop.decide import Policy, decide
+from errata.loop import stop
+from errata.loop.decide import Again, Policy, Trigger, decide
+from errata.loop.policies import PRESETS
 from errata.loop.record import Attempt, Candidate, Override
-from errata.loop.stop import All, Echo, MaxAttempts, Repeat
+from errata.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
 from tests.loop import support
 
 candidates = st.text().map(Candidate.of) | st.builds(Candidate, st.text())
@@ -25,6 +28,8 @@ attempts = st.builds(
     st.none() | support.evaluations,
     support.usages,
     st.none() | st.integers(1, 9),
+    st.dictionaries(support.words, support.words, max_size=2),
+    st.booleans(),
 )
 
 
@@ -52,20 +57,64 @@ def test_goals(goals):
     assert tuple(codec.goal_from(through_json(codec.goal_to(g))) for g in goals) == goals
 
 
-@given(support.overrides)
+@given(support.expiring)
 def test_overrides(override):
     assert Override(**through_json(codec.override_to(override))) == override
 
 
-@given(support.policies)
+@given(support.with_goals)
 def test_policies(policy):
     assert codec.policy_from(through_json(codec.policy_to(policy))) == policy
+
+
+@pytest.mark.parametrize("policy", PRESETS.values(), ids=PRESETS)
+def test_presets(policy):
+    assert codec.policy_from(through_json(codec.policy_to(policy))) == policy
+
+
+@pytest.mark.parametrize("rule", codec.RULES.values(), ids=codec.RULES)
+def test_every_shipped_rule_can_be_written_down_with_all_its_settings(rule):
+    made = Budget(tokens=1, cost=0.5) if rule is Budget else rule()
+    plain = through_json(codec.rule_to(made))
+    assert codec.rule_from(plain) == made
+    assert plain.keys() == {"rule", *(field.name for field in fields(rule))}
+    assert plain["rule"] == rule.name
+
+
+def test_there_is_no_shipped_rule_that_cannot_be_written_down():
+    here = (r for r in vars(stop).values() if isinstance(r, type) and hasattr(r, "name"))
+    assert {rule.name for rule in here if rule is not All} == set(codec.RULES)
 
 
 @given(support.loops(), support.policies)
 def test_verdicts(loop, policy):
     verdict = decide(loop, policy)
     assert codec.verdict_from(through_json(codec.verdict_to(verdict))) == verdict
+
+
+@given(support.loops(), support.policies, st.integers(0, 9), st.floats(0, 1e12))
+def test_decisions(loop, policy, attempt, at):
+    verdict, worn = decide(loop, policy), standing(loop, policy)
+    plain = through_json(codec.decision_to(verdict, worn, 0.5))
+    assert codec.decision_from(plain, attempt, at) == Decision(attempt, verdict, worn, at, 0.5)
+    bare = Decision(attempt, verdict, Standing(), at, decided=at)
+    assert codec.decision_from(through_json(codec.decision_to(verdict, None)), attempt, at) == bare
+
+
+def test_what_was_written_before_there_were_codes_and_standings_is_read():
+    old = {
+        "verdict": "again",
+        "reasons": [{"code": "words", "detail": "too many"}],
+        "feedback": "",
+        "lifted": [],
+    }
+    decision = codec.decision_from(old, 1, 0.0)
+    assert decision.verdict == Again((Trigger("words", "too many", ""),))
+    assert decision.standing == Standing(0.0, 0.0, {})
+    attempt = codec.attempt_to(Attempt(1, Candidate.of("x"), support.evaluated("k")))
+    assert not {"labels", "greedy"} & attempt.keys()
+    assert not {"met", "preference", "usage"} & attempt["evaluation"].keys()
+    assert "against" not in codec.policy_to(PRESETS["default"])
 
 
 def mine(loop: Any) -> str | None:
