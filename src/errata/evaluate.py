@@ -40,13 +40,14 @@ async def evaluated(
     """The findings and scores of all checks, in order, and the evaluator's own after them.
 
     One that raises is asked once more about the same candidate. A plain function that does not say
-    it is pure runs in a thread: it may take its time. Raises CheckFailed, or what the model of a
-    judge raised.
+    it is pure runs in a thread: it may take its time. An empty answer meets nothing of what is
+    asked. Raises CheckFailed, or what the model of a judge raised.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
     usage, preference, asked, met = NOTHING, 0.0, 0, 0.0
-    if isinstance(candidate, str) and not candidate.strip():
+    empty = isinstance(candidate, str) and not candidate.strip()
+    if empty:
         findings.append(EMPTY)
     for check in checks if evaluate is None else (*checks, evaluate):
         found = await _twice(check, candidate, at)
@@ -63,7 +64,8 @@ async def evaluated(
         share = found.met if isinstance(found, Evaluation) else max(0.0, 1 - errors / asks)
         if share is not None:
             asked, met = asked + asks, met + asks * share
-    return Evaluation(tuple(findings), scores, usage, preference, met / asked if asked else None)
+    share = (0.0 if empty else met / asked) if asked else None
+    return Evaluation(tuple(findings), scores, usage, preference, share)
 
 
 def _asks(check: Any) -> int:
