@@ -108,10 +108,11 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
         made = policy_from(plain)
     except TypeError as error:
         raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
+    rules = made.rules
     for name, value in changes.items():
         if name not in PLAIN:
-            made = replace(made, rules=_rules(made, name, value))
-    return made
+            rules = _rules(rules, name, value)
+    return replace(made, rules=rules)
 
 
 def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
@@ -127,14 +128,14 @@ def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _rules(made: Policy, name: str, value: Any) -> tuple[Any, ...]:
+def _rules(rules: tuple[Any, ...], name: str, value: Any) -> tuple[Any, ...]:
     """The rules with the one of that name changed, added (true, fields) or left out (false)."""
-    there = [rule for rule in made.rules if rule_name(rule) == name]
-    others = tuple(rule for rule in made.rules if rule_name(rule) != name)
+    there = [rule for rule in rules if rule_name(rule) == name]
+    others = tuple(rule for rule in rules if rule_name(rule) != name)
     if value is False and there:
         return others
     if name not in RULES:
-        known = sorted({*RULES, *map(rule_name, made.rules), *PLAIN[1:]})
+        known = sorted({*RULES, *map(rule_name, rules), *PLAIN[1:]})
         raise UnknownName("rule or field of a policy", name, known)
     if value is False:
         return others
@@ -151,7 +152,7 @@ def _rules(made: Policy, name: str, value: Any) -> tuple[Any, ...]:
     changed = _made(name, settings)
     if not there:
         return (*others, changed)
-    return tuple(changed if rule_name(one) == name else one for one in made.rules)
+    return tuple(changed if rule_name(one) == name else one for one in rules)
 
 
 def _made(name: str, settings: Mapping[str, Any]) -> Any:

@@ -1,0 +1,417 @@
+"""Policies and goals as people write them: what is meant, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import errata
+from errata import codec
+from errata.configured import goal, policy
+from errata.errors import InvalidInput, UnknownName, UsageError
+from errata.loop.decide import Policy
+from errata.loop.policies import PRESETS, default, orchestrator, stage, thorough
+from errata.loop.record import Goal, Improvement
+from errata.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    NothingMet,
+    Plateau,
+    Repeat,
+    StopRule,
+    rule_name,
+)
+from tests.loop import support
+
+HOPELESS = All(Repeat(1, near=False), NothingMet())
+QUALITY = Goal("quality", 0.8)
+
+# -- text
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_itself(name):
+    for written in (name, f"  {name}\n", {"preset": name}, PRESETS[name]):
+        assert policy(written) is PRESETS[name]
+
+
+def test_nothing_is_the_default_and_a_policy_is_left_alone():
+    assert policy({}) is default
+    mine = Policy((lambda loop: "no",))
+    assert policy(mine) is mine
+    assert errata.policy("stage") is stage
+
+
+TEXTS: list[tuple[str, Policy]] = [
+    (
+        "thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1, quality >= 0.8",
+        Policy((MaxAttempts(6), Fatigue()), Improvement(0.1), goals=(QUALITY,)),
+    ),
+    ("default, attempts.limit=6", Policy((MaxAttempts(6), Repeat(2), HOPELESS))),
+    ("default,attempts.limit = 6", Policy((MaxAttempts(6), Repeat(2), HOPELESS))),
+    ("default, -repeat", Policy((MaxAttempts(4), HOPELESS))),
+    ("default, -repeat+nothing_met", Policy((MaxAttempts(4), Repeat(2)))),
+    ("default, repeat.near=false", Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
+    ("default, -fatigue", Policy(default.rules)),  # there is none
+    ("stage, fatigue", Policy((MaxAttempts(3), Fatigue()))),
+    ("stage, fatigue=true", Policy((MaxAttempts(3), Fatigue()))),
+    ("stage, fatigue=false, echo", Policy((MaxAttempts(3), Echo()))),
+    ("stage, nothing_met", Policy((MaxAttempts(3), NothingMet()))),
+    ("stage, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
+    ("stage, fatigue.limit=0.5, fatigue.decay=0", Policy((MaxAttempts(3), Fatigue(0.5, decay=0)))),
+    ("stage, fatigue, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
+    ("stage, fatigue.limit=0.5, fatigue", Policy((MaxAttempts(3), Fatigue(0.5)))),
+    ("stage, fatigue.limit=0.5, -fatigue", Policy((MaxAttempts(3),))),
+    ("stage, -fatigue, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
+    ("stage, -attempts, repeat", Policy((Repeat(),))),
+    ("stage, echo.across=scope", Policy((MaxAttempts(3), Echo(across="scope")))),
+    (
+        "stage, plateau.patience=null, plateau.floor=0.3, plateau.novelty=true",
+        Policy((MaxAttempts(3), Plateau(None, True, 0.3))),
+    ),
+    (
+        "stage, budget.tokens=5000, budget.seconds=1.5",
+        Policy((MaxAttempts(3), Budget(tokens=5000, seconds=1.5))),
+    ),
+    ("stage, against=previous", Policy((MaxAttempts(3),), Improvement(against="previous"))),
+    ("stage, unscored=again", Policy((MaxAttempts(3),), unscored="again")),
+    ("orchestrator, against=best", Policy(orchestrator.rules, goals=orchestrator.goals)),
+    (
+        "stage, a >= 0.5, b ≤ 2",
+        Policy((MaxAttempts(3),), goals=(Goal("a", 0.5), Goal("b", 2, "at_most"))),
+    ),
+    (
+        "orchestrator, alignment >= 0.9, tone>=1",
+        Policy(
+            orchestrator.rules,
+            orchestrator.improvement,
+            goals=(orchestrator.goals[1], Goal("alignment", 0.9), Goal("tone", 1)),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "meant"), TEXTS)
+def test_a_text_is_a_preset_and_what_is_changed(text, meant):
+    made = policy(text)
+    assert made == replace(meant, name=text)
+    assert codec.policy_from(json.loads(json.dumps(codec.policy_to(made)))) == made
+
+
+def test_a_policy_that_was_changed_is_named_by_its_text_or_as_it_says():
+    assert policy(" thorough, fatigue ").name == "thorough, fatigue"
+    assert policy("thorough, name=mine").name == "mine"
+    assert policy({"fatigue": True}).name == ""
+    assert policy({"fatigue": True, "name": "mine"}).name == "mine"
+
+
+# -- objects
+
+OBJECTS: list[tuple[dict[str, Any], Policy]] = [
+    ({"preset": "stage", "attempts": {"limit": 2}}, Policy((MaxAttempts(2),))),
+    ({"preset": "stage", "attempts": {}}, Policy((MaxAttempts(3),))),
+    ({"preset": "stage", "repeat": True}, Policy((MaxAttempts(3), Repeat()))),
+    ({"preset": "stage", "repeat": {"times": 2}}, Policy((MaxAttempts(3), Repeat(2)))),
+    ({"preset": "stage", "repeat": True, "attempts": False}, Policy((Repeat(),))),
+    ({"repeat": {"near": False}}, Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
+    ({"rules": [{"rule": "attempts", "limit": 2}]}, Policy((MaxAttempts(2),))),
+    (
+        {"rules": [{"rule": "all", "rules": [{"rule": "attempts"}, {"rule": "nothing_met"}]}]},
+        Policy((All(MaxAttempts(), NothingMet()),)),
+    ),
+    (
+        {"rules": [{"rule": "attempts"}], "fatigue": {"limit": 0.5}, "min_gain": 0.2},
+        Policy((MaxAttempts(), Fatigue(0.5)), Improvement(0.2)),
+    ),
+    (
+        {"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
+        Policy((MaxAttempts(3),), goals=(Goal("a", 0.5), Goal("b", 1))),
+    ),
+    ({"preset": "stage", "goals": []}, Policy((MaxAttempts(3),))),
+]
+
+
+@pytest.mark.parametrize(("given_", "meant"), OBJECTS)
+def test_an_object_has_a_preset_and_what_is_changed(given_, meant):
+    before = json.dumps(given_)
+    assert policy(given_) == meant
+    assert json.dumps(given_) == before
+
+
+def test_each_rule_that_is_made_anew_stands_at_the_end_and_the_others_where_they_were():
+    names = [rule_name(r) for r in policy("default, fatigue, attempts.limit=9, echo").rules]
+    assert names == ["attempts", "repeat", "repeat+nothing_met", "fatigue", "echo"]
+
+
+# -- refused by name: the field, the value, what is allowed
+
+INTEGER = "it must be an integer of at least 1"
+WRITTEN = "it must be written like"
+REFUSED: list[tuple[Any, str]] = [
+    (None, "policy is None; it must be a preset, or an object that changes one"),
+    (5, "policy is 5; it must be a preset"),
+    (["default"], "policy is ['default']; it must be a preset"),
+    ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
+    ("default, attempts.limit=-3", f"attempts.limit is -3; {INTEGER}"),
+    ("default, attempts.limit=6.0", f"attempts.limit is 6.0; {INTEGER}"),
+    ("default, attempts.limit=six", f"attempts.limit is 'six'; {INTEGER}"),
+    ("default, attempts.limit=", f"attempts.limit is ''; {INTEGER}"),
+    ("default, attempts.limit=true", f"attempts.limit is True; {INTEGER}"),
+    ("default, attempts.limit=NaN", f"attempts.limit is nan; {INTEGER}"),
+    ("default, attempts=5", "attempts is 5; it must be an object with the rule's fields, true or"),
+    ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
+    ("default, fatigue.limit=0", "fatigue.limit is 0; it must be a number in 0.001..1"),
+    ("default, fatigue.limit=true", "fatigue.limit is True; it must be a number in 0.001..1"),
+    ("default, fatigue.increment=NaN", "fatigue.increment is nan; it must be a number in 0.001..1"),
+    ("default, fatigue.decay=-0.1", "fatigue.decay is -0.1; it must be a number in 0..1"),
+    ("default, fatigue.decay=Infinity", "fatigue.decay is inf; it must be a number in 0..1"),
+    ("default, echo.across=world", "echo.across is 'world'; it must be loop or scope"),
+    ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
+    ("default, plateau.novelty=1", "plateau.novelty is 1; it must be true or false"),
+    ("default, plateau.floor=2", "plateau.floor is 2; it must be a number in 0.001..1"),
+    ("default, plateau.patience=null", "plateau is 'silent'; it must be given patience, novelty"),
+    ("default, budget", "budget is 'empty'; it must be given tokens, cost, seconds, calls"),
+    ("default, budget.tokens=-5", "budget.tokens is -5; it must be a number in 1e-09..1e+12"),
+    ("default, budget.cost=0", "budget.cost is 0; it must be a number in 1e-09..1e+12"),
+    ("default, budget.calls=NaN", "budget.calls is nan; it must be a number in 1e-09..1e+12"),
+    ("default, budget.tokens=many", "budget.tokens is 'many'; it must be a number in"),
+    ("default, min_gain=0", "min_gain is 0; it must be a number in 0.001..1e+12"),
+    ("default, min_gain=NaN", "min_gain is nan; it must be a number in 0.001..1e+12"),
+    ("default, min_gain=null", "min_gain is None; it must be a number in 0.001..1e+12"),
+    ("default, min_gain", "min_gain is True; it must be a number in 0.001..1e+12"),
+    ("default, -min_gain", "min_gain is False; it must be a number in 0.001..1e+12"),
+    ("default, min_gain=much", "min_gain is 'much'; it must be a number in 0.001..1e+12"),
+    ("default, against=first", "against is 'first'; it must be best or previous"),
+    ("default, unscored=maybe", "unscored is 'maybe'; it must be stop or again"),
+    ("default, goals", "goals is True; it must be a list such as"),
+    ("default, goals=5, q >= 1", "goals is 5; it must be a list such as"),
+    ("default, rules", "rules is True; it must be a list of objects such as"),
+    ("default, -name", "name is False; it must be text"),
+    ("stage, -attempts", "rules is (); it must be at least one stop rule: a loop must end"),
+    ("default, q >= abc", f"a goal is 'q >= abc'; {WRITTEN}"),
+    ("default, q >= nan", f"a goal is 'q >= nan'; {WRITTEN}"),
+    ("default, q <= inf", f"a goal is 'q <= inf'; {WRITTEN}"),
+    (
+        "orchestrator, alignment <= 0.5",
+        "threshold of alignment >= 0.75 is 0.75; it must be at most 0.5: another goal is",
+    ),
+    ("default, q >= 2, q <= 1", "threshold of q >= 2 is 2.0; it must be at most 1: another goal"),
+    ({"name": 5}, "name is 5; it must be text"),
+    ({"min_gain": None}, "min_gain is None; it must be a number in"),
+    ({"min_gain": "0.1"}, "min_gain is '0.1'; it must be a number in"),
+    ({"min_gain": math.nan}, "min_gain is nan; it must be a number in"),
+    ({"unscored": []}, "unscored is []; it must be stop or again"),
+    ({"against": None}, "against is None; it must be best or previous"),
+    ({"goals": "q >= 1"}, "goals is 'q >= 1'; it must be a list such as"),
+    ({"goals": None}, "goals is None; it must be a list such as"),
+    ({"goals": {"q": 1}}, "goals is {'q': 1}; it must be a list such as"),
+    ({"goals": [5]}, f"a goal is 5; {WRITTEN}"),
+    ({"rules": None}, "rules is None; it must be a list of objects such as"),
+    ({"rules": "attempts"}, "rules is 'attempts'; it must be a list of objects such as"),
+    ({"rules": ["attempts"]}, "rules is ['attempts']; it must be a list of objects such as"),
+    ({"rules": []}, "rules is (); it must be at least one stop rule"),
+    ({"rules": [{"rule": "nope"}]}, "rule is 'nope'; it must be one of attempts, budget, echo,"),
+    ({"rules": [{}]}, "rule is ''; it must be one of attempts"),
+    ({"rules": [{"rule": "attempts", "limit": 0}]}, f"limit is 0; {INTEGER}"),
+    ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
+    ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
+    ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
+    ({"rules": [{"rule": "mine", "custom": True}]}, "rule is {'rule': 'mine', 'custom': True}; it"),
+    ({"rules": [{"rule": []}]}, "policy is {'rules': [{'rule': []}]}; it must be a policy"),
+    ({"attempts": None}, "attempts is None; it must be an object with the rule's fields"),
+    ({"attempts": [5]}, "attempts is [5]; it must be an object with the rule's fields"),
+    ({"attempts": {"limit": None}}, f"attempts.limit is None; {INTEGER}"),
+    ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
+]
+
+
+@pytest.mark.parametrize(("given_", "said"), REFUSED)
+def test_what_cannot_be_is_refused_with_its_field_and_what_is_allowed(given_, said):
+    with pytest.raises(InvalidInput) as caught:
+        policy(given_)
+    assert str(caught.value).startswith(said)
+
+
+UNKNOWN: list[tuple[Any, str]] = [
+    ("", "no policy is called ''; there are: default, orchestrator,"),
+    ("nope", "no policy is called 'nope'; there are: default, orchestrator,"),
+    ("attempts.limit=6", "no policy is called 'attempts.limit=6'; there are: default,"),
+    ({"preset": "nope"}, "no policy is called 'nope'; there are: default,"),
+    ({"preset": None}, "no policy is called 'None'; there are: default,"),
+    ("default,", "no rule or field of a policy is called ''; there are: against, attempts,"),
+    ("default, nope", "no rule or field of a policy is called 'nope'; there are: against,"),
+    ("default, -nope", "no rule or field of a policy is called 'nope'; there are: against,"),
+    ("default, nope.limit=5", "no rule or field of a policy is called 'nope'; there are: against,"),
+    ("default, limit=5", "no rule or field of a policy is called 'limit'; there are: against,"),
+    ("default, preset=stage", "no rule or field of a policy is called 'preset'; there are:"),
+    ("default, stage", "no rule or field of a policy is called 'stage'; there are: against,"),
+    ("default, q > 0.5", "no rule or field of a policy is called 'q > 0.5'; there are: against,"),
+    ("default, q = 0.5", "no rule or field of a policy is called 'q'; there are: against,"),
+    ({"presett": "stage"}, "no rule or field of a policy is called 'presett'; there are:"),
+    ({5: True}, "no rule or field of a policy is called 5; there are: against, attempts,"),
+]
+
+
+@pytest.mark.parametrize(("given_", "said"), UNKNOWN)
+def test_what_nobody_knows_is_refused_with_the_names_there_are(given_, said):
+    with pytest.raises(UnknownName) as caught:
+        policy(given_)
+    assert str(caught.value).startswith(said)
+    assert set(caught.value.known) >= ({*PRESETS} if "no policy" in said else {*codec.RULES})
+
+
+pieces = st.sampled_from(
+    [
+        *("attempts", "repeat", "fatigue", "echo", "budget", "plateau", "nothing_met", "min_gain"),
+        *("against", "goals", "rules", "name", "unscored", "preset", "", "all", "limit"),
+    ]
+)
+literals = st.sampled_from(["0", "1", "2", "-1", "0.5", "NaN", "true", "null", "[]", "{}", "x", ""])
+parts = st.one_of(
+    pieces,
+    pieces.map("-{}".format),
+    st.builds("{}={}".format, pieces, literals),
+    st.builds("{}.{}={}".format, pieces, st.sampled_from(["limit", "times", "tokens"]), literals),
+    st.builds("{} {} {}".format, pieces, st.sampled_from([">=", "<=", "≥", "≤", ">"]), literals),
+    st.text(max_size=8),
+)
+json_data = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-2, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+def means_something_or_is_refused(given_: Any) -> None:
+    made = None
+    with suppress(UsageError):
+        made = policy(given_)
+    assert made is None or codec.policy_from(json.loads(json.dumps(codec.policy_to(made)))) == made
+
+
+@given(st.lists(parts, max_size=4))
+def test_whatever_is_written_is_a_policy_or_refused(written):
+    means_something_or_is_refused(", ".join(["default", *written]))
+
+
+@given(st.dictionaries(pieces, json_data, max_size=3) | json_data)
+def test_whatever_data_is_given_is_a_policy_or_refused(given_):
+    means_something_or_is_refused(given_)
+
+
+# -- there and back
+
+
+@given(support.with_goals)
+def test_what_the_codec_writes_is_an_object_that_means_the_same(made):
+    assert policy(codec.policy_to(made)) == made
+
+
+RULES: list[StopRule] = [
+    MaxAttempts(7),
+    Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
+    Echo(2, "scope"),
+    Repeat(3, near=False),
+    Fatigue(0.75, 0.25, 0.125),
+    Plateau(None, True, 0.25),
+    NothingMet(),
+    All(Repeat(), All(NothingMet(), Echo())),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=rule_name)
+def test_every_shipped_rule_there_and_back(rule):
+    made = Policy((rule, MaxAttempts(9)), Improvement(0.125, "previous"), "again", "m", (QUALITY,))
+    plain = json.loads(json.dumps(codec.policy_to(made)))
+    assert codec.policy_from(plain) == policy(plain) == made
+
+
+def test_every_shipped_rule_is_among_them():
+    assert {rule_name(rule) for rule in RULES[:-1]} == set(codec.RULES)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_there_and_back(name):
+    plain = json.loads(json.dumps(codec.policy_to(PRESETS[name])))
+    assert codec.policy_from(plain) == policy(plain) == PRESETS[name]
+
+
+@given(st.sampled_from(sorted(PRESETS)), st.integers(1, 99))
+def test_a_text_changes_what_it_names_and_nothing_else(name, limit):
+    made, before = policy(f"{name}, attempts.limit={limit}"), PRESETS[name]
+    assert made.rules[0] == MaxAttempts(limit)
+    assert made.rules[1:] == before.rules[1:]
+    assert replace(made, rules=before.rules, name=name) == before
+
+
+# -- goals
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("quality >= 0.8", QUALITY),
+        ("quality>=0.8", QUALITY),
+        ("  quality  >=  0.8 ", QUALITY),
+        ("quality ≥ 0.8", QUALITY),
+        ("drift <= 0.25", Goal("drift", 0.25, "at_most")),
+        ("drift ≤ .25", Goal("drift", 0.25, "at_most")),
+        ("two words >= -1e3", Goal("two words", -1000.0)),
+        ("a=b >= 1", Goal("a=b", 1)),
+        ("größe >= 1", Goal("größe", 1)),
+        ({"score": "quality", "threshold": 0.8}, QUALITY),
+        ({"score": "d", "threshold": 1, "direction": "at_most"}, Goal("d", 1, "at_most")),
+    ],
+)
+def test_a_goal_is_written_as_it_is_read(written, meant):
+    assert goal(written) == meant
+    assert goal(str(meant)) == meant
+
+
+@given(support.goals)
+def test_a_goal_that_is_shown_can_be_read_again_as_exactly_as_it_is_compared(goals):
+    for one in goals:
+        back = goal(str(one))
+        assert (back.score, back.direction) == (one.score, one.direction)
+        assert back.margin(one.threshold) == 0
+        assert goal(codec.goal_to(one)) == one
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", "quality", "quality >= ", ">= 0.8", "quality > 0.8", "quality == 0.8"),
+        *("quality >= 0.8 or so", "quality >= high", "quality >= nan", "quality >= inf"),
+        *("quality >= 1e13", "quality >= true", "0.8"),
+        *(None, 5, True, [], ["quality >= 0.8"], {}, {"score": "q"}, {"threshold": 1}),
+        {"score": "", "threshold": 1},
+        {"score": 5, "threshold": 1},
+        {"score": "q", "threshold": "0.8"},
+        {"score": "q", "threshold": True},
+        {"score": "q", "threshold": None},
+        {"score": "q", "threshold": [1]},
+        {"score": "q", "threshold": math.nan},
+        {"score": "q", "threshold": 1, "direction": "up"},
+        {"score": "q", "threshold": 1, "weight": 2},
+    ],
+)
+def test_what_is_no_goal_is_refused_with_how_it_is_written(wrong):
+    with pytest.raises(InvalidInput) as caught:
+        goal(wrong)
+    assert caught.value.field == "a goal"
+    assert caught.value.allowed.startswith('written like "alignment >= 0.75", or an object with')
+
+
+def test_thorough_is_the_example_of_the_docs():
+    made = policy("thorough, attempts.limit=6")
+    assert made == replace(thorough, rules=(MaxAttempts(6), thorough.rules[1]), name=made.name)
