@@ -29,6 +29,7 @@ _HOMES = {
     "Event": "errata.memory.episode",
     "Example": "errata.memory.learn",
     "Explanation": "errata.loop.explain",
+    "Exposure": "errata.memory.proof",
     "Fatigue": "errata.loop.stop",
     "Figures": "errata.loop.replay",
     "Finding": "errata.loop.record",
@@ -41,9 +42,11 @@ _HOMES = {
     "Model": "errata.protocols",
     "NotPassed": "errata.errors",
     "NothingMet": "errata.loop.stop",
+    "Outcome": "errata.memory.proof",
     "Override": "errata.loop.record",
     "Plateau": "errata.loop.stop",
     "Policy": "errata.loop.decide",
+    "Proof": "errata.memory.proof",
     "Reach": "errata.loop.reach",
     "Reasoning": "errata.decisions",
     "Recorded": "errata.loop.replay",
@@ -73,6 +76,7 @@ _HOMES = {
     "open_store": "errata.store",
     "override": "errata.overrides",
     "policy": "errata.configured",
+    "proof": "errata.memory.proof",
     "reach": "errata.loop.reach",
     "reasoning": "errata.decisions",
     "repeated_step": "errata.memory.episode",
@@ -129,6 +133,7 @@ if TYPE_CHECKING:
     from errata.memory.episode import Event, RepeatedStep, repeated_step
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory, Seen
+    from errata.memory.proof import Exposure, Outcome, Proof, proof
     from errata.memory.signature import Signature, signature
     from errata.models import open_model
     from errata.overrides import override
@@ -167,6 +172,7 @@ __all__ = [
     "Event",
     "Example",
     "Explanation",
+    "Exposure",
     "Fatigue",
     "Figures",
     "Finding",
@@ -179,9 +185,11 @@ __all__ = [
     "Model",
     "NotPassed",
     "NothingMet",
+    "Outcome",
     "Override",
     "Plateau",
     "Policy",
+    "Proof",
     "Reach",
     "Reasoning",
     "Recorded",
@@ -211,6 +219,7 @@ __all__ = [
     "open_store",
     "override",
     "policy",
+    "proof",
     "reach",
     "reasoning",
     "repeated_step",
