@@ -7,9 +7,11 @@ import sys
 
 def main() -> None:
     """Run `errata` with the arguments of this process and exit with its code."""
-    from errata.cli.app import app
-    from errata.cli.interrupt import leave
-
+    try:
+        from errata.cli.app import app
+        from errata.cli.interrupt import leave
+    except KeyboardInterrupt:  # Ctrl-C before anything began
+        sys.exit(130)
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a question mark.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from errata.cli.output import Interrupted, told, usage_told
+from errata.cli.output import INTERRUPTED, Interrupted, told, usage_told
 
 # Command -> where its function, or its own group, lives.
 COMMANDS = {
@@ -71,8 +71,10 @@ def exit_code(run: Callable[[], Any], *, json: bool, debug: bool) -> int:
     """What `run` answers, as an exit code; an error is told in words or as a JSON document."""
     try:
         answer = run()
+        if answer == INTERRUPTED:  # Ctrl-C outside of the work that can be resumed; typer is silent
+            raise Interrupted("interrupted")
         return answer if isinstance(answer, int) else 0
-    except typer.Abort:  # Ctrl-C before or after the work that can be resumed
+    except typer.Abort:  # the same, of earlier versions of typer
         return told(Interrupted("interrupted"), json=json, debug=debug)
     except Exception as error:
         if hasattr(error, "format_message"):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -22,8 +25,10 @@ from errata.loop.feedback import clean
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 Db = Annotated[str | None, typer.Option("--db", help="The database file. [errata.db]")]
 ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
+MOST = 1_000_000_000  # of what is counted: a database takes no larger number than 2**63
 WIDTH = 120  # of a table that goes to no terminal
 NARROW = 72  # columns; a table needs as many
+LEAST = 16  # columns for words; numbers need all of theirs
 
 
 class Interrupted(Exception):
@@ -59,7 +64,8 @@ def say(text: str) -> None:
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], text: int = 1) -> None:
     """Print a table; the first `text` columns are words, the others numbers.
 
-    On a terminal that is too narrow for columns every row is a line of words.
+    Where a terminal is narrow, columns stand closer and words are folded, numbers never; where it
+    is too narrow for that, every row is words.
     """
     from rich import box
     from rich.console import Console
@@ -67,22 +73,59 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], text: int = 1) ->
     from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, head in enumerate(heads):
-        drawn.add_column(head, justify="left" if place < text else "right", overflow="fold")
-    for row in rows:
-        cells = [clean(str(cell), 200) for cell in row]
+    told = [[clean(str(cell), 200) for cell in row] for row in rows]
+    columns = list(zip(heads, *told, strict=True))
+    whole = [_longest(cells) for cells in columns]
+    least = [_longest(" ".join(cells).split()) for cells in columns[text:]]
+    room = console.width - 2 * len(heads) - sum(min(width, LEAST) for width in whole[:text])
+    if console.width < NARROW or room < sum(least):
+        for cells in told:
+            _say_row(heads, cells, console.width)
+        return
+    tight = console.width < sum(whole) + 3 * len(heads)
+    numbers = whole[text:] if room >= sum(whole[text:]) else least
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, int(not tight)))
+    for head in heads[:text]:
+        drawn.add_column(head, overflow="fold")
+    for head, width in zip(heads[text:], numbers, strict=True):
+        drawn.add_column(head, justify="right", width=width, overflow="fold")
+    for cells in told:
         drawn.add_row(*map(Text, cells))
-        if console.width < NARROW:
-            pairs = zip(heads, cells, strict=True)
-            show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
-    if console.width >= NARROW:
-        console.print(drawn)
+    console.print(drawn)
+
+
+def _longest(words: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, words), default=0)
+
+
+def _say_row(heads: Sequence[str], cells: Sequence[str], width: int) -> None:
+    pairs = [f"{head} {cell}".strip() for head, cell in zip(heads, cells, strict=True) if cell]
+    # A no-break space keeps a number with its name.
+    words = [pair.replace(" ", "\xa0") if len(pair) <= 2 * LEAST else pair for pair in pairs]
+    kept: Any = {"break_on_hyphens": False, "break_long_words": False}
+    lines = fill(", ".join(words), max(LEAST, width - 1), subsequent_indent="  ", **kept)
+    show(lines.replace("\xa0", " "))
 
 
 def when(seconds: float) -> str:
-    """Seconds since 1970 as local time."""
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """Seconds since 1970 as local time; a year that no calendar has is told as it is."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s after 1970"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something: 1 loop, 2 loops."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def following(*words: str, db: str = "") -> str:
+    """The command to type next, with the database where it is not the usual one."""
+    more = ["--db", db] if db not in ("", "errata.db") else []
+    return f"Next: {shlex.join(['errata', *words, *more])}"
 
 
 def told(error: BaseException, *, json: bool, debug: bool, **more: Any) -> int:
@@ -93,11 +136,13 @@ def told(error: BaseException, *, json: bool, debug: bool, **more: Any) -> int:
     message = _message(error, debug)
     if debug or os.environ.get("ERRATA_DEBUG", "") not in ("", "0", "false"):
         traceback.print_exception(error, file=sys.stderr)
+    code = next((code for kind, code in CODES if isinstance(error, kind)), 1)
     if json:
-        print_json({"error": {"type": type(error).__name__, "message": message}, **more})
-    else:
-        say(f"errata: {message}")
-    return next((code for kind, code in CODES if isinstance(error, kind)), 1)
+        with suppress(OSError):  # the very output may be what is broken
+            print_json({"error": {"type": type(error).__name__, "message": message}, **more})
+            return code
+    say(f"errata: {message}")
+    return code
 
 
 def usage_told(error: Any, *, json: bool) -> int:

@@ -11,23 +11,37 @@ import typer
 
 from errata import codec
 from errata.cli.opening import ask
-from errata.cli.output import Db, Json, print_json, show, table, when
+from errata.cli.output import (
+    MOST,
+    Db,
+    Json,
+    counted,
+    following,
+    print_json,
+    show,
+    table,
+    when,
+)
 from errata.decisions import Reasoning, reasoning
-from errata.errors import InvalidInput
-from errata.loop.decide import Again
+from errata.errors import InvalidInput, NotFound
+from errata.loop.decide import Again, Verdict
+from errata.loop.feedback import clean
 from errata.protocols import Scope, Store
 
 HEADS = ("loop", "decided", "why", "overridden by", "attempt", "fatigue", "echoes", "at")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+LONGEST = 3650 * SECONDS["d"]  # an override that outlives ten years is a slip of the finger
 
 
 def override(
     loop: Annotated[str, typer.Argument(help="The id of a loop.")],
     rule: Annotated[str, typer.Argument(help="The rule to lift, as `attempts`.")],
-    by: Annotated[str, typer.Option(help="Who answers for it.")] = "",
+    by: Annotated[str, typer.Option(help="Who answers for it.")],
     why: Annotated[str, typer.Option(help="The reason.")] = "",
-    decisions: Annotated[int, typer.Option(help="How many decisions it lifts.")] = 1,
-    expires: Annotated[str, typer.Option(help="Until when: 30m, 2h, 1d. [never]")] = "",
+    decisions: Annotated[
+        int, typer.Option(min=1, max=MOST, help="How many decisions it lifts.")
+    ] = 1,
+    expires: Annotated[str | None, typer.Option(help="Until when: 30m, 2h, 1d. [never]")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -37,7 +51,7 @@ def override(
     """
     from errata.overrides import override as given
 
-    until = time.time() + _seconds(expires) if expires else None
+    until = None if expires is None else time.time() + _seconds(expires)
     options: dict[str, Any] = {"by": by, "why": why, "decisions": decisions, "until": until}
 
     async def lift(store: Store, scope: Scope) -> Any:
@@ -46,27 +60,44 @@ def override(
     verdict = ask(db, lambda memory: lift(memory.store, memory.scope))
     if json:
         print_json({"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)})
-    elif isinstance(verdict, Again):
-        show(f"{rule} is lifted; loop {loop} is open: errata run --resume goes on with it")
     else:
-        stops = ", ".join(stop.rule for stop in verdict.stopped_by)
-        show(f"{rule} is lifted; loop {loop} is still stopped by {stops}")
+        show(f"{rule} is lifted for {counted(decisions, 'decision')}; {_outcome(loop, verdict)}")
+        show(following("why", loop, db=db or ""))
     return 0
+
+
+def _outcome(loop: str, verdict: Verdict) -> str:
+    name = clean(loop, 200)
+    if not isinstance(verdict, Again):
+        stops = ", ".join(stop.rule for stop in verdict.stopped_by)
+        return f"loop {name} is still stopped by {stops}"
+    run, _, task = loop.rpartition("/")
+    how = f"errata run TASKS --run {run} --resume" if run and task else "whoever resumes it"
+    return f"loop {name} is open, {how} goes on with it"
 
 
 def log(
     loop: Annotated[str, typer.Argument(help="The beginning of the loops' ids.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many loops, the newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST, help="How many loops, the newest first.")
+    ] = 20,
     db: Db = None,
     json: Json = False,
 ) -> int:
     """List decisions: why again, why stopped, which rules were overridden and by whom."""
-    found = ask(db, lambda memory: memory.store.loops(memory.scope, limit, loop))
-    told = [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
+
+    async def found(store: Store, scope: Scope) -> list[Reasoning]:
+        loops = await store.loops(scope, limit, loop)
+        if loop and not loops:
+            raise NotFound("loop that begins with", loop, store.url)
+        return [one for stored in loops for one in reasoning(stored.loop, stored.decisions)]
+
+    told = ask(db, lambda memory: found(memory.store, memory.scope))
     if json:
         print_json({"decisions": [{**asdict(one), "rerun": one.rerun} for one in told]})
     elif told:
         table(HEADS, [_row(one) for one in told], text=4)
+        show(following("why", told[-1].loop if loop else told[0].loop, db=db or ""))
     else:
         show("no decision yet")
     return 0
@@ -76,7 +107,9 @@ def _row(one: Reasoning) -> tuple[Any, ...]:
     worn = one.standing
     change = f" ({worn.change:+.2f})" if worn.change else ""
     by = ", ".join(f"{lifted.stop.rule}: {lifted.by}" for lifted in one.lifted)
-    why = ": ".join(part for part in (one.reason, one.detail) if part)
+    why = ", ".join(dict.fromkeys(trigger.reason for trigger in one.triggers))
+    if one.decided == "stopped":
+        why = f"{one.reason}: {one.detail}"
     most = max(worn.echoes.values(), default=0)
     fatigue = f"{worn.fatigue:.2f}{change}"
     why = "" if one.decided == "passed" else why
@@ -85,7 +118,9 @@ def _row(one: Reasoning) -> tuple[Any, ...]:
 
 def _seconds(text: str) -> float:
     """Raises InvalidInput."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    if not found:
-        raise InvalidInput("expires", text, "a time such as 90s, 30m, 2h or 1d")
-    return float(found[1]) * SECONDS[found[2]]
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
+    seconds = float(found[1]) * SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds <= LONGEST:
+        allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
+        raise InvalidInput("--expires", text, allowed)
+    return seconds

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import Annotated, Any
 
 import typer
 
 from errata.cli.app import PLAIN
-from errata.cli.output import Json, print_json, show, table
-from errata.cli.settings import settings
+from errata.cli.output import Json, counted, print_json, show, table
+from errata.cli.settings import policy_of
 from errata.codec import attempt_to, policy_to, rule_to
-from errata.configured import policy as policy_of
 from errata.loop.decide import Policy
 from errata.loop.policies import PRESETS
 from errata.loop.reach import Reach, reach
 from errata.loop.record import Attempt
-
-SLIGHT = 0.01  # of a severity
+from errata.protocols import NOTHING
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 
@@ -45,14 +44,14 @@ def listed(json: Json = False) -> int:
 def check(policy: Written = None, json: Json = False) -> int:
     """Find for each rule the shortest history in which it decides, or prove that there is none.
 
-    Exits 0 where every rule can fire and 1 where one cannot.
+    Exits 0 where every rule can fire, and 1 where one cannot or nothing was found for it.
     """
-    chosen = policy_of(policy or settings().policy)
+    chosen = policy_of(policy)
     found = reach(chosen)
     if json:
         print_json({"policy": policy_to(chosen), "rules": [_document(one) for one in found]})
     else:
-        show(f"policy {chosen.name}: {_words(chosen)}")
+        show(f"policy {chosen.name or 'of its own'}: {_words(chosen)}")
         for one in found:
             _print(one)
     return 0 if all(one.history is not None for one in found) else 1
@@ -63,21 +62,30 @@ def _print(found: Reach) -> None:
     if found.history is None:
         return
     for key, count in found.history.echoes.items():
-        show(f"  earlier loops of the scope: {key} finding in {count} attempts")
+        show(f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}")
+    seen: set[str] = set()
     for attempt, better in zip(found.history.attempts, found.history.improved, strict=True):
-        show(f"  attempt {attempt.number}: {_told(attempt, better)}")
+        show(f"  attempt {attempt.number}: {', '.join(_told(attempt, better, seen))}")
+        seen.add(attempt.candidate.digest)
     show(f"  => {found.rule(found.history)}")
 
 
-def _told(attempt: Attempt, better: bool) -> str:
-    first = attempt.number == 1
-    told = ["the first candidate" if first else "a new candidate"]
-    told = ["the same candidate again"] if attempt.repeats else told
-    told += [] if first else ["better" if better else "no better"]
-    findings = attempt.evaluation.errors if attempt.evaluation else ()
-    told += [f"{one.key}, slight" if one.severity < SLIGHT else one.key for one in findings]
-    told += ["all of the budget"] if attempt.usage.calls else []
-    return ", ".join(told)
+def _told(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
+    """What matters of an attempt of a history, after the candidates that were `seen`."""
+    nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
+    yield "the same candidate" if attempt.candidate.digest in seen else nearly
+    evaluation = attempt.evaluation
+    if evaluation is None:
+        yield "not evaluated"
+        return
+    if attempt.number > 1:
+        yield "better" if better else "no better"
+    if evaluation.met == 0:
+        yield "nothing met"
+    for one in evaluation.errors:
+        yield f"finding {one.key}" + (f" of severity {one.severity:g}" if one.severity < 1 else "")
+    if attempt.usage != NOTHING:
+        yield "all of the budget"
 
 
 def _words(policy: Policy) -> str:

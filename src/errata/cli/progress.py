@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from errata.cli.batch import Row
 
 
+MANY = 5_000  # loops; fewer are read and replayed within a few seconds
+
+
 class Progress:
     """Lines, and on a terminal bars below them. Use it as a context manager."""
 
@@ -29,6 +32,7 @@ class Progress:
         self._bars = progress.Progress(*columns, console=self._console, transient=True)
         self._lines: dict[str, TaskID] = {}
         self._said: dict[str, str] = {}
+        self._counted: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:
@@ -66,6 +70,17 @@ class Progress:
             if not self._console.is_terminal and self._said.get(name) != what:
                 self.say(f"{name}: {what} ({size})")
             self._said[name] = what
+
+    def loops(self, what: str, done: int, total: int) -> None:
+        """So many loops of `total`: a bar; elsewhere, where they are many, ten lines at most."""
+        live = self._console.is_terminal
+        step = 100 if live else max(MANY, total // 10)
+        if done // step == self._counted.get(what, 0):
+            return
+        self._counted[what] = done // step
+        self.bar(what, done, total, f"{done}/{total} loops")
+        if not live:
+            self.say(f"{what}: {done} of {total} loops")
 
     def tasks(self, total: int, ended: list[Row]) -> None:
         """So many tasks of `total` have ended; the last one is told of."""

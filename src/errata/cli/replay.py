@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from errata.cli.caveats import cannot_tell, caveats, unscored
 from errata.cli.interrupt import drive
-from errata.cli.output import Json, print_json, say, show, table
+from errata.cli.output import MOST, Json, counted, following, print_json, say, show
+from errata.cli.picture import NoPictures
+from errata.cli.progress import Progress
+from errata.cli.replayed import compared, document, print_figures
 from errata.cli.settings import settings
 from errata.configured import policy as policy_of
-from errata.errors import UsageError
-from errata.loop.decide import Policy
+from errata.errors import InvalidInput, StoreCorrupt, UsageError
 from errata.loop.policies import PRESETS
-from errata.loop.replay import Figures, Recorded, compare
-from errata.loop.stop import MaxAttempts
+from errata.loop.replay import Figures, Recorded
 
-HEADS = tuple(
-    "policy,attempts,÷ oracle,calls,tokens,solved,lost,quality,regret,cannot tell".split(",")
-)
-WHOLE = Policy((MaxAttempts(10**9),), name="as recorded")
+LARGE = 20_000_000  # bytes that take more than a moment to read
 
 Source = Annotated[
     str | None,
@@ -33,8 +31,10 @@ Policies = Annotated[
     list[str] | None,
     typer.Option("--policy", help="A preset, or one with changes; as often as wanted. [presets]"),
 ]
-Last = Annotated[int, typer.Option(min=1, help="How many loops of a database, the newest.")]
-Plot = Annotated[Path | None, typer.Option(help="Write cost against quality as a PNG.")]
+Last = Annotated[
+    int, typer.Option(min=1, max=MOST, help="How many loops of a database, the newest.")
+]
+Plot = Annotated[Path | None, typer.Option(help="Write cost against quality as a .png file.")]
 
 
 def replay(
@@ -50,68 +50,74 @@ def replay(
     the record cannot tell, and the loop counts as far as it goes.
     """
     given = [policy_of(text) for text in policy or ()]
-    recorded = read(source, last)
-    policies = given or [one for one in PRESETS.values() if _fits(one, recorded)]
-    whole, *figures = compare(recorded, [WHOLE, *policies])
     if plot is not None:
-        _plot(plot, figures)
+        _can_draw(plot)
+    with Progress() as progress:
+        recorded = read(source, last, progress)
+        left_out = [one for one in PRESETS.values() if not given and unscored(recorded, one)]
+        policies = given or [one for one in PRESETS.values() if one not in left_out]
+        whole, figures = compared(recorded, policies, progress)
+    notes = [f"{one.name} is left out: its goals are not scored here" for one in left_out]
+    notes += caveats(recorded, policies)
+    if plot is not None:
+        _draw(plot, figures)
     if json:
-        print_json({"recorded": document(whole), "policies": [document(one) for one in figures]})
+        print_json(
+            {"recorded": document(whole), "policies": list(map(document, figures)), "notes": notes}
+        )
         return 0
-    show(f"{len(recorded)} loops, {whole.attempts} attempts, {whole.solvable} loops can be solved")
-    table(HEADS, [(*row(whole)[:-1], "-"), *map(row, figures)])
-    if any(one.beyond for one in figures):
-        show("cannot tell: it would have gone on where the record of so many loops ends")
-    name = figures[0].policy if len(figures) == 1 else "NAME"
-    show(f"next: errata policy check {shlex.quote(name)}" + ("" if plot else "; --plot FILE.png"))
+    attempts = counted(sum(len(one.loop.attempts) for one in recorded), "attempt")
+    solvable = counted(whole.solvable, "loop")
+    show(f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved")
+    print_figures("policy", [(one.policy, one) for one in (whole, *figures)])
+    for note in (*cannot_tell(figures), *notes):
+        show(note)
+    show(_next(source, policy or (), drawn=plot is not None))
     return 0
 
 
-def _fits(policy: Policy, recorded: Sequence[Recorded]) -> bool:
-    """Whether the goals that it brings along are scored in the records."""
-    evaluations = (a.evaluation for one in recorded for a in one.loop.attempts if a.evaluation)
-    return not policy.goals or any(not one.unscored(policy.goals) for one in evaluations)
-
-
-def read(source: str | None, last: int) -> list[Recorded]:
-    """The recorded loops of a database or a file. Raises UsageError where there is none."""
-    from rich.console import Console
-
+def read(source: str | None, last: int, progress: Progress) -> list[Recorded]:
+    """The recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
     from errata.cli.recorded import from_file, from_store, is_file
 
-    values = settings(db=source) if source and not is_file(source) else settings()
-    name = source or values.db
-    with Console(stderr=True).status(f"reading the loops of {name}"):
-        file = is_file(name)
-        recorded = from_file(Path(name)) if file else drive(from_store(values, last))
-    if not recorded:
-        raise UsageError(f"{name} holds no loop with an attempt; errata run makes some")
-    return recorded
+    values = settings() if source is None or is_file(source) else settings(db=source)
+    name = values.db if source is None else source
+    path = Path(name)
+    if path.is_file() and path.stat().st_size >= LARGE:
+        progress.say(f"reading {name}, {path.stat().st_size / 1e6:.0f} MB")
+    if is_file(name):
+        return from_file(path, lambda done, total: progress.loops("reading", done, total))
+    try:
+        return drive(from_store(values, last))
+    except StoreCorrupt as error:
+        if source is not None:
+            error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
+        raise
 
 
-def row(figures: Figures) -> tuple[str, ...]:
-    """One line of the table."""
-    usage, ratio = figures.usage, figures.attempts / figures.oracle if figures.oracle else 0.0
-    numbers = (usage.calls, usage.tokens, figures.solved, figures.lost)
-    return (
-        figures.policy or "(no name)",
-        str(figures.attempts),
-        f"{ratio:.3f}",
-        *map(str, numbers),
-        f"{figures.quality:.3f}",
-        str(figures.regret),
-        str(figures.beyond),
-    )
+def _can_draw(path: Path) -> None:
+    """Raises before the work begins. NoPictures, InvalidInput."""
+    if path.suffix != ".png" or not path.parent.is_dir() or path.is_dir():
+        allowed = "a file that ends in .png, in a folder that exists"
+        raise InvalidInput("--plot", str(path), allowed)
+    if find_spec("matplotlib") is None:
+        how = "pip install 'errata[report]'; the table does without it"
+        raise NoPictures(f"the picture needs matplotlib: {how}")
 
 
-def document(figures: Figures) -> dict[str, Any]:
-    """The figures as JSON data."""
-    return {**asdict(figures), "lost": figures.lost}
-
-
-def _plot(path: Path, figures: Sequence[Figures]) -> None:
+def _draw(path: Path, figures: Sequence[Figures]) -> None:
     from errata.cli.frontier import Point, draw
 
-    loops = figures[0].loops if figures else 0
-    path.write_bytes(draw([Point.of(one) for one in figures], f"{loops} recorded loops replayed"))
+    if not figures[0].solvable:
+        raise UsageError("no recorded loop can be solved: there is nothing to draw; omit --plot")
+    title = f"{counted(figures[0].loops, 'recorded loop')}, replayed"
+    path.write_bytes(draw([Point.of(one) for one in figures], title))
     say(f"written: {path}")
+
+
+def _next(source: str | None, policies: Sequence[str], drawn: bool) -> str:
+    where = () if source is None else (source,)
+    if drawn:
+        return following("tune", *where)
+    given = (word for text in policies for word in ("--policy", text))
+    return following("replay", *where, *given, "--plot", "front.png")

@@ -15,9 +15,20 @@ import typer
 
 from errata.cli.interrupt import drive
 from errata.cli.opening import memory_of, model_of, scope_of, stored
-from errata.cli.output import Db, Json, ModelName, print_json, say, show, table, told
+from errata.cli.output import (
+    Db,
+    Json,
+    ModelName,
+    counted,
+    following,
+    print_json,
+    say,
+    show,
+    table,
+    told,
+)
 from errata.cli.progress import Progress
-from errata.cli.settings import Settings, settings
+from errata.cli.settings import Settings, policy_of, settings
 from errata.codec import goal_to, policy_to
 from errata.errors import ErrataError, InvalidInput, LeaseLost, NotFound, UsageError
 from errata.loop.feedback import clean
@@ -95,14 +106,13 @@ def run(
     answer that was stored is asked for again.
     """
     from errata.cli.tasks import read_tasks
-    from errata.configured import policy as read_policy
 
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     values = settings(model=model, db=db, memory=memory, policy=policy, **limits)
     # A model is named module:function; a console script does not look here by itself.
     sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
     given = name if name is None else _checked(name)
-    chosen, arguments = read_policy(values.policy), ctx.obj or ["run"]
+    chosen, arguments = policy_of(policy), ctx.obj or ["run"]
     listed = read_tasks(tasks)
     _warn([chosen, *(task.policy for task in listed if task.policy is not None)])
     job = Job(tasks, listed, chosen, given, resume, system, values, arguments)
@@ -119,13 +129,13 @@ def _warn(policies: Sequence[Policy]) -> None:
     from errata.loop.reach import reach
 
     told = {
-        f"{one.name or 'policy'}: {found}"
-        for one in policies
+        f"warning: policy {one.name or 'of its own'}: {found}": None
+        for one in dict.fromkeys(policies)
         for found in reach(one)
         if found.proof
     }
-    for words in sorted(told):
-        say(f"warning: {words}")
+    for words in told:
+        say(words)
 
 
 async def _driven(job: Job) -> None:
@@ -144,7 +154,7 @@ async def _driven(job: Job) -> None:
             else:
                 first = job.tasks[0]
                 job.name = await _fresh(store, scope, job.path, job.given, first, job.policy)
-            say(f"run {job.name}: {total} tasks, model {model.name}, {values.db}")
+            say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {values.db}")
             progress.tasks(total, job.rows)
 
             def watch(row: Row) -> None:
@@ -218,12 +228,12 @@ def _print(rows: Sequence[Row], name: str, db: str) -> None:
     table(HEADS, [(*line[:-1], f"{line[-1]:.1f}") for line in cells])
     failed = [row for row in rows if not row.passed]
     for row in failed[:MOST_LINES]:
-        show(f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {row.attempts} attempts")
+        attempts = counted(row.attempts, "attempt")
+        show(f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}")
     if failed[MOST_LINES:]:
         show(f"and {len(failed) - MOST_LINES} more")
     if failed:
-        more = [] if db == "errata.db" else ["--db", db]
-        show(f"\nNext: {shlex.join(['errata', 'why', failed[0].loop, *more])}")
+        show(f"\n{following('why', failed[0].loop, db=db)}")
 
 
 def _checked(name: str) -> str:

@@ -9,15 +9,20 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from errata.errors import UsageError
 
+if TYPE_CHECKING:
+    from errata.loop.decide import Policy
+
 PREFIX = "ERRATA_"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Written = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+LONGEST = 1000  # characters of a policy as text
+SHOWN = 120  # characters of a wrong value
+Written = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
 
 
 class Settings(BaseModel):
@@ -49,32 +54,57 @@ def settings(**options: Any) -> Settings:
 
     The error names where the wrong value comes from, the field and what is allowed.
     """
-    variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
-    # Where a value comes from, as a user would point at it; the last one that has it counts.
-    places = {
-        "{field} in pyproject.toml [tool.errata]": _table("pyproject.toml", "tool", "errata"),
-        "{field} in errata.toml": _table("errata.toml"),
-        f"{PREFIX}{{FIELD}} in the environment": {k: v for k, v in variables.items() if v},
-        "--{option}": {name: value for name, value in options.items() if value is not None},
-    }
-    given: dict[str, Any] = {}
+    places, given = _places(options), dict[str, Any]()
     for values in places.values():
         given |= values
     try:
         return Settings(**given)
     except ValidationError as error:
-        raise UsageError("; ".join(_problem(one, places) for one in error.errors())) from error
+        fields = {str(one["loc"][0]): one for one in reversed(error.errors())}
+        told = [_problem(field, one, places) for field, one in reversed(fields.items())]
+        raise UsageError("; ".join(told)) from error
 
 
-def _problem(error: Any, places: Mapping[str, Mapping[str, Any]]) -> str:
-    field = str(error["loc"][0])
+def policy_of(option: str | None) -> Policy:
+    """The policy that an option asks for, or else the setting. Raises UsageError."""
+    from errata.configured import policy
+
+    if option is not None:
+        return policy(option)
+    try:
+        return policy(settings().policy)
+    except UsageError as error:
+        error.add_note(f"it is the {_place('policy', _places({}))}")
+        raise
+
+
+def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Where values come from, as a user would point at it; the last one that has one counts."""
+    variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
+    return {
+        "{field} in pyproject.toml [tool.errata]": _table("pyproject.toml", "tool", "errata"),
+        "{field} in errata.toml": _table("errata.toml"),
+        f"{PREFIX}{{FIELD}} in the environment": {k: v for k, v in variables.items() if v},
+        "--{option}": {name: value for name, value in options.items() if value is not None},
+    }
+
+
+def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
     place = [place for place, values in places.items() if field in values][-1]
-    where = place.format(field=field, FIELD=field.upper(), option=field.replace("_", "-"))
+    return place.format(field=field, FIELD=field.upper(), option=field.replace("_", "-"))
+
+
+def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) -> str:
+    where = _place(field, places)
     if error["type"] == "extra_forbidden":
         return f"{where}: no setting is called so; there are: {', '.join(Settings.model_fields)}"
     said = error["msg"].replace("Input should be", "it must be")
     said = said.replace("String should have", "it must have")
-    return f"{where} is {error['input']!r}; {said[:1].lower()}{said[1:]}"
+    if field == "policy":
+        said = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
+    given = repr(error["input"])
+    given = given if len(given) <= SHOWN else f"{given[: SHOWN - 1]}…"
+    return f"{where} is {given}; {said[:1].lower()}{said[1:]}"
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from errata.configured import goal, policy
 from errata.errors import InvalidInput, TaskFileError, UsageError
 from errata.evaluate import Check
 from errata.loop.decide import Policy
-from errata.loop.record import Goal
+from errata.loop.record import Goal, agreeing
 
 # Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.
 MOST_VALUES = 1_000_000
@@ -101,7 +101,7 @@ def _task(path: Path, entry: Entry) -> Task:
             _fitting(value, "id"),
             _fitting(value, "task"),
             value.get("context"),
-            tuple(map(goal, _fitting(value, "goals"))),
+            _goals(_fitting(value, "goals")),
             tuple(load(spec, folder=path.parent) for spec in _fitting(value, "checks")),
             policy(value["policy"]) if "policy" in value else None,
             entry.line,
@@ -110,6 +110,12 @@ def _task(path: Path, entry: Entry) -> Task:
         raise TaskFileError(str(path), entry.line, str(error)) from error
     except RecursionError as error:
         raise TaskFileError(str(path), entry.line, "it is nested too deeply") from error
+
+
+def _goals(written: list[Any]) -> tuple[Goal, ...]:
+    goals = tuple(map(goal, written))
+    agreeing(goals)
+    return goals
 
 
 def _fitting(value: Mapping[str, Any], key: str) -> Any:

@@ -11,7 +11,7 @@ import typer
 
 from errata import codec
 from errata.cli.opening import ask
-from errata.cli.output import Db, Json, print_json, show, table, when
+from errata.cli.output import MOST, Db, Json, print_json, show, table, when
 from errata.decisions import reasoning
 from errata.errors import NotFound, UsageError
 from errata.loop.change import Change
@@ -52,7 +52,7 @@ def why(
 
 def loops(
     run: Annotated[str, typer.Option("--run", help="Only the loops of this run.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the newest first.")] = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -183,7 +183,9 @@ def _text(value: Any) -> str:
 
 
 def lessons(
-    limit: Annotated[int, typer.Option(min=1, help="How many, the most seen first.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST, help="How many, the most seen first.")
+    ] = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -229,7 +231,7 @@ def seen(
 
 def recall(
     task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
-    limit: Annotated[int, typer.Option(min=1, help="How many examples at most.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many examples at most.")] = 5,
     db: Db = None,
     json: Json = False,
 ) -> int:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from json import dumps
 from typing import Annotated
 
 import typer
 
-from errata.cli.output import Json, print_json, show, table
-from errata.cli.replay import HEADS, Last, Source, document, read, row
-from errata.cli.settings import settings
+from errata.cli.caveats import cannot_tell, caveats
+from errata.cli.output import Json, counted, following, print_json, show
+from errata.cli.progress import Progress
+from errata.cli.replay import Last, Source, read
+from errata.cli.replayed import document, print_figures
+from errata.cli.settings import policy_of, settings
 from errata.codec import policy_to
-from errata.configured import policy as policy_of
-from errata.loop.decide import Policy
+from errata.loop.measure import number
+from errata.tuning import Tuned
 from errata.tuning import tune as tuned
 
 Keep = Annotated[
@@ -30,31 +35,59 @@ def tune(
     """Choose a policy on one half of recorded loops and report it on the other.
 
     The cheapest that keeps enough of what can be solved. Loops are split by their ids; where the
-    record cannot tell, a policy is not chosen.
+    record cannot tell, a policy counts as if it used up all of its attempts.
     """
-    from rich.console import Console
-
-    before = policy_of(policy or settings().policy)
-    recorded = read(source, last)
-    with Console(stderr=True).status(f"replaying {len(recorded)} loops under many policies"):
-        found = tuned(recorded, before, keep)
+    number("--keep", keep, 0, 1)
+    before = policy_of(policy)
+    with Progress() as progress:
+        recorded = read(source, last, progress)
+        found = tuned(recorded, before, keep, partial(progress.loops, "replaying"))
+    halves = (found.chosen_on, found.reported_on, found.before)
+    notes = [*cannot_tell(halves), *caveats(recorded, [found.policy])]
     if json:
-        halves = (found.chosen_on, found.reported_on, found.before)
         names = ("chosen_on", "reported_on", "before")
         figures = {name: document(one) for name, one in zip(names, halves, strict=True)}
-        print_json({"policy": policy_to(found.policy), "tried": found.tried, **figures})
+        chosen = {"policy": policy_to(found.policy), "tried": found.tried}
+        print_json({**chosen, **figures, "notes": notes})
         return 0
-    show(f"{found.tried} policies tried on {found.chosen_on.loops} loops")
-    show(f"chosen: {found.policy.name}: {', '.join(map(repr, found.policy.rules))}")
-    rows = (
-        ("chosen on", found.chosen_on),
-        ("reported on the others", found.reported_on),
-        ("now, on the others", found.before),
-    )
-    table(HEADS, [(f"{what}: {one.policy}", *row(one)[1:]) for what, one in rows])
-    show(f"in Python: {_code(found.policy)}")
+    _print(found, len(recorded), keep)
+    for note in notes:
+        show(note)
+    now = settings().policy if policy is None else policy
+    _print_next(found, source, now if isinstance(now, str) else "")
     return 0
 
 
-def _code(policy: Policy) -> str:
-    return f"errata.Policy({policy.rules!r})"
+def _stays(found: Tuned) -> bool:
+    return found.policy.name == found.before.policy
+
+
+def _print(found: Tuned, loops: int, keep: float) -> None:
+    solvable, now = found.chosen_on.solvable, found.before.policy
+    show(f"{found.tried} policies tried on {found.chosen_on.loops} of {counted(loops, 'loop')}")
+    if not solvable:
+        show(f"{now} stays: none of these loops can be solved, there is nothing to choose by")
+    elif _stays(found):
+        show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
+    else:
+        show(f"chosen: {found.policy.name}")
+    these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
+    rows = [
+        (f"chosen, on {these}", found.chosen_on),
+        (f"chosen, on {others}", found.reported_on),
+        (f"now, on {others}", found.before),
+    ]
+    if _stays(found):
+        rows = [(f"now, on {these}", found.chosen_on), rows[-1]]
+    print_figures("", rows)
+
+
+def _print_next(found: Tuned, source: str | None, now: str) -> None:
+    """How to use what was chosen, and the command that compares it with what is used now."""
+    where = () if source is None else (source,)
+    if _stays(found):
+        show(following("replay", *where))
+        return
+    show(f"to use it, write in errata.toml: policy = {dumps(found.policy.name)}")
+    given = (word for text in (now, found.policy.name) if text for word in ("--policy", text))
+    show(following("replay", *where, *given))
