@@ -454,13 +454,13 @@ def test_until_it_expires_it_lifts(store, path, outside):
     assert rows(path, "select until from override") == [(until,)]
 
 
-@pytest.mark.parametrize(("expires", "attempts"), [(None, 5), (-HOUR, 4), (HOUR, 5)])
+@pytest.mark.parametrize(("expires", "attempts"), [(None, 5), (-HOUR, 4), (0, 4), (HOUR, 5)])
 def test_one_that_expires_between_giving_and_deciding_lifts_nothing(store, expires, attempts):
     async def scenario() -> None:
-        until = expires and time.time() + expires
         await session(store).step()
         await given_by_ada(store, until=time.time() + HOUR)
-        # The time passes: what is stored says when.
+        # The time passes: what is stored says when. At 0 it expires after the last decision.
+        until = None if expires is None else time.time() + expires
         await store._write(
             lambda db: db.execute("update override set until = ?", (until,)).rowcount
         )

@@ -182,6 +182,16 @@ def test_with_expiring_overrides_it_is_told_as_it_happened(loop, policy, data):
         )
 
 
+def test_what_the_policy_at_hand_cannot_have_used_is_told_as_it_stands():
+    """Under the policy of then it was used twice, under this one there was one use for it."""
+    x = evaluated("x")
+    loop = loop_of(x, x, overrides=(Override("attempts", "ada", decisions=2, used=2),))
+    assert told(loop, Policy((MaxAttempts(2),))) == [
+        "again",
+        "stopped by attempts: 2 of 2 attempts made",
+    ]
+
+
 def test_what_was_cut_later_does_not_stop_what_came_before():
     x = evaluated("x")
     policy = Policy((Budget(seconds=5),))

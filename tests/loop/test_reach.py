@@ -294,6 +294,26 @@ def test_whatever_the_policy_a_history_shows_what_it_is_given_for(policy):
             Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))),
             ["attempts can fire, first after attempt 9", "fatigue can fire, first after attempt 3"],
         ),
+        (
+            Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))),
+            [
+                "attempts can fire, first after attempt 9",
+                "fatigue can fire, first after attempt 4",
+                "plateau cannot fire: fatigue ends every loop before it alone would",
+            ],
+        ),
+        (Policy((MaxAttempts(9), Fatigue(0.45))), ["", "fatigue can fire, first after attempt 4"]),
+        (Policy((MaxAttempts(9), Plateau(4))), ["", "plateau can fire, first after attempt 5"]),
+        (CASES["slight and not new"], ["plateau+plateau can fire, first after attempt 3", "", ""]),
+        (
+            CASES["the same finding and a new one"],
+            ["echo+fatigue can fire, first after attempt 2", "", ""],
+        ),
+        (CASES["loops before"], ["echo+echo can fire, first after attempt 2", "", ""]),
+        (
+            CASES["near ones and one exact"],
+            ["repeat+repeat can fire, first after attempt 3", "", ""],
+        ),
         (Policy((MaxAttempts(1), Fatigue(1.0))), ["", "fatigue cannot fire: 0 reruns reach 0 < 1"]),
         (
             Policy((MaxAttempts(3), MaxAttempts(2))),

@@ -55,7 +55,7 @@ class Knob:
         value = self.now + steps if whole else round(self.now + steps * self.step, 3)
         try:
             return value, self.make(value)
-        except ValueError:  # InvalidInput, or what a rule of the user's own says
+        except ValueError:  # InvalidInput, or a rule of the user's own that cannot be made so
             return None
 
 
@@ -193,7 +193,7 @@ def _fields(rule: StopRule) -> Iterator[tuple[str, Any, Callable[[Any], StopRule
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
-            if field.init and isinstance(now, int | float) and not isinstance(now, bool):
+            if isinstance(now, int | float) and not isinstance(now, bool):
                 now = float(now) if "float" in str(field.type) else now
                 yield f"{rule_name(rule)}.{field.name}", now, _with(rule, field.name)
 
