@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from errata.drive import Run
 from errata.loop.decide import Again, Done, Policy, decide, spent
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
+from errata.loop.replay import replay
 from errata.loop.stop import MaxAttempts
 from errata.near import near
 from errata.protocols import Context, Usage
@@ -52,7 +53,7 @@ def folded(
 @given(
     made=tries,
     goals=support.goals,
-    policy=support.policies,
+    policy=support.with_goals,
     override=st.none() | support.overrides,
     durable=st.booleans(),
 )
@@ -67,7 +68,7 @@ def test_the_driver_decides_as_the_core_does(
     liftable = {n for r in policy.rules for n in str(getattr(r, "name", "")).split("+")}
     if override is not None and (override.rule not in liftable or override.rule == "attempts"):
         override = None
-    loop, verdict = folded(made, goals, policy, override)
+    loop, verdict = folded(made, goals or policy.goals, policy, override)
 
     def generate(task: Any, hint: str) -> str:
         return made[len(seen)][0]
@@ -92,6 +93,10 @@ def test_the_driver_decides_as_the_core_does(
         assert [o.used for o in result.loop.overrides] == [o.used for o in loop.overrides]
         assert result.candidate == (made[verdict.best - 1][0] if verdict.best else None)
         assert str(result.explain())
+        if override is None:
+            again = replay(result.loop, policy)
+            assert (again.verdict, again.exact) == (verdict, True)
+            assert again.attempts == len(result.loop.attempts)
         if store is not None:
             await store.close()
 
