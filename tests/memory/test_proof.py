@@ -366,6 +366,17 @@ def test_lessons_that_cannot_be_compared_ask_nothing_of_others():
     assert proven(bad + others).retire == ("bad",)
 
 
+def test_a_coin_that_fell_badly_is_no_evidence_of_harm() -> None:
+    """All are right, but twice as many were withheld as usual: no harm, nor counted as such."""
+    bad, odd, idle = loops("bad", 40, 120, 18, 2), (160, 0, 40, 0), (180, 0, 20, 0)
+    one = only(loops("odd", *odd))
+    assert (one.fair, one.uplift.gain, one.uplift.high) == (True, 0, 0)
+    assert one.conclusion == "no difference shown"
+    beside_odd, beside_idle = (proven(bad + loops("odd", *counts)) for counts in (odd, idle))
+    assert beside_odd.lessons[0] == beside_idle.lessons[0]
+    assert beside_odd.retire == ("bad",)
+
+
 def test_names_may_be_numbers():
     pairs = [(replace(one, lesson=7), end) for one, end in loops("x", 20, 160, 18, 2)]
     assert proven(pairs).retire == (7,)
