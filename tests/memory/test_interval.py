@@ -66,6 +66,15 @@ def test_every_bet_is_fair_whatever_the_rates(share, with_it, without):
         assert mean == pytest.approx(1 + stake * (with_it - without), rel=1e-6)
 
 
+@given(share=shares, values=st.lists(rates, min_size=1, max_size=5), without=rates)
+def test_every_bet_is_fair_for_outcomes_of_any_kind(share, values, without):
+    """Of calls, say: nothing but their mean matters."""
+    for i, stake in enumerate(stakes(share)):
+        paid = [exp(payoffs(share, True, value)[i]) for value in values]
+        mean = (1 - share) * fsum(paid) / len(paid) + share * exp(payoffs(share, False, without)[i])
+        assert mean == pytest.approx(1 + stake * (fsum(values) / len(values) - without), rel=1e-6)
+
+
 @given(share=shares)
 def test_no_stake_lets_a_possible_gain_make_a_debt(share):
     assert all(0 < stake <= 0.9 for stake in stakes(share))
