@@ -95,12 +95,15 @@ def spent(budgets: Sequence[Budget]) -> list[Usage]:
 
 
 def written(loop: Loop, letter: Letter, step: float) -> Loop:
-    """The loop with one more attempt, of which nobody could say that it passes."""
+    """The loop with one more attempt, which passes never; what it finds does not make it worse."""
     number = len(loop.attempts) + 1
     last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
     score = (last.scores["quality"] if last else 0.0) + step * letter.better
     keys = [f"new {number}" if key == "n" else key for key in letter.finds]
-    found = [Finding("c", k, severity=letter.severity, key=k, persistent=k == "p") for k in keys]
+    found = [
+        Finding("c", k, level="warning", severity=letter.severity, key=k, persistent=k == "p")
+        for k in keys
+    ]
     evaluation = Evaluation(tuple(found), {"quality": score}, met=letter.met)
     again = letter.seen in ("same", "greedy")
     attempt = Attempt(
@@ -217,6 +220,7 @@ CASES: dict[str, Policy] = {
     "against the previous": Policy(
         (Plateau(1), Fatigue(0.3), MaxAttempts(3)), Improvement(against="previous")
     ),
+    "better, though more is found": Policy((All(Plateau(2), Plateau(None, novelty=True)),)),
     "the same rule twice": Policy((MaxAttempts(2), MaxAttempts(2))),
     "longer than the other": Policy((MaxAttempts(2), All(MaxAttempts(3), Repeat()))),
     "members that wait for each other": Policy((All(Fatigue(0.3), MaxAttempts(2)), Plateau(1))),
@@ -309,6 +313,10 @@ def test_whatever_the_policy_a_history_shows_what_it_is_given_for(policy):
             CASES["the same finding and a new one"],
             ["echo+fatigue can fire, first after attempt 2", "", ""],
         ),
+        (
+            CASES["better, though more is found"],
+            ["plateau+plateau can fire, first after attempt 3"],
+        ),
         (CASES["loops before"], ["echo+echo can fire, first after attempt 2", "", ""]),
         (
             CASES["near ones and one exact"],
@@ -398,6 +406,33 @@ def test_of_a_rule_of_the_users_own_there_is_a_history_but_no_proof():
     assert (last.history, last.proof) == (None, "")  # for mine might be silent some other time
     members = reach(Policy((All(silent, MaxAttempts(2)), MaxAttempts(3))))
     assert (members[0].history, members[0].proof) == (None, "")
+
+
+class Odd(MaxAttempts):
+    """A shipped rule with code of the user's own in it."""
+
+    def __call__(self, loop: Loop) -> str | None:
+        return "odd" if len(loop.attempts) % 2 and len(loop.attempts) > 2 else None
+
+
+class Unmoved(Improvement):
+    """What counts as better, with code of the user's own in it."""
+
+    def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        return False
+
+
+def test_a_shipped_rule_with_code_of_the_users_own_is_the_users_own():
+    rule = Odd(1)
+    fired, silenced = reach(Policy((rule, MaxAttempts(4))))
+    assert fired.history is not None
+    assert len(fired.history.attempts) == 3
+    assert (silenced.history, silenced.proof) == (None, "")
+    unmoved = Policy((Plateau(2), MaxAttempts(4)), improvement=Unmoved())
+    assert [(one.history is not None, one.proof) for one in reach(unmoved)] == [
+        (True, ""),
+        (False, ""),
+    ]
 
 
 def test_where_improvement_is_the_users_own_there_is_no_proof_either():
