@@ -120,8 +120,8 @@ def _reach(policy: Policy, place: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    own = any(not isinstance(part, SHIPPED) for part in _parts(policy.rules))
-    if waiting or own or not isinstance(policy.improvement, Improvement):
+    mine = _own(tuple(_parts(policy.rules))) or type(policy.improvement) is not Improvement
+    if waiting or mine:
         return Reach(rule, None)
     return Reach(rule, None, _proof(policy, rule, sorted(before)))
 
@@ -143,9 +143,14 @@ def _parts(rules: Sequence[StopRule]) -> Iterator[StopRule]:
             yield rule
 
 
+def _own(parts: Sequence[StopRule]) -> bool:
+    """Whether one is code of the user's own, such as a shipped rule with another `__call__`."""
+    return any(type(part) not in SHIPPED for part in parts)
+
+
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
     """The attempts that matter to the parts of a rule; to one of the user's own, all."""
-    own = any(not isinstance(part, SHIPPED) for part in parts)
+    own = _own(parts)
     flat = [part for part in parts if isinstance(part, Plateau)]
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
     repeats = {True, False} if own else {part.near for part in parts if isinstance(part, Repeat)}
@@ -187,6 +192,8 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if any(isinstance(part, NothingMet) for part in parts) else 0.5
     gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
+    # One error more than the best had would keep an attempt from improving, whatever its score.
+    level = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
     for number, symbol in enumerate(history.symbols, 1):
         short -= gain * symbol.improves
@@ -194,7 +201,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         scores[goals[0].score] = _missing(goals[0], short)
         keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
         worst = symbol.severity
-        found = [Finding("check", k, "", "error", worst, k, persistent=k == KEPT) for k in keys]
+        found = [Finding("check", k, "", level, worst, k, persistent=k == KEPT) for k in keys]
         evaluation = Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
         candidate = Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None
@@ -212,8 +219,7 @@ def _missing(goal: Goal, by: int) -> float:
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
     """What the shipped rules see of a history; its length only as far as the rule looks at it."""
     every = tuple(_parts(policy.rules))
-    own = any(not isinstance(p, SHIPPED) for p in parts)
-    longest = max([LONGEST * own, *(p.limit for p in parts if isinstance(p, MaxAttempts))])
+    longest = max([LONGEST * _own(parts), *(p.limit for p in parts if isinstance(p, MaxAttempts))])
     most = 1 + max(
         [p.times for p in every if isinstance(p, Repeat | Echo)]
         + [p.patience or 0 for p in every if isinstance(p, Plateau)],
