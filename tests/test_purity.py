@@ -9,7 +9,9 @@ import pytest
 import errata
 
 PACKAGE = Path(errata.__file__).parent
-PURE_MEMORY = ("episode", "signature", "learn", "recall", "proof", "interval")
+PURE_MEMORY = tuple(
+    "episode masks assertions templates signature learn recall proof interval".split()
+)
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(
     """

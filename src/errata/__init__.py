@@ -64,6 +64,7 @@ _HOMES = {
     "Stop": "errata.loop.stop",
     "StopRule": "errata.loop.stop",
     "Store": "errata.protocols",
+    "Templates": "errata.memory.templates",
     "Trigger": "errata.loop.decide",
     "Tuned": "errata.tuning",
     "Usage": "errata.protocols",
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from errata.memory.memory import Memory, Seen
     from errata.memory.proof import Exposure, Outcome, Proof, proof
     from errata.memory.signature import Signature, signature
+    from errata.memory.templates import Templates
     from errata.models import open_model
     from errata.overrides import override
     from errata.portal import run_sync
@@ -207,6 +209,7 @@ __all__ = [
     "Stop",
     "StopRule",
     "Store",
+    "Templates",
     "Trigger",
     "Tuned",
     "Usage",

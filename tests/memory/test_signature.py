@@ -48,6 +48,178 @@ SAME = {
     ),
     "actual alone": ("AssertionError: assert 5 == 4", "AssertionError: assert 6 == 4"),
     "actual list": ("assert [1, 2] == [1, 3]", "assert [9] == [1, 3]"),
+    "a host by its name": ("cannot reach db1.acme.org:5432", "cannot reach mail.acme.co.uk:25"),
+    "an address of IPv6": ("cannot reach fe80::1ff:fe23 here", "cannot reach 2001:db8::7 here"),
+    "an address of a card": ("link 00:1b:44:11:3a:b7 lost", "link 01:2c:55:22:4b:c8 lost"),
+    "dates in words": (
+        "since Mon, 12 Sep 2025 14:03:22 GMT",
+        "since Tue, 1 Jul 2026 04:05:06 GMT",
+    ),
+    "dates of a web server": ("[12/Mar/2024:10:11:12 +0000] no", "[01/Apr/2025:00:00:01 +0200] no"),
+    "versions": ("needs 1.26.0, has v1.24.3-rc1", "needs 3.1.4, has v2.0.0.dev7"),
+    "durations in one word": ("gave up after 1m30.5s", "gave up after 2h5m"),
+    "durations in words": ("gave up after 5 minutes", "gave up after 300 milliseconds"),
+    "less than": ("took <1 sec", "took 17 sec"),
+    "a size told twice": ("read 1910 bytes (1.86 KB) of it", "read 64 bytes of it"),
+    "sizes of containers": ("limit is 512Mi", "limit is 2Gi"),
+    "ids of services": (
+        "request req_011CSHoEeqs5C35K2 failed",
+        "request req_9zX8yW7vU6tS5rQ4p failed",
+    ),
+    "long numbers in names": ("lost block_1608999687919", "lost block_88125463"),
+    "short hexadecimal ids": ("window 9f4ef63 is gone", "window a64f992 is gone"),
+    "object ids of Java": ("lock com.acme.Lock@1b6d3586", "lock com.acme.Lock@7f31245a"),
+    "keys that say who": ("denied user=ada host=db-1 id=x7", "denied user=root host=web id=q"),
+    "key=value": (
+        'level=error msg="connection refused" attempt=3 took=12ms',
+        'level=error msg="connection refused" attempt=7 took=1.5s',
+    ),
+    "JSON": (
+        '{"error": {"code": 429, "message": "wait 12 s"}, "request_id": "abc"}',
+        '{"request_id": "xyz", "error": {"message": "wait 3 s", "code": 429}}',
+    ),
+    "how many there are in JSON": ('{"rows": [1, 2, 3]}', '{"rows": [7]}'),
+    "failed assertions in JSON, in any order": (
+        '["assert f(1) == 2 # got: 3", "assert f(\'[x]\') == [4] # got: None"]',
+        '["assert f(\'[x]\') == [4] # got: [5]", "assert f(1) == 2 # got: 9"]',
+    ),
+    "the time of a request": (
+        'GET https://a.example/x "HTTP/1.1" status 503 in 12 ms',
+        'GET https://a.example/y "HTTP/1.1" status 503 in 3.4 s',
+    ),
+    "what a success is called": ("status: 200 len: 1893", "status: 204 len: 7"),
+    "SQL literals": (
+        "syntax error in: SELECT a FROM t WHERE b = 'x' AND c IN (1, 2)",
+        "syntax error in: SELECT a FROM t WHERE b = 'other' AND c IN (7)",
+    ),
+    "rows of SQL": (
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b') failed",
+        "INSERT INTO t VALUES (3, 'c') failed",
+    ),
+    "the duplicate of PostgreSQL": (
+        'violates "users_email_key"\nDETAIL:  Key (email)=(ada@x.org) already exists.',
+        'violates "users_email_key"\nDETAIL:  Key (email)=(bo) already exists.',
+    ),
+    "the duplicate of MySQL": (
+        "Duplicate entry 'ada' for key 'users.email'",
+        "Duplicate entry 'bo' for key 'users.email'",
+    ),
+    "the parameters of SQLAlchemy": (
+        "failed: users.email\n[SQL: INSERT INTO users VALUES (?)]\n[parameters: ('a',)]",
+        "failed: users.email\n[SQL: INSERT INTO users VALUES (?)]\n[parameters: ('b',)]",
+    ),
+    "marks below a line of source": (
+        "    value = table[key]\n            ~~~~~^^^^^\nKeyError: 'x'",
+        "    value = table[key]\nKeyError: 'x'",
+    ),
+    "a difference of pytest": (
+        "E   assert [1, 5] == [1, 2]\nE     At index 1 diff: 5 != 2\nE     Use -v to get more diff",
+        "E   assert [3, 2] == [1, 2]\nE     At index 0 diff: 3 != 1\nE     Use -v to get more diff",
+    ),
+    "a difference of unittest": (
+        """Lists differ: [1, 2] != [1, 3]
+
+First differing element 1:
+2
+3
+
+- [1, 2]
+?     ^
+
++ [1, 3]
+?     ^
+""",
+        """Lists differ: [7] != [1, 3]
+
+First differing element 0:
+7
+1
+
+Second list contains 1 additional elements.
+First extra element 1:
+3
+
+- [7]
++ [1, 3]
+""",
+    ),
+    "a difference of Jest": tuple(
+        f"""expect(received).toEqual(expected) // deep equality
+
+- Expected  - 1
++ Received  + {lines}
+
+  Object {{
+-   "a": 1,
++   "a": {lines},
+  }}"""
+        for lines in (2, 5)
+    ),
+    "Jest": (
+        "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5",
+        "expect(received).toBe(expected)\n\nExpected: 4\nReceived: {}",
+    ),
+    "JUnit": ("assert: expected: <4> but was: <5>", "assert: expected: <4> but was: <null>"),
+    "Chai": ("AssertionError: expected 5 to equal 4", "AssertionError: expected 'x' to equal 4"),
+    "node:assert": ("AssertionError: 5 !== 4", "AssertionError: null !== 4"),
+    "Go tests": ("cart_test.go:12: Total(x) = 5; want 4", "cart_test.go:40: Total(x) = 7; want 4"),
+    "testify": ("expected: 4\n actual  : 5", "expected: 4\n actual  : 77"),
+    "Rust": (
+        "assertion `left == right` failed\n  left: Some(5)\n right: Some(4)",
+        "assertion `left == right` failed\n  left: None\n right: Some(4)",
+    ),
+    "a trace of Python": tuple(
+        f'''Traceback (most recent call last):
+  File "{path}/a.py", line {line}, in run
+    value = table[key]
+KeyError: 'price'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "{path}/a.py", line {line + 40}, in main
+    run()
+  [Previous line repeated {line * 3} more times]
+RuntimeError: no price at 0x{line:x}'''
+        for path, line in (("/srv/one", 41), ("/home/ada/two", 7))
+    ),
+    "a trace of Java": tuple(
+        f"""Exception in thread "pool-3-thread-{n}" java.lang.IllegalStateException: no order {n}
+\tat com.acme.Orders.open(Orders.java:{n})
+\tat com.acme.Orders$$Lambda$14/0x000000080006{n}.run(Unknown Source)
+Caused by: java.net.ConnectException: Connection refused: db1.acme.internal/10.0.0.{n}:5432
+\tat com.acme.Db.connect(Db.java:{n + 5}) ~[acme-db-1.2.{n}.jar:1.2.{n}]
+\t... {n} more"""
+        for n in (12, 7)
+    ),
+    "a trace of JavaScript": tuple(
+        f"""TypeError: Cannot read properties of undefined (reading 'price')
+    at total ({path}/src/cart.js:{n}:15)
+    at file://{path}/main.mjs:{n}:1
+    at node:internal/main/run_main_module:{n}:47 {{
+  [cause]: Error: connect ECONNREFUSED 127.0.0.1:{n}
+}}"""
+        for path, n in (("/app", 10), ("/home/ada/x", 3))
+    ),
+    "a trace of Go": tuple(
+        f"""panic: runtime error: index out of range [{n}] with length 3
+
+goroutine {n} [chan receive{wait}]:
+main.(*Cart).Total(0xc00001{n}, {{0x1, 0x2}})
+\t/home/{n}/cart.go:{n} +0x1d
+created by main.main in goroutine 1
+\t/home/{n}/main.go:9 +0x{n}"""
+        for n, wait in ((17, ", 5 minutes"), (4, ""))
+    ),
+    "a trace of Rust": tuple(
+        f"""thread 'main' panicked at src/main.rs:{n}:5:
+index out of bounds: the len is 3 but the index is {n}
+   0: rust_begin_unwind
+             at /rustc/9fc6b43126469e3858e2fe86cafb4f0f{n}/library/std/src/panicking.rs:{n}:5
+   1: cart::total::h0123456789abcd{n}
+             at ./src/main.rs:{n}:5"""
+        for n in (10, 99)
+    ),
     "in a traceback": (
         '  File "/a/b.py", line 3, in test\n    assert f(3) == 4\nAssertionError: got 5',
         '  File "/c/d.py", line 9, in test\n    assert f(3) == 4\nAssertionError: got 6',
@@ -72,6 +244,40 @@ DIFFERENT = {
     ),
     "the expected value alone": ("assert 5 == 4", "assert 5 == 3"),
     "the source in a traceback": ("    assert f(3) == 4", "    assert f(3) == 5"),
+    "the status of HTTP": ("GET /x failed with status 404", "GET /x failed with status 500"),
+    "an exit code": ("the command ended with exit code 1", "the command ended with exit code 137"),
+    "a success": ("the command ended with exit code 0", "the command ended with exit code 1"),
+    "a code in JSON": ('{"error": {"code": 404}}', '{"error": {"code": 500}}'),
+    "errno": ("[Errno 2] no", "[Errno 13] no"),
+    "the expected value in JSON": ('["assert f(1) == 2 # 3"]', '["assert f(1) == 4 # 3"]'),
+    "how many assertions failed": (
+        '["assert f(1) == 2"]',
+        '["assert f(1) == 2", "assert f(2) == 3"]',
+    ),
+    "a key of JSON": ('{"a": 1}', '{"b": 1}'),
+    "a word in JSON": ('{"error": "not found"}', '{"error": "forbidden"}'),
+    "a name in key=value": ("status=failed n=1", "status=lost n=1"),
+    "the table of SQL": ("SELECT a FROM t WHERE b = 'x'", "SELECT a FROM u WHERE b = 'x'"),
+    "the constraint": (
+        'violates unique constraint "users_email_key"',
+        'violates unique constraint "users_name_key"',
+    ),
+    "the frame": ("at total (/app/a.js:1:2)", "at sum (/app/a.js:1:2)"),
+    "the cause": (
+        "RuntimeError: no\nCaused by: java.io.IOException: no",
+        "RuntimeError: no\nCaused by: java.net.ConnectException: no",
+    ),
+    "the expected value of unittest": ("AssertionError: 5 != 4", "AssertionError: 5 != 6"),
+    "the expected value of Jest": ("Expected: 4\nReceived: 5", "Expected: 6\nReceived: 5"),
+    "the expected value of JUnit": ("expected: <4> but was: <5>", "expected: <6> but was: <5>"),
+    "the expected value of Chai": ("expected 5 to equal 4", "expected 5 to equal 6"),
+    "the expected value of Go": ("Total(x) = 5; want 4", "Total(x) = 5; want 6"),
+    "the expected value of Rust": (
+        "assertion `left == right` failed\n  left: 5\n right: 4",
+        "assertion `left == right` failed\n  left: 5\n right: 6",
+    ),
+    "a hash within a string": ("assert f('a#b') == 1", "assert f('a#c') == 1"),
+    "a package and a host": ("cannot import org.acme.orders", "cannot import org.acme.prices"),
     "case of a name": ("no attribute Value", "no attribute value"),
 }
 
@@ -128,6 +334,63 @@ def test_any_text_has_a_signature_and_always_the_same(text, kind):
 def test_no_number_is_left_in_prose(a, b, c):
     text = f"it took {a} of {b} with a loss of {c:.6f} in the end"
     assert signature("E", text).pattern == "it took <N> of <N> with a loss of <N> in the end"
+
+
+PARTICULAR = {
+    "a number": st.integers(0, 10**9).map(str),
+    "a duration": st.floats(0, 1e4, allow_nan=False).map(lambda x: f"{x:.3f} s"),
+    "a path": st.lists(st.from_regex("[a-z]{1,8}", fullmatch=True), min_size=1, max_size=4).map(
+        lambda parts: "/" + "/".join(parts)
+    ),
+    "a host": st.ip_addresses(v=4).map(str),
+    "an id": st.uuids().map(str),
+    "an address": st.integers(0, 2**48).map(hex),
+    "a time": st.datetimes().map(lambda time: time.isoformat(" ", "seconds")),
+}
+WORDS = st.lists(st.from_regex("[g-z]{3,8}", fullmatch=True), min_size=1, max_size=5).map(" ".join)
+
+
+@pytest.mark.parametrize("what", PARTICULAR)
+@given(data=st.data(), before=WORDS, after=WORDS)
+def test_another_particular_is_the_same_error(what, data, before, after):
+    one, two = data.draw(PARTICULAR[what]), data.draw(PARTICULAR[what])
+    assert (
+        signature("E", f"{before}: {one}, {after}").digest
+        == signature("E", f"{before}: {two}, {after}").digest
+    )
+
+
+VALUES = st.integers() | st.booleans() | st.lists(st.integers(0, 9), max_size=3)
+
+
+@given(VALUES, VALUES, VALUES, VALUES)
+def test_only_the_expected_value_of_an_assertion_counts(actual, other, expected, unexpected):
+    forms = (
+        "assert f(1) == {e!r}  # got {a!r}",
+        "AssertionError: {a!r} != {e!r}",
+        "Expected: {e!r}\nReceived: {a!r}",
+        "f(1) = {a!r}; want {e!r}",
+        '["assert f(1) == {e!r} # {a!r}"]',
+    )
+    for form in forms:
+        one = signature("AssertionError", form.format(a=actual, e=expected)).digest
+        assert one == signature("AssertionError", form.format(a=other, e=expected)).digest
+        if repr(expected) != repr(unexpected):
+            text = form.format(a=actual, e=unexpected)
+            assert one != signature("AssertionError", text).digest
+
+
+@given(st.from_regex("[g-z_]{1,12}", fullmatch=True), st.from_regex("[g-z_]{1,12}", fullmatch=True))
+def test_another_key_is_another_error(one, two):
+    for form in ("'{}'", "name '{}' is not defined", '{{"{}": 1}}', "no column {} there"):
+        same = signature("E", form.format(one)).digest == signature("E", form.format(two)).digest
+        assert same == (one == two)
+
+
+def test_json_that_is_none_and_deep_json_are_read_as_text():
+    for text in ("[1, 2", "{not json}", "[" * 2_000 + "]" * 2_000, "[" + "9" * 4_000 + "]", "[]"):
+        assert signature("E", text) == signature("E", text)
+    assert signature("E", "{not 12}").pattern == "{not <N>}"
 
 
 NASTY = [

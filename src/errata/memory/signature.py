@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from errata.memory.assertions import pieces
+from errata.memory.masks import is_own, masked
 
 # A longer text is read at its two ends: what names an error stands there.
-MOST = 8_192
-MOST_VALUES = 20
-
-# One pass, first match wins. Every branch is anchored on a character class that cannot overlap with
-# what follows it, so the time is linear in the length of the text.
-_PARTICULAR = re.compile(
-    r"(?P<UUID>\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b)"
-    r"|(?P<URL>\bhttps?://[^\s'\"<>)]+)"
-    r"|(?P<MAIL>\b[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+\b)"
-    r"|(?P<TIME>\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
-    r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b)"
-    r"|(?P<HOST>\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b)"
-    r"|(?P<ADDRESS>\b0x[0-9a-fA-F]+\b)"
-    r"|(?P<PATH>(?<![\w/])(?:[A-Za-z]:\\|\.{0,2}/)[\w.@+-]+(?:[\\/][\w.@+-]+)*[\\/]?)"
-    r"|(?P<ID>\b(?=[0-9a-fA-F]*\d)(?=[0-9a-fA-F]*[a-fA-F])[0-9a-fA-F]{8,}\b)"
-    r"|(?P<N>(?<![\w.])[+-]?\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?"
-    r"(?:\s?(?:ns|us|µs|ms|s|sec|seconds|min|minutes|h|hours|d|days|[kKMGT]?i?B|bytes|%)(?!\w))?(?!\w))"
-)
-_ASSERT = re.compile(r"^[ \t]*(?:[E>][ \t]+)?(?:AssertionError: )?(assert\s[^\n#]*)", re.MULTILINE)
-# What pytest adds: which expression had a value that the assertion shows.
-_WHERE = re.compile(
-    r"^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?", re.MULTILINE
-)
-_LITERAL = (
-    r"(?:[+-]?[\d.]+(?:e[+-]?\d+)?|'[^'\n]*'|\"[^\"\n]*\"|True|False|None|[\[({][^=\n]*[\])}])"
-)
-_BOTH_LITERAL = re.compile(
-    rf"assert {_LITERAL}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_LITERAL}\s*)"
-)
-_COMMENT = re.compile(r"#[^\n]*")
+MOST = 4_096
+DEEPEST = 64
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,53 +28,78 @@ class Signature:
     exact: str
     pattern: str
     digest: str
+    error_type: str = field(default="", compare=False)
 
 
 def signature(error_type: str, text: str) -> Signature:
     """The signature of an error; the same text gives the same one, always.
 
-    Numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion is kept
-    with its expression and the expected value; the value that there was instead is masked, whether
-    a comment reports it or pytest has put it in the place of the expression.
+    Measured numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion
+    is kept with its expression and the expected value; the value that there was instead is masked.
+    In JSON neither the order of keys nor that of failed assertions counts.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <HOST>'
     """
-    exact = _digest(f"{error_type}:{text.lower().strip()}")
+    pattern = " ".join(_pattern(error_type, text).split())
+    return Signature(
+        _digest(f"{error_type}:{text.lower().strip()}"),
+        pattern,
+        digest_of(error_type, pattern),
+        error_type,
+    )
+
+
+def digest_of(error_type: str, pattern: str) -> str:
+    """The digest of a pattern."""
+    return _digest(f"{error_type}\0{pattern}")
+
+
+def _pattern(error_type: str, text: str) -> str:
+    text = text.strip()
     if len(text) > MOST:
-        text = text[: MOST // 2] + "\n" + text[-MOST // 2 :]
-    pattern = " ".join(_masked(text).split())
-    return Signature(exact, pattern, _digest(f"{error_type}\0{pattern}"))
+        return _masked(error_type, f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}")
+    if text[:1] in ("[", "{") and text[-1:] in ("]", "}") and _depth(text) <= DEEPEST:
+        try:
+            return _payload(error_type, json.loads(text))
+        except ValueError:
+            return _masked(error_type, text)
+    return _masked(error_type, text)
 
 
-def _masked(text: str) -> str:
-    parts: list[str] = []
-    end = 0
-    values = _WHERE.findall(text) if "assert" in text else []
-    text = _WHERE.sub("", text) if values else text
-    for statement in _ASSERT.finditer(text):
-        before = _mask(_COMMENT.sub("#", text[end : statement.start()]))
-        parts += [before, _asserted(statement.group(1), values)]
-        end = statement.end()
-    rest = text[end:]
-    parts.append(_mask(_COMMENT.sub("#", rest, count=1) if end else rest))
-    return "".join(parts)
+def _masked(error_type: str, text: str) -> str:
+    return "".join(
+        piece if asserted else masked(piece) for piece, asserted in pieces(error_type, text)
+    )
 
 
-def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """The statement with the expressions, not the values that they had."""
-    if not values and (both := _BOTH_LITERAL.fullmatch(statement)):
-        return f"assert <ACTUAL>{both['rest']}"
-    for value, expression in values[:MOST_VALUES]:
-        shown = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
-        statement = shown.sub(expression.replace("\\", r"\\"), statement, count=1)[:MOST]
-    return statement
+def _payload(error_type: str, value: object, name: str = "") -> str:
+    match value:
+        case dict():
+            items = sorted(value.items())
+            shown = [f"{masked(key)}: {_payload(error_type, one, key)}" for key, one in items]
+            return f"{{{', '.join(shown)}}}"
+        case list():
+            shown = [_payload(error_type, one, name) for one in value]
+            failures = all("assert " in one for one in shown)
+            return f"[{', '.join(sorted(set(shown)) if failures else dict.fromkeys(shown))}]"
+        case _ if is_own(name):
+            return "<ID>"
+        case str() if not value.isdecimal():
+            return _masked(error_type, value)
+    return masked(f"{name}: {value if isinstance(value, str) else json.dumps(value)}").removeprefix(
+        f"{masked(name)}: "
+    )
 
 
-def _mask(text: str) -> str:
-    return _PARTICULAR.sub(lambda found: f"<{found.lastgroup}>", text)
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _digest(text: str) -> str:

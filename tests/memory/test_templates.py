@@ -1,0 +1,236 @@
+"""The learned level: what is merged by evidence, what never is, and how it is undone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata import Templates, signature
+from errata.errors import InvalidInput
+from errata.memory import templates
+from errata.memory.templates import MANY, Branch
+
+NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
+
+
+def learnt(*texts: str, kind: str = "log") -> Templates:
+    return Templates().learn(*(signature(kind, text) for text in texts))
+
+
+def groups(known: Templates, texts: list[str], kind: str = "log") -> set[frozenset[str]]:
+    """The partition of the texts."""
+    held: dict[str, set[str]] = {}
+    for text in texts:
+        held.setdefault(known.group(signature(kind, text)), set()).add(text)
+    return {frozenset(one) for one in held.values()}
+
+
+ONE = {
+    "a place that held many": [f"login failed for {name} here" for name in NAMES[:MANY]],
+    "two such places": [
+        f"moved the order of {one} over to {two} again"
+        for one, two in zip(NAMES[:MANY], reversed(NAMES[:MANY]), strict=True)
+    ],
+    "masks of other kinds": ["cannot read it from 10.0.0.7", "cannot read it from /srv/x"],
+    "a mask and a word": ["the last value was 12.5", "the last value was unknown"],
+    "part of a word": ["cannot read from node-12 now", "cannot read from node-7-b now"],
+    "part of a word and a word": [
+        "got an answer from 10.0.0.7 too late",
+        "got an answer from LOCAL(0) too late",
+        "got an answer from #10# too late",
+    ],
+    "lists": [
+        "no answer came from db1, db2, db3",
+        "no answer came from db4, db5",
+        "no answer came from 10.0.0.7 10.0.0.8",
+    ],
+    "a code where a success stood too": ["GET it gave status: 404", "GET it gave status: 200"],
+}
+APART = {
+    "few values": [f"login failed for {name} here" for name in NAMES[: MANY - 1]],
+    "the first word": [f"{name} has failed once more today" for name in NAMES],
+    "too few words": [f"{name} failed" for name in NAMES] + [f"failed {name}" for name in NAMES],
+    "other words": ["the disk is full", "the queue is empty", "a user is gone", "no one is here"],
+    "lengths": ["it failed for ada now", "it failed for ada and bo now", "it failed for now"],
+    "exceptions": [f"job ended with {name.title()}Error today" for name in NAMES],
+    "exceptions with a package": [f"job ended: a.b.{n.title()}Exception today" for n in NAMES],
+    "quoted names": [f"there is no key '{name}' in it" for name in NAMES],
+    "quoted text with a mask": [f"there is no key '{name} 12' in it" for name in NAMES],
+    "codes": [f"it ended with exit code {code} again" for code in (1, 2, 3, 126, 137)],
+    "statuses": [f"GET it gave status: {code}" for code in (400, 404, 429, 500, 503)],
+    "assertions": [f"assert f({n}) == 4 in all of them" for n in range(8)],
+    "expected values": [f"got 17, want {n} in all of them" for n in range(8)],
+    "separators": ["it is a, or so", "it is a: or so", "it is a; or so", "it is a= or so"],
+}
+
+
+@pytest.mark.parametrize("what", ONE)
+def test_what_evidence_makes_one(what):
+    texts = ONE[what]
+    assert groups(learnt(*texts), texts) == {frozenset(texts)}
+    (merge,) = learnt(*texts).merges()
+    assert merge.group == signature("log", texts[0]).digest == merge.members[0]
+    assert len(merge.members) == len({signature("log", text).digest for text in texts})
+    assert merge.why
+    assert all(merge.why)
+
+
+@pytest.mark.parametrize("what", APART)
+def test_what_stays_apart(what):
+    texts = APART[what]
+    assert groups(learnt(*texts), texts) == {frozenset([text]) for text in texts}
+    assert learnt(*texts).merges() == ()
+
+
+def test_other_error_types_are_never_merged():
+    known = Templates()
+    for kind in NAMES:
+        known = known.learn(signature(kind, "it took 12 s to fail like that"))
+        known = known.learn(signature(kind, "it took /srv/x to fail like that"))
+    assert len(known.merges()) == len(NAMES)
+    assert {len(merge.members) for merge in known.merges()} == {2}
+
+
+@pytest.mark.parametrize("kind", ["AssertionError", "JestAssertionError"])
+def test_a_failed_assertion_is_merged_with_nothing(kind):
+    texts = [f"login failed for {name} here" for name in NAMES]
+    assert len(learnt(*texts, kind=kind)) == 0
+    assert len(groups(learnt(*texts, kind=kind), texts, kind)) == len(texts)
+
+
+def test_what_was_not_learnt_is_grouped_by_what_was_and_changes_nothing():
+    known = learnt(*ONE["a place that held many"])
+    size = len(known)
+    new = signature("log", "login failed for zoe here")
+    assert known.group(new) == signature("log", ONE["a place that held many"][0]).digest
+    assert len(known) == size
+    assert Templates().group(new) == new.digest
+
+
+def test_a_late_merge_reaches_earlier_patterns():
+    texts = ONE["a place that held many"]
+    few, all_ = learnt(*texts[:-1]), learnt(*texts)
+    assert few.group(signature("log", texts[0])) != few.group(signature("log", texts[1]))
+    assert all_.group(signature("log", texts[0])) == all_.group(signature("log", texts[1]))
+
+
+def test_learning_what_is_known_is_the_same_value():
+    known = learnt(*ONE["lists"])
+    assert known.learn(*(signature("log", text) for text in ONE["lists"])) is known
+    assert known.learn() is known
+
+
+def test_a_merge_says_why():
+    (merge,) = learnt(*ONE["a place that held many"]).merges()
+    assert merge.template == "login failed for <*> here"
+    assert merge.why == ("4 values after 'for': ada, bo, cy, di",)
+    (merge,) = learnt(*ONE["masks of other kinds"]).merges()
+    assert merge.why == ("other masks",)
+    (merge,) = learnt(*ONE["part of a word and a word"]).merges()
+    assert "what 'got an answer from LOCAL(<*>) too late' holds" in merge.why[-1]
+    (merge,) = learnt(*(f"login failed for {name} here" for name in NAMES)).merges()
+    assert merge.why == ("8 values after 'for': ada, bo, cy, di, …",)
+
+
+def test_a_merge_can_be_undone_whole_and_in_part():
+    texts = [f"login failed for {name} here" for name in NAMES]
+    known = learnt(*texts)
+    (merge,) = known.merges()
+    assert groups(known.unmerge(*merge.members), texts) == {frozenset([text]) for text in texts}
+    part = known.unmerge(merge.members[0])
+    assert groups(part, texts) == {frozenset(texts[:1]), frozenset(texts[1:])}
+    assert part.learn(signature("log", texts[0])) is part
+    assert groups(known, texts) == {frozenset(texts)}, "the value before is untouched"
+
+
+def test_the_evidence_of_what_is_kept_apart_goes_with_it():
+    texts = [f"login failed for {name} here" for name in NAMES[:MANY]]
+    assert learnt(*texts).unmerge(signature("log", texts[0]).digest).merges() == ()
+
+
+def test_only_what_was_learnt_can_be_kept_apart():
+    with pytest.raises(InvalidInput, match="digest is 'abc'"):
+        learnt(*ONE["lists"]).unmerge("abc")
+
+
+def test_memory_is_bounded():
+    known = Templates(most=3)
+    for name in NAMES:
+        known = known.learn(signature("log", f"login failed for {name} here"))
+    assert len(known) == 3
+    assert len(Templates(most=3).learn(*(signature("log", f"{n} is") for n in NAMES))) == 3
+    long = signature("log", "word " * 500)
+    assert len(Templates().learn(long)) == 0
+    assert Templates().learn(long).group(long) == long.digest
+    many = [signature("log", f"{name} x" + " , y" * 100) for name in NAMES]
+    assert Templates().learn(*many).merges() == ()
+
+
+LINES = st.lists(
+    st.sampled_from([text for texts in (ONE | APART).values() for text in texts]), max_size=40
+)
+
+
+@given(LINES, st.randoms(use_true_random=False))
+def test_the_groups_do_not_depend_on_the_order(texts, random):
+    shuffled = random.sample(texts, len(texts))
+    assert groups(learnt(*texts), texts) == groups(learnt(*shuffled), texts)
+
+
+@given(LINES)
+def test_line_by_line_is_as_all_at_once(texts):
+    known = Templates()
+    for text in texts:
+        known = known.learn(signature("log", text))
+    assert known.merges() == learnt(*texts).merges()
+    assert known.rows() == learnt(*texts).rows()
+
+
+@given(LINES, st.integers(0, 5))
+def test_it_is_restored_exactly_from_json(texts, apart):
+    known = learnt(*texts)
+    known = known.unmerge(*(one for merge in known.merges() for one in merge.members[:apart]))
+    again = Templates.of(json.loads(json.dumps(known.rows())), known.most)
+    assert again.rows() == known.rows()
+    assert again.merges() == known.merges()
+    assert again == known
+
+
+@given(LINES)
+def test_every_merge_is_undone_to_what_each_pattern_is_alone(texts):
+    known = learnt(*texts)
+    for merge in known.merges():
+        known = known.unmerge(*merge.members)
+    while known.merges():  # what the others held back may now be merged
+        known = known.unmerge(*(one for merge in known.merges() for one in merge.members))
+    for text in texts:
+        assert known.group(signature("log", text)) == signature("log", text).digest
+
+
+@given(st.lists(st.text(max_size=60), max_size=30))
+def test_any_text_can_be_learnt(texts):
+    known = learnt(*texts)
+    for text in texts:
+        assert len(known.group(signature("log", text))) == 16
+
+
+def test_four_times_the_patterns_are_not_sixteen_times_the_work(monkeypatch):
+    def places(count: int) -> int:
+        seen = 0
+        real = templates._grown
+
+        def counted(rows, members):
+            nonlocal seen
+            seen += sum(map(len, rows))
+            yield from real(rows, members)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(templates, "_grown", counted)
+            texts = {f"d{n}": f"a {n % 7}x b {n % 11}y c d{n}z e f{n % 3} g" for n in range(count)}
+            assert Branch(texts).merges is not None
+        return seen
+
+    assert places(1_600) <= 6 * places(400)
