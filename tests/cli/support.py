@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -146,6 +147,10 @@ class Desk:
         """A task file of these entries."""
         return self.write(name, "".join(json.dumps(entry) + "\n" for entry in entries))
 
+    def records(self, *loops: Mapping[str, Any], name: str = "loops.jsonl") -> Path:
+        """A file of recorded loops."""
+        return self.write(name, "".join(json.dumps(one) + "\n" for one in loops))
+
     def calls(self, name: str = "calls.log") -> list[str]:
         """The tasks of all calls that reached the model, in order."""
         path = self.folder / name
@@ -164,6 +169,20 @@ def task(word: str, **more: Any) -> dict[str, Any]:
     """A task whose right answer is `word`."""
     checks = [{"name": "contains", "needles": [word]}]
     return {"id": word, "task": f"Say {word}", "checks": checks, **more}
+
+
+def record(id: str, *answers: str, **more: Any) -> dict[str, Any]:
+    """A recorded loop of these answers; those that end in ! passed."""
+    attempts = [{"candidate": a.rstrip("!"), "passed": a.endswith("!")} for a in answers]
+    return {"id": id, "attempts": attempts, **more}
+
+
+def following(out: str) -> list[str]:
+    """The command that a result shows as the next one, without the name of the program."""
+    (line,) = [line for line in out.splitlines() if line.startswith("Next: ")]
+    program, *arguments = shlex.split(line.removeprefix("Next: "))
+    assert program == "errata"
+    return arguments
 
 
 def ended(process: subprocess.Popen[str]) -> Done:

@@ -247,7 +247,10 @@ def test_a_bad_database_is_a_clear_error(desk, what, monkeypatch):
     desk.tasks(TASKS[0])
     done = desk.errata(*RUN)
     assert (done.code, said in done.err) == (4, True), done
-    for arguments in (("loops",), ("why", "x"), ("seen", "KeyError", "x"), ("recall", "x")):
+    for arguments in (
+        ("loops",), ("why", "x"), ("seen", "KeyError", "x"), ("recall", "x"), ("log",), ("replay",),
+        ("tune",), ("replay", "errata.db"), ("override", "x", "attempts", "--by", "ann"),
+    ):  # fmt: skip
         done = desk.invoke(monkeypatch, *arguments)
         assert (done.code, said in done.err) == (4, True), done
     assert desk.calls() == []

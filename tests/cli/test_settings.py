@@ -54,6 +54,12 @@ def test_empty_and_strange_variables_are_not_given(monkeypatch):
         ({"environment": {"TIMEOUT": "inf"}}, "ERRATA_TIMEOUT in the environment is 'inf'"),
         ({"environment": {"EMBEDDER": "x"}}, "it must be 'auto', 'minilm' or 'none'"),
         ({"errata": "threads = 0"}, "threads in errata.toml is 0; it must be greater"),
+        ({"errata": "policy = 5"}, "policy in errata.toml is 5; it must be a policy as text of"),
+        (
+            {"errata": f"model = '{'x' * 999}'"},
+            "model in errata.toml is 'x{100,120}…; it must have",
+        ),
+        ({"errata": "jobs = 0\nthreads = 0"}, "threads in errata.toml .*; jobs in errata.toml is"),
         ({"errata": "modle = 'x'"}, "modle in errata.toml: no setting .* there are: model"),
         ({"errata": "model = \nx"}, "errata.toml cannot be read: .*line 1"),
         ({"pyproject": "[tool.errata]\njobs = -1"}, r"jobs in pyproject.toml \[tool.errata\]"),

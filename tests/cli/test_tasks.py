@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.tasks import goal, policy, read_tasks
+from errata.cli.tasks import read_tasks
+from errata.configured import goal, policy
 from errata.errors import InvalidInput, TaskFileError, UnknownName
 from errata.loop import policies
 from errata.loop.record import Goal, Improvement
@@ -126,6 +127,10 @@ BAD_LINES = {
         "module of a check",
     ),
     "a bad goal": ('{"id": "a", "task": "t", "goals": ["good"]}', "written like"),
+    "goals apart": (
+        '{"id": "a", "task": "t", "goals": ["q >= 2", "q <= 1"], "checks": [{"name": "words"}]}',
+        "threshold of q >= 2 is 2.0; it must be at most 1: another goal is q <= 1",
+    ),
     "goals as text": ('{"id": "a", "task": "t", "goals": "x >= 1"}', "goals.*a list"),
     "an unknown policy": (
         '{"id": "a", "task": "t", "checks": [{"name": "not_empty"}], "policy": "nope"}',

@@ -183,6 +183,9 @@ def test_one_document_and_nothing_else(told):
     for arguments in (
         ("why", "r/open"), ("loops",), ("lessons",), ("seen", "a", "b"), ("recall", "x"),
         ("model", "list"), ("model", "check"), ("doctor",), ("nope",), ("why",), ("why", "zzz"),
+        ("log",), ("log", "zzz"), ("replay",), ("replay", "no.jsonl"), ("tune",), ("override",),
+        ("policy", "list"), ("policy", "check"), ("policy", "nope"),
+        ("override", "r/stopped", "attempts", "--by", "ann"),
     ):  # fmt: skip
         done = told(*arguments, "--json")
         assert isinstance(json.loads(done.out), dict), arguments

@@ -71,34 +71,37 @@ def front(points: Iterable[Point]) -> list[Point]:
 
 
 def draw(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> bytes:
-    """The picture as PNG: numbered marks with a key beside them, `others` as small dots.
-
-    Raises NoPictures where matplotlib is missing.
-    """
+    """The picture as PNG. Raises NoPictures where matplotlib is missing."""
     try:
         import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
     except ImportError as error:
         how = "pip install 'errata[report]'; the table does without it"
         raise NoPictures(f"the picture needs matplotlib: {how}") from error
-    key = [f"{number}  {_name(point.name)}" for number, point in enumerate(named, 1)]
-    height = max(5.4, 1.4 + 0.2 * sum(1 + words.count("\n") for words in key))
     with mpl.rc_context({"font.size": 10.5, "text.color": INK}), catch_warnings():
         filterwarnings("ignore", "Glyph")  # a name may hold what no font has
-        figure = Figure(figsize=(10.5, height), dpi=150, layout="constrained")
-        canvas: Any = FigureCanvasAgg(figure)
-        axes = figure.subplots()
-        line = front([*named, *others])
-        colours = {one.place: INK for one in named} | {one.place: FRONT for one in line}
-        _marks(axes, named, line, others, colours)
-        _frame(axes, [*named, *others], title)
-        _key(figure, axes, key, [colours[one.place] for one in named])
-        canvas.draw()  # fixes the layout, and with it where marks lie
-        _numbers(axes, canvas.get_renderer(), named, colours)
         file = io.BytesIO()
-        figure.savefig(file, format="png")
+        picture(named, title, others).savefig(file, format="png")
         return file.getvalue()
+
+
+def picture(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> Figure:
+    """Numbered marks with a key beside them; `others` are small dots without a name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    key = [f"{number}  {_name(point.name)}" for number, point in enumerate(named, 1)]
+    height = max(5.4, 1.4 + 0.2 * sum(1 + words.count("\n") for words in key))
+    figure = Figure(figsize=(10.5, height), dpi=150, layout="constrained")
+    canvas: Any = FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    line = front([*named, *others])
+    colours = {one.place: INK for one in named} | {one.place: FRONT for one in line}
+    _marks(axes, named, line, others, colours)
+    _frame(axes, [*named, *others], title)
+    _key(figure, axes, key, [colours[one.place] for one in named])
+    canvas.draw()  # fixes the layout, and with it where marks lie
+    _numbers(axes, canvas.get_renderer(), named, colours)
+    return figure
 
 
 def _marks(

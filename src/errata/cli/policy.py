@@ -82,8 +82,9 @@ def _told(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]
         yield "better" if better else "no better"
     if evaluation.met == 0:
         yield "nothing met"
-    for one in evaluation.errors:
-        yield f"finding {one.key}" + (f" of severity {one.severity:g}" if one.severity < 1 else "")
+    for one in evaluation.findings:
+        kind = "finding" if one.level == "error" else one.level
+        yield f"{kind} {one.key}" + (f" of severity {one.severity:g}" if one.severity < 1 else "")
     if attempt.usage != NOTHING:
         yield "all of the budget"
 

@@ -74,7 +74,7 @@ def policy_of(option: str | None) -> Policy:
     try:
         return policy(settings().policy)
     except UsageError as error:
-        error.add_note(f"it is the {_place('policy', _places({}))}")
+        error.add_note(f"given by {_place('policy', _places({}))}")
         raise
 
 

@@ -1,0 +1,226 @@
+"""Tuning: policies are tried as `compare` would, the cheapest that keeps enough is chosen."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata import policies
+from errata.configured import policy
+from errata.errors import InvalidInput
+from errata.loop.decide import Policy
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from errata.loop.replay import Recorded, compare, replay
+from errata.loop.stop import MaxAttempts
+from errata.testing import history
+from errata.tuning import MOST, WRITTEN, grid, trials, tune
+from tests.loop import support
+
+WRONG = Evaluation((Finding("check", "wrong", key="wrong"),))
+
+
+def half_of(id: str) -> int:
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest()[0] % 2
+
+
+def named(count: int, half: int) -> list[str]:
+    """So many ids of loops that all fall in that half."""
+    ids = (str(number) for number in range(100 * count))
+    return [id for id in ids if half_of(id) == half][:count]
+
+
+def made_of(id: str, *answers: str) -> Recorded:
+    """A loop of these answers, of which only "right" passes."""
+    attempts = tuple(
+        Attempt(n, Candidate.of(text), Evaluation() if text == "right" else WRONG)
+        for n, text in enumerate(answers, 1)
+    )
+    return Recorded(Loop(id, (), attempts))
+
+
+def both(*answers: Sequence[str], each: int = 1) -> list[Recorded]:
+    """The same loops in either half, `each` of them."""
+    ids = [named(each * len(answers), half) for half in (0, 1)]
+    return [made_of(id, *answers[n % len(answers)]) for half in ids for n, id in enumerate(half)]
+
+
+RIGHT_AT = (["right"], ["a", "right"], ["a", "b", "right"])
+STUCK = ["stuck"] * 4
+
+
+def test_the_cheapest_that_keeps_enough():
+    found = tune(both(*RIGHT_AT, STUCK), policies.default)
+    assert found.policy.name == "stage, repeat.times=1, attempts.limit=3"
+    # 1, 2, 3 attempts, and 2 where default makes 3 before it sees that the answer is stuck
+    assert (found.chosen_on.attempts, found.reported_on.attempts, found.before.attempts) == (
+        8,
+        8,
+        9,
+    )
+    assert (found.chosen_on.solved, found.reported_on.solved, found.before.solved) == (3, 3, 3)
+    assert (found.before.policy, found.tried) == ("default", 1 + len(list(grid())))
+
+
+@pytest.mark.parametrize(
+    ("keep", "chosen"),
+    [
+        (1.0, "stage, repeat.times=1, attempts.limit=3"),
+        (0.67, "stage, repeat.times=1, attempts.limit=3"),
+        (0.66, "stage, attempts.limit=2"),
+        (0.33, "stage, attempts.limit=1"),
+        (0.0, "stage, attempts.limit=1"),
+        (1, "stage, repeat.times=1, attempts.limit=3"),
+    ],
+)
+def test_less_to_keep_is_cheaper(keep, chosen):
+    assert tune(both(*RIGHT_AT, STUCK), policies.default, keep).policy.name == chosen
+
+
+def test_a_share_is_counted_exactly():
+    """0.07 × 100 is more than 7 for a float."""
+    recorded = [made_of(id, *RIGHT_AT[n >= 7]) for n, id in enumerate(named(100, 0))]
+    recorded += [made_of(id, "right") for id in named(2, 1)]
+    assert tune(recorded, policies.default, 0.07).policy.name == "stage, attempts.limit=1"
+    assert tune(recorded, policies.default, 0.071).policy.name == "default"
+
+
+def test_what_is_used_now_may_cost_more_or_keep_too_little():
+    dear = both(*RIGHT_AT, STUCK)
+    assert tune(dear, policy("stage, attempts.limit=1")).policy.name.endswith("attempts.limit=3")
+    best = policy("stage, repeat.times=1, attempts.limit=3")
+    found = tune(dear, best)
+    assert (found.policy, found.reported_on) == (best, found.before)
+
+
+def test_what_is_used_now_stays_where_nothing_can_be_solved():
+    found = tune(both(STUCK, ["a", "b"]), policies.thorough)
+    assert (found.policy, found.chosen_on.solvable) == (policies.thorough, 0)
+
+
+def test_a_policy_without_a_name_gets_one():
+    found = tune(both(STUCK, ["a"]), Policy((MaxAttempts(2),)))
+    assert (found.policy.name, found.before.policy) == ("as it is", "as it is")
+
+
+def test_one_loop_that_was_cut_does_not_spoil_the_choice():
+    recorded = [*both(*RIGHT_AT, STUCK, each=5), made_of(named(30, 0)[-1], "cut")]
+    found = tune(recorded, policies.default)
+    assert found.policy.name == "stage, repeat.times=1, attempts.limit=3"
+    assert found.chosen_on.beyond == 1
+
+
+def test_where_the_record_cannot_tell_all_attempts_count():
+    """Every loop ends after two attempts, so a limit of three may cost three."""
+    recorded = both(["a", "right"], ["a", "b"])
+    costs = {one.policy.name: one.most for one in trials(recorded, policies.default)}
+    assert costs["stage, attempts.limit=2"] == 8
+    assert costs["stage, attempts.limit=3"] == 2 * (2 + 3)
+    assert costs["stage, plateau.patience=1, attempts.limit=8"] == 8
+
+
+def test_goals_and_improvement_are_those_of_the_policy_now():
+    goals = (Goal("quality", 0.75),)
+    scores = [{"quality": 0.5}, {"quality": 0.8}]
+    recorded = [Recorded(history(*scores, id=id)) for half in (0, 1) for id in named(2, half)]
+    before = replace(policies.default, goals=goals, unscored="again", improvement=Improvement(0.2))
+    found = tune(recorded, before)
+    assert (found.chosen_on.solvable, found.chosen_on.attempts) == (2, 4)
+    tried = list(grid(before))
+    assert {(one.improvement, one.goals, one.unscored) for one in tried} == {
+        (Improvement(0.2), goals, "again")
+    }
+    own = [replace(one, loop=replace(one.loop, goals=(Goal("quality", 0.9),))) for one in recorded]
+    assert tune(own, before).chosen_on.solvable == 0
+
+
+def test_the_half_depends_on_the_id_alone():
+    recorded = both(*RIGHT_AT, STUCK, each=3)
+    found = tune(recorded, policies.default)
+    assert tune(recorded[::-1], policies.default) == found
+    doubled = tune([one for one in recorded for _ in (1, 2)], policies.default)
+    assert doubled.chosen_on.loops == 2 * found.chosen_on.loops
+
+
+@pytest.mark.parametrize("ids", [[], ["a"], ["a", "b"], named(9, 0), [*named(9, 1), *named(1, 0)]])
+def test_too_few_loops(ids):
+    with pytest.raises(InvalidInput, match=f"loops is {len(ids)}; it must be more: by their ids"):
+        tune([made_of(id, "right") for id in ids], policies.default)
+
+
+def test_odd_ids():
+    found = tune([*both(["right"], ["right"]), made_of("\ud800", "right")], policies.default)
+    assert found.chosen_on.loops + found.reported_on.loops == 5
+
+
+@pytest.mark.parametrize("keep", [-0.1, 1.1, 2, float("nan"), "1", None, True])
+def test_a_share_out_of_range(keep):
+    with pytest.raises(InvalidInput, match=r"keep is .*; it must be a number in 0..1"):
+        tune(both(*RIGHT_AT), policies.default, keep)
+
+
+def test_progress_is_told():
+    told: list[tuple[int, int]] = []
+    recorded = both(*RIGHT_AT)
+    tune(recorded, policies.default, watch=lambda *at: told.append(at))
+    total = len(WRITTEN) * 3
+    assert told == [(done, total) for done in range(1, total + 1)]
+
+
+some = st.lists(st.builds(Recorded, support.loops(most=9)), min_size=1, max_size=3)
+
+
+@settings(max_examples=12)
+@given(some, support.with_goals)
+def test_trials_have_the_figures_of_compare(recorded, base):
+    tried = list(trials(recorded, base))
+    assert [one.policy for one in tried] == list(grid(base))
+    every = compare(recorded, [one.policy for one in tried])
+    for trial, figures in zip(tried, every, strict=True):
+        assert trial.solved == figures.solved
+        assert trial.most == sum(most(trial.policy, one.loop) for one in recorded)
+        assert trial.most == figures.attempts or figures.beyond
+
+
+def most(tried: Policy, loop: Loop) -> int:
+    (limit,) = [rule.limit for rule in tried.rules if isinstance(rule, MaxAttempts)]
+    made = replay(loop, tried)
+    return made.attempts if made.exact else limit
+
+
+@settings(max_examples=25)
+@given(st.lists(support.loops(least=1, most=5), min_size=2, max_size=4), st.floats(0, 1))
+def test_nothing_tried_is_cheaper_and_keeps_enough(loops, keep):
+    recorded = [
+        Recorded(replace(loop, id=id))
+        for half in (0, 1)
+        for loop, id in zip(loops, named(len(loops), half), strict=True)
+    ]
+    found = tune(recorded, policies.default, keep)
+    on = [one for one in recorded if half_of(one.loop.id) == 0]
+    assert compare(on, [found.policy]) == (found.chosen_on,)
+    for trial in trials(on, policies.default):
+        enough = trial.solved >= keep * found.chosen_on.solvable + 1e-6
+        assert not (enough and found.chosen_on.solvable and trial.most < found.chosen_on.attempts)
+
+
+@given(support.improvements, st.sampled_from(["stop", "again"]))
+def test_a_policy_can_be_written_as_it_is_named(improvement, unscored):
+    goals = (Goal("alignment", 0.75), Goal("drift", 0.25, "at_most"))
+    for given_ in ((), goals):
+        base = Policy((MaxAttempts(3),), improvement, unscored, "", given_)
+        for tried in grid(base):
+            assert policy(tried.name) == tried
+
+
+def test_the_grid():
+    tried = list(grid())
+    assert len({one.rules for one in tried}) == len({one.name for one in tried}) == len(tried)
+    assert {one.rules[0] for one in tried} == {MaxAttempts(n) for n in range(1, MOST + 1)}
+    assert max(len(one.rules) for one in tried) == 3
+    assert [one.rules for one in tried if one.rules[0] == MaxAttempts(1)] == [(MaxAttempts(1),)]
+    assert {rules[1:] for one in tried if (rules := one.rules)} >= {
+        preset.rules[1:] for preset in (policies.default, policies.thorough, policies.stage)
+    }
