@@ -441,6 +441,16 @@ def test_mixtures_of_nasty_parts_come_to_an_end(parts, times):
     assert signature("E", "".join(parts) * times).digest
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["", " \n", "\0" * 100, bytes(range(256)).decode("latin-1") * 40, "kW3 é٣ " * 150_000],
+    ids=["empty", "blank", "zeros", "binary", "a megabyte"],
+)
+def test_bad_input_has_a_bounded_pattern(text):
+    assert len(signature("E", text).pattern) <= 4 * MOST
+    assert signature("E", "").pattern == ""
+
+
 def test_a_long_text_is_read_at_both_ends():
     middle = "x" * 100_000
     assert signature("E", f"a{middle}z") == Signature(

@@ -20,7 +20,7 @@ from errata.memory.signature import Signature, digest_of
 
 HOLE = "<*>"
 # From so many values on a place holds a particular. So many words must be left of a template: where
-# masks differ or several places do, and where one place does.
+# masks differ or several places do (then twice as many as places), and where one place does.
 MANY = 4
 WORDS = 3
 LEFT = 2
@@ -257,7 +257,7 @@ def _grown(
     seen = {at: {those[at] for one in templates for those in members[one]} for at in vary}
     bad = [at for at in vary if not _is_particular(at, held[at], seen[at])]
     left = _words(next(iter(values)) for values in held if len(values) == 1)
-    if not bad and left >= (LEFT if len(vary) == 1 else max(WORDS, len(vary))):
+    if not bad and left >= (LEFT if len(vary) == 1 else max(WORDS, 2 * len(vary))):
         first = templates[0]
         into = tuple(_hole(token) if at in seen else token for at, token in enumerate(first))
         yield into, templates, [_reason(first[at - 1] if at else "", seen[at]) for at in vary]
