@@ -204,10 +204,11 @@ def _templates(patterns: Mapping[str, str], why: dict[Tokens, list[str]]) -> dic
         for template, merged, reasons in _grown(sorted(members), members):
             moved |= dict.fromkeys(merged, template)
             why[template] += reasons
-    for narrow, wide in _within_words({moved.get(one, one) for one in found.values()}).items():
-        moved |= {one: wide for one, other in moved.items() if other == narrow} | {narrow: wide}
-        why[wide].append(f"what {''.join(narrow)!r} holds within a word is there a word")
-    return {digest: moved.get(one, one) for digest, one in found.items()}
+    grown = {digest: moved.get(one, one) for digest, one in found.items()}
+    within = _within_words(set(grown.values()))
+    for narrow, wide in within.items():
+        why[wide] += [*why[narrow], f"{''.join(narrow)!r} holds within a word what is there a word"]
+    return {digest: within.get(one, one) for digest, one in grown.items()}
 
 
 def _tokens(pattern: str) -> Tokens:
@@ -287,17 +288,17 @@ def _reason(before: str, seen: Iterable[str]) -> str:
 
 def _within_words(templates: Iterable[Tokens]) -> dict[Tokens, Tokens]:
     """Template -> the one that has nothing but holes where it has holes within words."""
-    alike: dict[Tokens, list[Tokens]] = defaultdict(list)
-    for one in templates:
-        words = "".join(one).split(" ")
+    alike: dict[Tokens, list[tuple[Tokens, Tokens]]] = defaultdict(list)
+    for one in sorted(templates):
+        words = tuple("".join(one).split(" "))
         if sum(1 for word in words if _WORD.fullmatch(word)) >= LEFT:
-            alike[tuple(_coarse(word) for word in words)].append(one)
+            alike[tuple(map(_coarse, words))].append((words, one))
     return {
         narrow: wide
         for coarse, those in alike.items()
-        for wide in [min(those, key=len)]
-        if tuple("".join(wide).split(" ")) == coarse
-        for narrow in those
+        for words, wide in those
+        if words == coarse
+        for _, narrow in those
         if narrow != wide
     }
 
