@@ -97,7 +97,6 @@ def test_schema_1_is_what_it_was(old):
     """The first file is written once and for all: databases of it are out there."""
     assert rows(old, "pragma user_version") == [(1,)]
     assert "until" not in columns(old)
-    assert SCHEMA == 2
 
 
 def test_it_opens_and_is_migrated(old):
@@ -105,7 +104,7 @@ def test_it_opens_and_is_migrated(old):
     assert rows(old, "pragma user_version") == [(SCHEMA,)]
     assert rows(old, "pragma application_id") == [(APPLICATION,)]
     assert rows(old, "pragma integrity_check") == [("ok",)]
-    assert columns(old)[-1] == "until"
+    assert "until" in columns(old)
 
 
 def test_all_that_it_held_is_kept(old):

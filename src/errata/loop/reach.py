@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from errata.loop.decide import Policy
 from errata.loop.measure import LARGEST, shown, thousandths
@@ -193,7 +193,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     met = 0.0 if any(isinstance(part, NothingMet) for part in parts) else 0.5
     gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
     # One error more than the best had would keep an attempt from improving, whatever its score.
-    level = "error" if _own(parts) else "warning"
+    level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
     for number, symbol in enumerate(history.symbols, 1):
         short -= gain * symbol.improves
