@@ -8,7 +8,7 @@ from typing import Any
 
 from errata.loop.decide import Again, Policy, Verdict, decide
 from errata.loop.measure import shown
-from errata.loop.record import Improvement, Loop, agreeing
+from errata.loop.record import Evaluation, Improvement, Loop, agreeing
 from errata.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are looked at in either direction
@@ -90,10 +90,7 @@ def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
 
 
 def _smallest(knob: Knob, direction: int, was: str) -> Change | None:
-    """The first value in that direction that turns the verdict, where what lies beyond does, too.
-
-    A value between others that do not, as between two goals for one score, may be passed over.
-    """
+    """The first value in that direction that turns the verdict; a lone one may be passed over."""
 
     def turned(steps: int) -> bool | None:
         made = knob.at(direction * steps)
@@ -146,12 +143,12 @@ def _knobs(loop: Loop, policy: Policy) -> Iterator[Knob]:
 
 
 def _scored(loop: Loop, policy: Policy, score: str) -> Callable[[float], Case]:
+    last = loop.attempts[-1]
+    evaluation = last.evaluation or Evaluation()
+
     def make(value: float) -> Case:
-        last = loop.attempts[-1]
-        if last.evaluation is None:
-            return loop, policy
-        scores = {**last.evaluation.scores, score: value}
-        judged = replace(last, evaluation=replace(last.evaluation, scores=scores))
+        scores = {**evaluation.scores, score: value}
+        judged = replace(last, evaluation=replace(evaluation, scores=scores))
         return replace(loop, attempts=(*loop.attempts[:-1], judged)), policy
 
     return make

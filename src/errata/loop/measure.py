@@ -45,6 +45,5 @@ def shown(value: float) -> str:
 
 def number(field: str, value: object, low: float, high: float) -> None:
     """Raises InvalidInput where `value` is no number in `low`..`high`; true and false are none."""
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if not plain or not low <= value <= high:  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")

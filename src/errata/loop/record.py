@@ -78,9 +78,8 @@ class Goal:
 
 def agreeing(goals: tuple[Goal, ...]) -> None:
     """Raises InvalidInput where one is no Goal, or where no score can meet two of them at once."""
-    for one in goals:
-        if not isinstance(one, Goal):
-            raise InvalidInput("goals", goals, "made of Goal")
+    if not all(isinstance(one, Goal) for one in goals):
+        raise InvalidInput("goals", goals, "made of Goal")
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"

@@ -110,8 +110,7 @@ def replay(loop: Loop, policy: Policy) -> Replayed:
     while len(seen.attempts) < len(bare.attempts) and isinstance(verdict, Again):
         seen = bare.upto(len(seen.attempts) + 1)
         verdict = decide(seen, policy)
-    exact = isinstance(verdict, Done)
-    return Replayed(len(seen.attempts), seen.best, verdict, exact, seen.usage)
+    return Replayed(len(seen.attempts), seen.best, verdict, isinstance(verdict, Done), seen.usage)
 
 
 def compare(recorded: Sequence[Recorded], policies: Iterable[Policy]) -> tuple[Figures, ...]:
