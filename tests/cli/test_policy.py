@@ -6,6 +6,7 @@ from errata.codec import policy_from
 from errata.configured import policy
 from errata.loop.policies import PRESETS
 from errata.loop.reach import reach
+from errata.loop.stop import MaxAttempts
 from tests.cli.support import task
 
 TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
@@ -196,3 +197,12 @@ def test_a_run_warns_of_rules_that_cannot_fire(desk):
     assert second.startswith("warning: policy stage, fatigue: fatigue cannot fire: attempts ends")
     quiet = desk.errata("run", "tasks.jsonl", "--model", "toy:answer", "--policy", "default")
     assert quiet.err.count("warning") == 1
+
+
+def test_a_run_keeps_the_policy_of_the_table(desk):
+    desk.tasks(task("never"))
+    desk.write("errata.toml", '[policy]\npreset = "stage"\nattempts = {limit = 2}\n')
+    assert desk.errata("run", "tasks.jsonl", "--model", "toy:answer").code == 1
+    document = desk.errata("why", "tasks-1/never", "--json").json
+    assert policy_from(document["policy"]).rules == (MaxAttempts(2),)
+    assert len(document["attempts"]) == 2

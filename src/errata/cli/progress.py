@@ -75,7 +75,7 @@ class Progress:
         """So many loops of `total`: a bar; elsewhere, where they are many, ten lines at most."""
         live = self._console.is_terminal
         step = 100 if live else max(MANY, total // 10)
-        if done // step == self._counted.get(what, 0):
+        if done // step == self._counted.get(what, -1 if live else 0):
             return
         self._counted[what] = done // step
         self.bar(what, done, total, f"{done}/{total} loops")

@@ -48,6 +48,10 @@ def replay(
 
     It is exact where a policy stops no later than the record does; where it would have gone on,
     the record cannot tell, and the loop counts as far as it goes.
+
+    An oracle stops at the first right attempt, after one where there is none. Regret counts the
+    attempts beyond its own; lost are loops that the record solves and the policy does not; quality
+    is that of the attempts that are kept.
     """
     given = [policy_of(text) for text in policy or ()]
     if plot is not None:

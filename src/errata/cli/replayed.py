@@ -20,10 +20,11 @@ def compared(
 ) -> tuple[Figures, list[Figures]]:
     """What the record holds, and what each policy would have made of it."""
     every = [WHOLE, *policies]
-    made: list[Figures] = []
+    made, total = list[Figures](), len(every) * len(recorded)
+    progress.loops("replaying", 0, total)
     for policy in every:
         made += compare(recorded, [policy])
-        progress.loops("replaying", len(made) * len(recorded), len(every) * len(recorded))
+        progress.loops("replaying", len(made) * len(recorded), total)
     # Of what it holds, a record can always tell.
     return replace(made[0], beyond=0), made[1:]
 

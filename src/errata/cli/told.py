@@ -260,4 +260,5 @@ def _print_example(one: Found) -> None:
     show(f"  task:     {clean(one.example.task, WORDS)}")
     if one.example.rejected:
         show(f"  rejected: {clean(one.example.rejected, WORDS)}")
-    show(f"  accepted: {clean(one.example.accepted, WORDS)}")
+    if one.example.accepted:
+        show(f"  accepted: {clean(one.example.accepted, WORDS)}")
