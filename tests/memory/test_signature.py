@@ -181,7 +181,7 @@ Traceback (most recent call last):
     run()
   [Previous line repeated {line * 3} more times]
 RuntimeError: no price at 0x{line:x}'''
-        for path, line in (("/srv/one", 41), ("/opt/ada/two", 7))
+        for path, line in (("/srv/one", 41), ("/mnt/ada/two", 7))
     ),
     "a trace of Java": tuple(
         f"""Exception in thread "pool-3-thread-{n}" java.lang.IllegalStateException: no order {n}
@@ -199,16 +199,16 @@ Caused by: java.net.ConnectException: Connection refused: db1.acme.internal/10.0
     at node:internal/main/run_main_module:{n}:47 {{
   [cause]: Error: connect ECONNREFUSED 127.0.0.1:{n}
 }}"""
-        for path, n in (("/app", 10), ("/opt/ada/x", 3))
+        for path, n in (("/app", 10), ("/mnt/ada/x", 3))
     ),
     "a trace of Go": tuple(
         f"""panic: runtime error: index out of range [{n}] with length 3
 
 goroutine {n} [chan receive{wait}]:
 main.(*Cart).Total(0xc00001{n}, {{0x1, 0x2}})
-\t/opt/{n}/cart.go:{n} +0x1d
+\t/mnt/{n}/cart.go:{n} +0x1d
 created by main.main in goroutine 1
-\t/opt/{n}/main.go:9 +0x{n}"""
+\t/mnt/{n}/main.go:9 +0x{n}"""
         for n, wait in ((17, ", 5 minutes"), (4, ""))
     ),
     "a trace of Rust": tuple(
