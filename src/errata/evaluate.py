@@ -60,12 +60,19 @@ async def evaluated(
         listed = _findings(check, found)
         findings += listed
         asks = _asks(check)
-        errors = sum(finding.level == "error" for finding in listed)
-        share = found.met if isinstance(found, Evaluation) else max(0.0, 1 - errors / asks)
+        share = found.met if isinstance(found, Evaluation) else _share(check, listed, asks)
         if share is not None:
             asked, met = asked + asks, met + asks * share
     share = (0.0 if empty else met / asked) if asked else None
     return Evaluation(tuple(findings), scores, usage, preference, share)
+
+
+def _share(check: Any, findings: Sequence[Finding], asks: int) -> float:
+    """How much of what a check asks is met: as its `share(findings)` says, or what has no error."""
+    if hasattr(check, "share"):
+        said: float = check.share(findings)
+        return said
+    return max(0.0, 1 - sum(finding.level == "error" for finding in findings) / asks)
 
 
 def _asks(check: Any) -> int:

@@ -13,6 +13,8 @@ from errata import checks
 from errata.checks.program import _records, unfenced
 from errata.checks.steps import split
 from errata.errors import InvalidInput
+from errata.evaluate import evaluated
+from errata.protocols import Context
 from tests.checks.support import CONTEXT, findings, keys
 
 ADD = "def add(a, b):\n    return a + b\n"
@@ -551,3 +553,23 @@ def test_nothing_is_left_behind():
     for program in (ADD, "import os; os._exit(1)", "1 / 0"):
         findings(CHECK, program)
     assert opened() == before
+
+
+MET = [
+    ("assert f(1) == 1\nassert f(2) == 2", "def f(x):\n    return x", 1.0),
+    ("assert f(1) == 1\nassert f(2) == 2", "def f(x):\n    return 1", 0.5),
+    ("assert f(1) == 1\nassert f(2) == 2", "def f(x):\n    return 0", 0.0),
+    # The second test does not end: the time-out is no third thing that was asked.
+    ("assert f(1) == 1\nassert f(2) == 2", "def f(x):\n    while x == 2: pass\n    return x", 0.5),
+    ("assert f(1) == 1\nassert f(2) == 2", "def f(x) return x", 0.0),
+    ("assert f(1) == 1\nassert f(2) == 2", 7, 0.0),
+    ("x = f(1)\nassert x == 1\nassert f(2) == 2", "def f(x):\n    return x // (x - 1) or 2", 0.5),
+]
+
+
+@pytest.mark.parametrize(("tests", "program", "met"), MET)
+def test_the_share_of_tests_that_are_met(tests, program, met):
+    check = checks.python_tests(tests, seconds=2.0)
+    assert check.asks == 2
+    judged = asyncio.run(evaluated(program, Context("task"), [check], None))
+    assert judged.met == met

@@ -61,6 +61,13 @@ class PythonTests:
         """How many tests there are, at least 1."""
         return max(1, sum(step.test for step in self.steps))
 
+    def share(self, findings: Sequence[Finding]) -> float:
+        """The share of its tests that these findings do not name, 0..1; one may have several."""
+        wrong = {finding.key for finding in findings}
+        failed = sum(step.test and _safe(step.source) in wrong for step in self.steps)
+        known = any(_safe(step.source) in wrong for step in self.steps)
+        return 0.0 if wrong and not known else 1 - failed / self.asks
+
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
