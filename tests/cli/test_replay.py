@@ -124,7 +124,32 @@ def test_a_preset_whose_goals_are_not_scored_is_left_out(replay, desk):
     desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)))
     done = replay("loops.jsonl")
     assert said not in done.out
-    assert lines(done)["orchestrator"][:3] == ["2", "2.000", "1"]
+    assert lines(done)["orchestrator"][:3] == ["2", "1.000", "1"]
+
+
+def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
+    """0.5 is too little at the first attempt: without the goal it would pass there."""
+    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), (0.9, 0.1)), scored("b", (0.5, 0), (0.6, 0)))
+    policies = ("--policy", "stage, alignment >= 0.75", "--policy", "stage, attempts.limit=1")
+    document = replay("loops.jsonl", *policies, "--json").json
+    assert document["recorded"]["attempts"] == 4
+    assert [(one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]] == [
+        *((4, 1, 3), (2, 0, 3)),
+    ]
+    assert document["notes"] == []
+    other = ("--policy", "stage, drift <= 0.1")
+    said = "the policies have different goals: a loop that has none is solved where checks pass"
+    assert said in replay("loops.jsonl", *policies, *other, "--json").json["notes"]
+
+
+def test_loops_keep_goals_of_their_own(replay, desk):
+    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0])
+    done = replay("loops.jsonl", "--policy", "stage, alignment >= 0.75")
+    said = "stage, alignment >= 0.75: 1 of 2 loops keep goals of their own instead of alignment >="
+    assert said in done.out
+    assert lines(done)["as recorded"][:3] == ["3", "1.000", "2"]
+    same = replay("loops.jsonl", "--policy", "stage, alignment >= 0.5")
+    assert "of their own" not in same.out
 
 
 def test_a_policy_whose_goals_are_not_scored_is_told_of(replay):
@@ -184,6 +209,10 @@ def test_a_database(stored):
     for same in (("errata.db",), ("errata.db", "--last", "100")):
         assert stored("replay", *same, "--policy", "default").out.startswith("4 loops, 8 ")
     assert stored("replay", "--last", "1", "--json").json["recorded"]["attempts"] == 1
+    few = stored("replay", "--last", "3", "--policy", "stage")
+    assert following(few.out) == [
+        *("replay", "--last", "3", "--policy", "stage", "--plot", "front.png"),
+    ]
 
 
 def test_overrides_are_left_out(stored):

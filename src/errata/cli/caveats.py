@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from errata.cli.output import counted
 from errata.cli.recorded import NOT_PASSED
@@ -13,11 +14,7 @@ from errata.loop.stop import All, Echo, Plateau, StopRule, counts_scope
 
 def caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
     """What of the record makes the figures other than they would have been live."""
-    for policy in policies:
-        if lacking := unscored(recorded, policy):
-            loops = f"{lacking} of {counted(len(recorded), 'loop')}"
-            goals = ", ".join(map(str, policy.goals))
-            yield f"{policy.name}: {loops} cannot be judged by its goals: {goals}"
+    yield from _goals(recorded, policies)
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
     if scoped:
         yield f"{', '.join(scoped)}: echo counts within each loop, not over the loops before it"
@@ -27,6 +24,38 @@ def caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterato
     if alike and silent:
         why = f"{counted(silent, 'attempt')} with nothing but passed = false"
         yield f"{', '.join(alike)}: {why} count as the same finding each time"
+
+
+def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Recorded]:
+    """The loops, with the goals of the policies where these agree, and a loop has none but scores.
+
+    So that what solves a loop is the same for every policy.
+    """
+    wanted = {one.goals: one for one in policies if one.goals}
+    if len(wanted) != 1:
+        return list(recorded)
+    ((goals, policy),) = wanted.items()
+    return [
+        one
+        if one.loop.goals or unscored([one], policy)
+        else replace(one, loop=replace(one.loop, goals=goals))
+        for one in recorded
+    ]
+
+
+def _goals(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
+    loops = counted(len(recorded), "loop")
+    bare = any(not one.loop.goals for one in recorded)
+    for policy in policies:
+        words = ", ".join(map(str, policy.goals))
+        own = sum(one.loop.goals not in ((), policy.goals) for one in recorded)
+        if lacking := unscored(recorded, policy):
+            yield f"{policy.name}: {lacking} of {loops} cannot be judged by its goals: {words}"
+        if policy.goals and own:
+            yield f"{policy.name}: {own} of {loops} keep goals of their own instead of {words}"
+    sets = {policy.goals for policy in policies if policy.goals}
+    if bare and len(sets) > 1:
+        yield "the policies have different goals: a loop that has none is solved where checks pass"
 
 
 def cannot_tell(figures: Sequence[Figures]) -> Iterator[str]:

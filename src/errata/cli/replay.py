@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.caveats import cannot_tell, caveats, unscored
+from errata.cli.caveats import aimed, cannot_tell, caveats, unscored
 from errata.cli.interrupt import drive
 from errata.cli.output import MOST, Json, counted, following, print_json, say, show
 from errata.cli.picture import NoPictures
@@ -21,6 +21,7 @@ from errata.errors import InvalidInput, StoreCorrupt, UsageError
 from errata.loop.policies import PRESETS
 from errata.loop.replay import Figures, Recorded
 
+LAST = 100_000
 LARGE = 20_000_000  # bytes that take more than a moment to read
 
 Source = Annotated[
@@ -40,7 +41,7 @@ Plot = Annotated[Path | None, typer.Option(help="Write cost against quality as a
 def replay(
     source: Source = None,
     policy: Policies = None,
-    last: Last = 100_000,
+    last: Last = LAST,
     plot: Plot = None,
     json: Json = False,
 ) -> int:
@@ -60,7 +61,7 @@ def replay(
         recorded = read(source, last, progress)
         left_out = [one for one in PRESETS.values() if not given and unscored(recorded, one)]
         policies = given or [one for one in PRESETS.values() if one not in left_out]
-        whole, figures = compared(recorded, policies, progress)
+        whole, figures = compared(aimed(recorded, policies), policies, progress)
     notes = [f"{one.name} is left out: its goals are not scored here" for one in left_out]
     notes += caveats(recorded, policies)
     if plot is not None:
@@ -76,7 +77,7 @@ def replay(
     print_figures("policy", [(one.policy, one) for one in (whole, *figures)])
     for note in (*cannot_tell(figures), *notes):
         show(note)
-    show(_next(source, policy or (), drawn=plot is not None))
+    show(_next(again(source, last), policy or (), drawn=plot is not None))
     return 0
 
 
@@ -119,9 +120,14 @@ def _draw(path: Path, figures: Sequence[Figures]) -> None:
     say(f"written: {path}")
 
 
-def _next(source: str | None, policies: Sequence[str], drawn: bool) -> str:
-    where = () if source is None else (source,)
+def again(source: str | None, last: int) -> list[str]:
+    """The words of a command line that read the same loops."""
+    where = [] if source is None else [source]
+    return where if last == LAST else [*where, "--last", str(last)]
+
+
+def _next(loops: Sequence[str], policies: Sequence[str], drawn: bool) -> str:
     if drawn:
-        return following("tune", *where)
+        return following("tune", *loops)
     given = (word for text in policies for word in ("--policy", text))
-    return following("replay", *where, *given, "--plot", "front.png")
+    return following("replay", *loops, *given, "--plot", "front.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from json import dumps
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 from errata.cli.caveats import cannot_tell, caveats
 from errata.cli.output import Json, counted, following, print_json, show
 from errata.cli.progress import Progress
-from errata.cli.replay import Last, Source, read
+from errata.cli.replay import LAST, Last, Source, again, read
 from errata.cli.replayed import document, print_figures
 from errata.cli.settings import policy_of, settings
 from errata.codec import policy_to
@@ -29,7 +30,7 @@ def tune(
     source: Source = None,
     keep: Keep = 0.99,
     policy: Before = None,
-    last: Last = 100_000,
+    last: Last = LAST,
     json: Json = False,
 ) -> int:
     """Choose a policy on one half of recorded loops and report it on the other.
@@ -54,7 +55,7 @@ def tune(
     for note in notes:
         show(note)
     now = settings().policy if policy is None else policy
-    _print_next(found, source, now if isinstance(now, str) else "")
+    _print_next(found, again(source, last), now if isinstance(now, str) else "")
     return 0
 
 
@@ -82,12 +83,11 @@ def _print(found: Tuned, loops: int, keep: float) -> None:
     print_figures("", rows)
 
 
-def _print_next(found: Tuned, source: str | None, now: str) -> None:
+def _print_next(found: Tuned, loops: Sequence[str], now: str) -> None:
     """How to use what was chosen, and the command that compares it with what is used now."""
-    where = () if source is None else (source,)
     if _stays(found):
-        show(following("replay", *where))
+        show(following("replay", *loops))
         return
     show(f"to use it, write in errata.toml: policy = {dumps(found.policy.name)}")
     given = (word for text in (now, found.policy.name) if text for word in ("--policy", text))
-    show(following("replay", *where, *given))
+    show(following("replay", *loops, *given))
