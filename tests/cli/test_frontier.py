@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import errata
 from errata.cli.frontier import Point, draw, front, picture
-from errata.cli.picture import NoPictures
+from errata.cli.output import NoPictures
 from errata.testing import history
 
 LONG = "thorough, plateau.patience=3, fatigue.limit=0.9, echo.times=2, attempts.limit=6, -repeat"

@@ -22,7 +22,8 @@ from errata.cli.figures import (
 )
 from errata.cli.lab import Ran
 from errata.cli.measured import Measured, by_group, machine, print_summary, sentences
-from errata.cli.picture import NoPictures, draw, rolling
+from errata.cli.output import NoPictures
+from errata.cli.picture import draw, rolling
 from errata.cli.report import page
 from errata.cli.stories import Shown, Story, Try, kinds
 

@@ -14,7 +14,7 @@ import typer
 
 from errata.cli.interrupt import drive
 from errata.cli.opening import EMBEDDER, embedder_of, model_of, stored
-from errata.cli.output import WIDTH, Json, ModelName, print_json, say, show
+from errata.cli.output import WIDTH, Json, ModelName, NoPictures, print_json, say, show
 from errata.cli.progress import Progress
 from errata.cli.settings import Settings, settings
 
@@ -162,7 +162,7 @@ def _write(found: Measured, out: Path, json: bool) -> None:
 def _pictures(found: Measured) -> tuple[bytes, bytes] | None:
     """The learning curve on light and on dark ground, None where it cannot be drawn."""
     from errata.cli.figures import MEMORY, WITHOUT
-    from errata.cli.picture import NoPictures, draw
+    from errata.cli.picture import draw
 
     tasks = len(found.ran.memory)
     title = f"{found.settings['model']}: {tasks} tasks, each once without and once with memory"

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
-from errata.cli.picture import NoPictures
+from errata.cli.output import NoPictures
 from errata.loop.feedback import clean
 from errata.loop.replay import Figures
 

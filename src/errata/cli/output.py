@@ -35,6 +35,10 @@ class Interrupted(Exception):
     """Ctrl-C; the message says how to go on."""
 
 
+class NoPictures(UsageError):
+    """matplotlib is not installed."""
+
+
 INTERRUPTED = 130
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),

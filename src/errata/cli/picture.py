@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from errata.cli.batch import Row
 from errata.cli.figures import MEMORY, WITHOUT, Estimate, share
-from errata.errors import UsageError
+from errata.cli.output import NoPictures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,10 +22,6 @@ LOOKS = {
 }
 INCHES = (10.0, 4.6)
 LEAST_WINDOW = 8  # the curve averages over a quarter of all tasks, but over no fewer
-
-
-class NoPictures(UsageError):
-    """matplotlib is not installed."""
 
 
 def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:

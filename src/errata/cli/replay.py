@@ -11,8 +11,7 @@ import typer
 
 from errata.cli.caveats import aimed, cannot_tell, caveats, unscored
 from errata.cli.interrupt import drive
-from errata.cli.output import MOST, Json, counted, following, print_json, say, show
-from errata.cli.picture import NoPictures
+from errata.cli.output import MOST, Json, NoPictures, counted, following, print_json, say, show
 from errata.cli.progress import Progress
 from errata.cli.replayed import compared, document, print_figures
 from errata.cli.settings import settings
