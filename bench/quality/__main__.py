@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.quality import signatures, stop
+from bench.quality import recall, signatures, stop
 
-JOBS = {"stop": stop.run, "signatures": signatures.run}
+JOBS = {"stop": stop.run, "signatures": signatures.run, "recall": recall.run}
 OUT = Path("bench/out/quality.json")
 
 

@@ -239,11 +239,48 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An example that a search brought: its distances are a cosine (-1..1) and a BM25 share (0..1).
+class Filter:
+    """Which lessons a search may bring; a field that is left alone lets all through.
 
-    None where the leg did not find it. `seen` counts the sightings of its lesson, `at` is when the
-    example was stored, in seconds since 1970.
+    `tags`: the lesson has any of them, or all with `match`. `importance` is the least, 0..1;
+    `since` is the earliest time it was stored, in seconds since 1970. Raises InvalidInput.
+    """
+
+    tags: tuple[str, ...] = ()
+    match: Literal["any", "all"] = "any"
+    kind: str = ""
+    error_type: str = ""
+    importance: float = 0.0
+    since: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tags, str) or not all(isinstance(t, str) and t for t in self.tags):
+            raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
+        if self.match not in ("any", "all"):
+            raise InvalidInput("match", self.match, "any or all")
+        if self.kind not in ("", *KINDS):
+            raise InvalidInput("kind", self.kind, f"one of {', '.join(KINDS)}")
+        if not isinstance(self.error_type, str):
+            raise InvalidInput("error_type", self.error_type, "the type of an error, a text")
+        if not 0 <= self.importance <= 1:
+            raise InvalidInput("importance", self.importance, "a number of 0 to 1")
+        if not 0 <= self.since < float("inf"):
+            raise InvalidInput("since", self.since, "a time in seconds since 1970")
+
+
+KINDS = ("check", "error", "example")
+ANY = Filter()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An example that a search brought, or a lesson without one: its text is then the task.
+
+    How near it is: `cosine` of the vectors (-1..1, None where there are none), `keyword`, its BM25
+    as a share of the best (0..1, None where full text did not find it), `coverage`, the share of
+    the words looked for that it has, the rare ones weighing more (0..1), and `overlap`, the cosine
+    of the two word sets (0..1, filled by `rank`). `seen` counts the sightings of its lesson, whose
+    words are `lesson`; `at` is when the example was stored, in seconds since 1970.
     """
 
     id: int
@@ -256,6 +293,11 @@ class Found:
     at: float
     cosine: float | None = None
     keyword: float | None = None
+    coverage: float = 0.0
+    overlap: float = 0.0
+    error_type: str = ""
+    lesson: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -306,7 +348,13 @@ class Store(Protocol):
         ...
 
     async def search(
-        self, scope: Scope, text: str, space: str, vector: Sequence[float] | None, limit: int
+        self,
+        scope: Scope,
+        text: str,
+        space: str,
+        vector: Sequence[float] | None,
+        limit: int,
+        only: Filter = ANY,
     ) -> Sequence[Found]:
         """Examples near `text`: at most `limit` by full text and `limit` by vector."""
         ...

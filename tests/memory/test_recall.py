@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from errata.memory.recall import (
     COSINE,
+    COVERAGE,
     EACH,
     SHOWN,
     as_messages,
@@ -17,42 +20,79 @@ from errata.memory.recall import (
     choose,
     neutral,
     rank,
+    relevance,
 )
-from errata.protocols import Message
+from errata.protocols import Found, Message
 from tests.memory.support import found
 
 # -- rank
 
 
+def ids(ranked: Iterable[Found]) -> list[int]:
+    return [one.id for one in ranked]
+
+
 def test_an_unrelated_task_brings_nothing():
     stored = [found(1, "convert the weight of parcel 7 to kilograms", keyword=1.0)]
     assert rank("name a river in Portugal", stored, 5) == []
-    assert rank("convert the weight of parcel 9 to kilograms", stored, 5) == stored
+    assert ids(rank("convert the weight of parcel 9 to kilograms", stored, 5)) == [1]
     assert rank("", stored, 5) == []
 
 
 @pytest.mark.parametrize(
     ("cosine", "brought"), [(COSINE, True), (COSINE - 0.001, False), (1.0, True), (-1.0, False)]
 )
-def test_with_a_vector_the_cosine_decides_whatever_the_words(cosine, brought):
-    one = found(1, "the very same words", cosine=cosine, keyword=1.0)
-    assert bool(rank("the very same words", [one], 5)) is brought
+def test_a_meaning_that_is_near_is_related(cosine, brought):
+    one = found(1, "some words", cosine=cosine, keyword=1.0)
+    assert bool(rank("other", [one], 5)) is brought
 
 
-def test_by_relevance_then_seen_then_newer():
+@pytest.mark.parametrize("cosine", [None, -1.0, 0.0, 0.41])
+@pytest.mark.parametrize(("coverage", "brought"), [(COVERAGE, True), (COVERAGE - 0.001, False)])
+def test_so_are_words_that_are_shared(cosine, coverage, brought):
+    one = found(1, "some words", cosine=cosine, coverage=coverage)
+    assert bool(rank("other", [one], 5)) is brought
+
+
+@pytest.mark.parametrize(
+    ("fields", "relevant"),
+    [
+        ({}, 0.0),
+        ({"coverage": 1.0, "cosine": 1.0}, 1.0),
+        ({"coverage": 0.5, "cosine": 0.7}, 0.6),
+        ({"coverage": 0.5, "cosine": -0.7}, 0.25),
+        ({"coverage": 0.5, "cosine": 0.7, "keyword": 1.0}, 0.6),
+        ({"coverage": 0.5, "keyword": 0.9}, 0.7),
+        ({"coverage": 0.5}, 0.25),
+    ],
+)
+def test_relevance_is_the_mean_of_two_measures(fields, relevant):
+    assert relevance(found(1, "t", **fields)) == pytest.approx(relevant)
+
+
+def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
+    near, useful = found(1, "a", cosine=0.8), found(2, "b", cosine=0.7)
+    assert ids(rank("x", [near, useful], 9)) == [1, 2]
+    assert ids(rank("x", [near, useful], 9, {2: 1.5, 1: 0.5})) == [2, 1]
+    unrelated = found(3, "c", cosine=0.1)
+    assert ids(rank("x", [unrelated], 9, {3: 1.5})) == []
+
+
+def test_by_relevance_then_importance_then_seen_then_newer():
     near = found(1, "a", cosine=0.9)
     often = found(2, "b", cosine=0.8, seen=9)
     newer = found(4, "c", cosine=0.8, seen=3)
     older = found(3, "d", cosine=0.8, seen=3)
-    assert rank("x", [older, newer, often, near], 9) == [near, often, newer, older]
-    assert rank("x", [older, newer, often, near], 2) == [near, often]
+    important = found(5, "e", cosine=0.8, importance=0.9)
+    assert ids(rank("x", [older, newer, often, important, near], 9)) == [1, 5, 2, 4, 3]
+    assert ids(rank("x", [older, newer, often, important, near], 2)) == [1, 5]
 
 
 def test_the_same_example_is_said_once():
     twice = [found(1, "t", "a", cosine=0.9), found(2, "t", "a", cosine=0.8)]
-    assert rank("t", twice, 9) == twice[:1]
+    assert ids(rank("t", twice, 9)) == [1]
     other = found(3, "t", "another answer", cosine=0.7)
-    assert rank("t", [*twice, other], 9) == [twice[0], other]
+    assert ids(rank("t", [*twice, other], 9)) == [1, 3]
 
 
 finds = st.builds(
@@ -63,6 +103,8 @@ finds = st.builds(
     verified=st.booleans(),
     seen=st.integers(1, 9),
     cosine=st.none() | st.floats(-1, 1),
+    keyword=st.none() | st.floats(0, 1),
+    coverage=st.floats(0, 1),
 )
 
 
@@ -70,7 +112,8 @@ finds = st.builds(
 def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
     ranked = rank("convert to kg", stored, limit)
     assert len(ranked) <= limit
-    assert all(one in stored for one in ranked)
+    assert all(replace(one, overlap=0.0) in stored for one in ranked)
+    assert all(0 <= relevance(one) <= 1 for one in ranked)
     pairs = [(one.example.task, one.example.accepted) for one in ranked]
     assert len(pairs) == len(set(pairs))
     unique = list({one.id: one for one in stored}.values())
@@ -94,13 +137,41 @@ def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
     ],
 )
 def test_three_at_most_and_one_of_them_not_verified(verified, chosen):
-    ranked = [found(n, f"task {n}", verified=v) for n, v in enumerate(verified)]
+    ranked = [found(n, f"task {n}", verified=v, cosine=1 - n / 100) for n, v in enumerate(verified)]
     assert [one.id for one in choose(ranked)] == chosen
 
 
 def test_an_answer_that_would_be_cut_is_not_shown_as_accepted():
-    ranked = [found(1, "one", accepted="x" * (EACH + 1)), found(2, "two", accepted="x" * EACH)]
+    ranked = [
+        found(1, "one", accepted="x" * (EACH + 1), cosine=1.0),
+        found(2, "two", accepted="x" * EACH, cosine=1.0),
+    ]
     assert [one.id for one in choose(ranked)] == [2]
+
+
+def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
+    """Recall is softer: what is only related, or has much of the words, is no example to follow."""
+    related = found(1, "a", cosine=0.449, coverage=1.0)
+    near, nearer = found(2, "b", cosine=0.5, coverage=1.0), found(3, "c", cosine=0.6)
+    ranked = rank("x", [related, near, nearer], 9)
+    assert ids(ranked) == [2, 1, 3]
+    assert ids(choose(ranked)) == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("task", "chosen"), [("one two x y z w", []), ("one two three x y", [1]), ("", [])]
+)
+def test_without_vectors_a_prompt_takes_what_shares_enough_words(task, chosen):
+    ranked = rank("one two three four five", [found(1, task, coverage=1.0, keyword=1.0)], 9)
+    assert ids(ranked) == [1]
+    assert ids(choose(ranked)) == chosen
+
+
+def test_a_lesson_without_an_example_is_no_turn_of_a_chat():
+    ranked = rank("the words", [found(1, "the words", "", cosine=1.0, coverage=1.0)], 9)
+    assert ids(ranked) == [1]
+    assert choose(ranked) == []
+    assert as_messages(choose(ranked)) == ()
 
 
 @given(st.lists(finds, max_size=12))

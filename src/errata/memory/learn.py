@@ -47,8 +47,8 @@ class Reflection:
     """A lesson as it is written: its signature, text, trust and state, and one example.
 
     `kind` is "check" for a finding that was mended and "example" for an accepted first try.
-    `sighting` is the exact text of this occurrence. `vector` belongs to the example's task and to
-    the embedding space named `space`.
+    `sighting` is the exact text of this occurrence. `context` is found by its words, too. `vector`
+    belongs to the example's task, or without one to the text, and to the space named `space`.
     """
 
     kind: str
@@ -64,6 +64,7 @@ class Reflection:
     tags: tuple[str, ...] = ()
     space: str = ""
     vector: Sequence[float] | None = None
+    context: str = ""
 
 
 def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 from errata.errors import InvalidInput
 from errata.loop.record import Loop
 from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
 from errata.memory.recall import as_messages, choose, rank
 from errata.memory.signature import signature
-from errata.protocols import Embedder, Found, Message, Remembered, Scope, Store
+from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.store import open_store
 
 LEG = 50
@@ -70,16 +70,22 @@ class Memory:
         example: Example | None = None,
         trust: Trust = "operator",
         tags: Sequence[str] = (),
+        context: str = "",
+        importance: float = 0.5,
     ) -> Remembered:
         """Count one sighting of an error; a new pattern becomes a lesson. One transaction.
 
-        `trust` says where the text came from; what a tool or a document said is quarantined. Raises
-        StoreError: a failure is never silence.
+        `recall` finds it by the task of its example, or without one by its own words; and by the
+        words of `context`, what stood around it, which has no part in its meaning. `trust` says
+        where the text came from; what a tool or a document said is quarantined. `importance` is
+        0..1. Raises InvalidInput, and StoreError: a failure is never silence.
         """
         if trust not in TRUSTS:
             raise InvalidInput("trust", trust, f"one of {', '.join(TRUSTS)}")
         if not text.strip():
             raise InvalidInput("text", text, "the text of an error")
+        if not 0 <= importance <= 1:
+            raise InvalidInput("importance", importance, "a number of 0 to 1")
         state: State = "quarantined" if trust in ("tool", "external") else "candidate"
         one = Reflection(
             "error",
@@ -90,9 +96,11 @@ class Memory:
             example=example,
             state=state,
             trust=trust,
+            importance=importance,
             tags=tuple(tags),
+            context=context,
         )
-        space, vector = await self._place(example.task) if example else ("", None)
+        space, vector = await self._place(example.task if example else one.text)
         (answer,) = await self.store.remember(self.scope, located([one], space, vector))
         return answer
 
@@ -101,23 +109,41 @@ class Memory:
         lessons = await self.store.seen(self.scope, signature(error_type, text).digest)
         return Seen(sum(int(one["seen"]) for one in lessons), tuple(lessons))
 
-    async def recall(self, task: str, limit: int = 5) -> list[Found]:
-        """The examples that fit the task, best first; an unrelated task brings nothing."""
+    async def recall(
+        self,
+        task: str,
+        limit: int = 5,
+        *,
+        tags: Sequence[str] = (),
+        match: Literal["any", "all"] = "any",
+        kind: str = "",
+        error_type: str = "",
+        importance: float = 0.0,
+        since: float = 0.0,
+    ) -> list[Found]:
+        """What fits the task, best first: examples, and lessons without one; else nothing.
+
+        Only of lessons with any of the `tags` (or all, with `match`), of that `kind` and
+        `error_type`, of at least that `importance` (0..1), stored `since` that time (seconds since
+        1970). Raises InvalidInput, StoreError.
+        """
         if limit < 1:
             raise InvalidInput("limit", limit, "an integer of at least 1")
+        chosen = tags if isinstance(tags, str) else tuple(tags)
+        only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._place(task)
-        found = await self.store.search(self.scope, task, space, vector, max(LEG, limit))
+        found = await self.store.search(self.scope, task, space, vector, max(LEG, limit), only)
         return rank(task, found, limit)
 
     def render(self, found: Sequence[Found]) -> tuple[Message, ...]:
-        """Chat turns for a prompt: at most 3 examples, at most 1 of them not verified."""
+        """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified."""
         return as_messages(choose(found))
 
     async def brief(self, task: str) -> Briefing:
         """Recall and render for one task, with what is needed to record both."""
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, LEG)
-        chosen = choose(rank(task, found, LEG))
+        chosen = choose(rank(task, found, len(found)))
         return Briefing(as_messages(chosen), tuple(one.id for one in chosen), space, vector)
 
     def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from errata.memory.learn import Example, Reflection
-from errata.protocols import Found, Remembered, Scope
+from errata.memory.words import coverage, terms, weights, words
+from errata.protocols import ANY, Filter, Found, Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store.statements import statements
 
 Db = sqlite3.Connection
+# The words of a query that are counted, and the rarest of them, which are looked for: more than 12
+# brought nothing.
+COUNTED = 256
 TERMS = 16
-_WORD = re.compile(r"\w+")
+LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
 def remember(
@@ -35,7 +38,7 @@ def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remem
         "pattern": storable(reflection.signature.pattern),
         "error_type": storable(reflection.error_type),
         "text": storable(reflection.text),
-        "tags": json.dumps(list(reflection.tags)),
+        "tags": json.dumps([storable(tag) for tag in reflection.tags]),
         "state": reflection.state,
         "trust": reflection.trust,
         "importance": reflection.importance,
@@ -52,27 +55,37 @@ def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remem
     db.execute(statements()["insert_occurrence"], sighting)
     if reflection.example is not None:
         _add_example(db, scope, id, reflection, reflection.example, now)
+    elif row["text"] == values["text"]:  # not where what was said before is trusted more
+        _add_example(db, scope, id, reflection, Example(reflection.text, ""), now, LESSON)
     return Remembered(id, created=seen == 1, seen=seen)
 
 
 def _add_example(
-    db: Db, scope: Scope, id: int, reflection: Reflection, example: Example, now: float
+    db: Db,
+    scope: Scope,
+    id: int,
+    reflection: Reflection,
+    example: Example,
+    now: float,
+    digest: str = "",
 ) -> None:
+    digest, task = digest or example.digest, storable(example.task)
     values = {
         "reflection": id,
         "scope": token(scope),
-        "task": storable(example.task),
+        "task": task,
         "record": json.dumps(redacted_data(asdict(example))),
-        "digest": example.digest,
+        "digest": digest,
         "state": reflection.state,
         "now": now,
+        "words": " ".join(words(f"{task}\n{storable(reflection.context)}")),
     }
     db.execute(statements()["insert_example"], values)
     if reflection.vector is not None:
         vector = {
             **_key(scope),
             "reflection": id,
-            "digest": example.digest,
+            "digest": digest,
             "space": reflection.space,
             "data": _blob(reflection.vector),
         }
@@ -102,15 +115,25 @@ def clear(db: Db, scope: Scope) -> int:
 
 
 def search(
-    db: Db, scope: Scope, text: str, space: str, vector: Sequence[float] | None, limit: int
+    db: Db,
+    scope: Scope,
+    text: str,
+    space: str,
+    vector: Sequence[float] | None,
+    limit: int,
+    only: Filter = ANY,
 ) -> list[Found]:
-    """Both legs; what either brought, with both distances where both did."""
-    by_text = _by_text(db, scope, text, limit)
-    by_vector = _by_vector(db, scope, space, vector, limit) if vector is not None else {}
+    """Both legs; what either brought, with every distance there is."""
+    counts, every = _counts(db, scope, text)
+    by_text = _by_text(db, scope, counts, limit, only)
+    by_vector = {}
+    if vector is not None:
+        by_vector = _by_vector(db, scope, space, vector, limit, only, by_text)
+    weighed = weights(counts, every)
     found = []
     for id in by_text | by_vector:
         rows = db.execute(statements()["read_example"], {**_key(scope), "id": id}).fetchall()
-        found += [_found(row, by_vector.get(id), by_text.get(id)) for row in rows]
+        found += [_found(row, by_vector.get(id), by_text.get(id), weighed) for row in rows]
     return found
 
 
@@ -120,34 +143,65 @@ def token(scope: Scope) -> str:
     return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def _by_text(db: Db, scope: Scope, text: str, limit: int) -> dict[int, float]:
-    """Example -> BM25 as a share of the best match, 0..1."""
-    words = list(dict.fromkeys(w.lower() for w in _WORD.findall(text)))
-    terms = sorted(words, key=len, reverse=True)[:TERMS]
-    if not terms:
+def _counts(db: Db, scope: Scope, text: str) -> tuple[dict[str, int], int]:
+    """Term -> how many examples of this scope have it, the rarest first; and how many there are."""
+    wanted = terms(storable(text))[:COUNTED]
+    within = f"scope : {token(scope)}"
+    values = {"scope": f'{within} AND words : "', "terms": json.dumps(wanted)}
+    rows = db.execute(statements()["count_terms"], values).fetchall() if wanted else []
+    every = db.execute(statements()["count_recallable"], {"scope": within}).fetchall()[0]["n"]
+    return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}, every
+
+
+def _by_text(
+    db: Db, scope: Scope, counts: Mapping[str, int], limit: int, only: Filter
+) -> dict[int, float]:
+    """Example -> BM25 as a share of the best match, 0..1; of a term that is nowhere none has it."""
+    rarest = [f'"{term}"' for term, count in counts.items() if count][:TERMS]
+    if not rarest:
         return {}
-    ored = " OR ".join(f'"{storable(term)}"' for term in terms)
-    query = f"scope : {token(scope)} AND task : ({ored})"
-    rows = db.execute(statements()["match_examples"], {"query": query, "limit": limit}).fetchall()
+    query = f"scope : {token(scope)} AND words : ({' OR '.join(rarest)})"
+    values = {"query": query, "limit": limit, **_filter(only)}
+    rows = db.execute(statements()["match_examples"], values).fetchall()
     best = min((row["score"] for row in rows), default=0.0)
     return {row["id"]: row["score"] / best if best else 0.0 for row in rows}
 
 
 def _by_vector(
-    db: Db, scope: Scope, space: str, vector: Sequence[float], limit: int
+    db: Db,
+    scope: Scope,
+    space: str,
+    vector: Sequence[float],
+    limit: int,
+    only: Filter,
+    also: Collection[int],
 ) -> dict[int, float]:
-    """Example -> cosine, by an exact scan of the scope."""
+    """Example -> cosine, by an exact scan of the scope: of the nearest, and of those in `also`."""
     import numpy as np
 
-    rows = db.execute(statements()["scope_vectors"], {**_key(scope), "space": space}).fetchall()
+    values = {**_key(scope), "space": space, **_filter(only)}
+    rows = db.execute(statements()["scope_vectors"], values).fetchall()
     query = np.asarray(vector, dtype="<f4")
     rows = [row for row in rows if len(row["data"]) == query.nbytes]
     if not rows:
         return {}
     matrix = np.frombuffer(b"".join(row["data"] for row in rows), dtype="<f4")
     scores = matrix.reshape(len(rows), -1) @ query
-    order = np.argsort(-scores, kind="stable")[:limit]
+    order = [int(i) for i in np.argsort(-scores, kind="stable")[:limit]]
+    order += [i for i, row in enumerate(rows) if row["example"] in also]
     return {int(rows[i]["example"]): float(scores[i]) for i in order}
+
+
+def _filter(only: Filter) -> dict[str, Any]:
+    wanted = {storable(tag) for tag in only.tags}
+    return {
+        "tags": json.dumps(sorted(wanted)),
+        "least": len(wanted) if only.match == "all" else 1,
+        "kind": only.kind,
+        "error_type": storable(only.error_type),
+        "importance": only.importance,
+        "since": only.since,
+    }
 
 
 def _key(scope: Scope) -> dict[str, Any]:
@@ -172,7 +226,9 @@ def _plain(row: sqlite3.Row) -> Mapping[str, Any]:
     return plain
 
 
-def _found(row: sqlite3.Row, cosine: float | None, keyword: float | None) -> Found:
+def _found(
+    row: sqlite3.Row, cosine: float | None, keyword: float | None, weighed: Mapping[str, float]
+) -> Found:
     return Found(
         row["id"],
         row["reflection"],
@@ -184,4 +240,8 @@ def _found(row: sqlite3.Row, cosine: float | None, keyword: float | None) -> Fou
         row["at"],
         cosine,
         keyword,
+        coverage(weighed, frozenset(row["words"].split(" "))),
+        error_type=row["error_type"],
+        lesson=row["text"],
+        tags=tuple(json.loads(row["tags"])),
     )

@@ -14,7 +14,8 @@ from weakref import finalize
 
 from errata.errors import StoreCorrupt, StoreNewer
 from errata.memory.learn import Reflection
-from errata.protocols import Entry, Found, Head, Remembered, Scope, Stored
+from errata.memory.words import words
+from errata.protocols import ANY, Entry, Filter, Found, Head, Remembered, Scope, Stored
 from errata.store import loops, reflections
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
@@ -22,7 +23,7 @@ from errata.store.statements import read_sql
 T = TypeVar("T")
 
 APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
-SCHEMA = 2
+SCHEMA = 3
 BUSY_SECONDS = 20.0
 
 
@@ -94,11 +95,17 @@ class Sqlite:
         return await self._read(lambda db: reflections.seen(db, scope, signature))
 
     async def search(
-        self, scope: Scope, text: str, space: str, vector: Sequence[float] | None, limit: int
+        self,
+        scope: Scope,
+        text: str,
+        space: str,
+        vector: Sequence[float] | None,
+        limit: int,
+        only: Filter = ANY,
     ) -> Sequence[Found]:
         """Examples near `text`: at most `limit` by full text and `limit` by vector."""
         return await self._read(
-            lambda db: reflections.search(db, scope, text, space, vector, limit)
+            lambda db: reflections.search(db, scope, text, space, vector, limit, only)
         )
 
     async def clear(self, scope: Scope) -> int:
@@ -179,6 +186,8 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
     db.execute("begin immediate")
     if not _is_current(db, path):  # another process may have come first
         version = db.execute("pragma user_version").fetchone()[0]
+        db.create_function("words", 1, lambda text: " ".join(words(text)))
+        db.create_function("token", 2, lambda *scope: reflections.token(Scope(*scope)))
         for number in range(version + 1, SCHEMA + 1):
             for statement in _statements(f"sqlite_{number:04}.sql"):
                 db.execute(statement)

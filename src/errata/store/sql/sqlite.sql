@@ -100,24 +100,27 @@ set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
                 and excluded.trust in ('operator', 'measured'), excluded.trust, reflection.trust),
     text = iif(reflection.trust not in ('operator', 'measured')
                and excluded.trust in ('operator', 'measured'), excluded.text, reflection.text)
-returning id, seen;
+returning id, seen, text;
 
 -- name: insert_occurrence
 insert into occurrence (reflection, loop, text, at) values (:reflection, :loop, :text, :now);
 
 -- name: insert_example
-insert into example (reflection, scope, task, record, digest, state, at)
-values (:reflection, :scope, :task, :record, :digest, :state, :now)
-on conflict (reflection, digest) do update set state = excluded.state
+insert into example (reflection, scope, task, record, digest, state, at, words)
+values (:reflection, :scope, :task, :record, :digest, :state, :now, :words)
+on conflict (reflection, digest) do update
+set state = excluded.state, task = excluded.task, record = excluded.record, words = excluded.words
 where example.state = 'quarantined' and excluded.state <> 'quarantined'
-   or example.state = 'candidate' and excluded.state = 'verified';
+   or example.state = 'candidate' and excluded.state = 'verified'
+   -- The row of the lesson itself, whose text was replaced by one of more trust.
+   or example.task <> excluded.task;
 
 -- name: insert_vector
 insert into vector (example, tenant, project, space, data)
 select id, :tenant, :project, :space, :data from example
 where reflection = :reflection and digest = :digest
 on conflict (example) do update set space = excluded.space, data = excluded.data
-where vector.space <> excluded.space;
+where vector.space <> excluded.space or vector.data <> excluded.data;
 
 -- name: insert_exposure
 insert or ignore into exposure (loop, example, shown, at)
@@ -125,27 +128,47 @@ select :n, id, 1, :now from example where id = :example;
 
 -- name: top_reflections
 select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen,
-       first_seen, last_seen, (select count(*) from example where reflection = reflection.id) as examples
+       first_seen, last_seen, (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
 -- name: seen
 select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen,
-       first_seen, last_seen, (select count(*) from example where reflection = reflection.id) as examples
+       first_seen, last_seen, (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
 from reflection where tenant = :tenant and project = :project and signature = :signature
 order by seen desc, id;
 
+-- name: count_terms
+select value as term, (select count(*) from example_fts where example_fts match :scope || value || '"') as n
+from json_each(:terms);
+
+-- name: count_recallable
+select count(*) as n from example_fts where example_fts match :scope;
+
 -- name: match_examples
-select rowid as id, bm25(example_fts) as score
-from example_fts where example_fts match :query
-order by score limit :limit;
+select e.id, bm25(example_fts, 0, 1) as score
+from example_fts join example e on e.id = example_fts.rowid join reflection l on l.id = e.reflection
+where example_fts match :query and l.state in ('candidate', 'verified')
+  and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
+  and l.importance >= :importance and e.at >= :since
+  and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
+                                  where value in (select value from json_each(:tags))))
+order by score, e.id limit :limit;
 
 -- name: scope_vectors
-select example, data from vector
-where tenant = :tenant and project = :project and space = :space order by example;
+select v.example, v.data
+from vector v join example e on e.id = v.example join reflection l on l.id = e.reflection
+where v.tenant = :tenant and v.project = :project and v.space = :space
+  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified')
+  and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
+  and l.importance >= :importance and e.at >= :since
+  and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
+                                  where value in (select value from json_each(:tags))))
+order by v.example;
 
 -- name: read_example
-select e.id, e.reflection, e.record, e.at, l.kind, e.state, l.seen, l.importance
+select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.importance,
+       l.error_type, l.text, l.tags
 from example e join reflection l on l.id = e.reflection
 where e.id = :id and l.tenant = :tenant and l.project = :project
   and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified');

