@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import log
 
 # What is read of one text, in characters, and what is kept of it, in words.
@@ -27,28 +27,23 @@ _DENSE = (
 _SIGNS = "\u0900-\u0963\u0966-\u0dff"
 _PART = re.compile(rf"(?P<dense>[{_DENSE}]+)|(?P<word>(?:[^\W_{_DENSE}]|[{_SIGNS}])+)|[^\w\s]")
 _WORD = re.compile(r"[^\W_]+")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _MARK = re.compile("[\u0300-\u036f\u0640\u064b-\u065f\u0670]")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text that is to be found, in order, at most 2,000: stems in lower case.
+    """The words of a text in order, as lower-case stems: 2,000 of 20,000 characters at most.
 
-    Accents and common English words are left out; where words are not spaced, each character and
-    each pair of neighbours is a word; a symbol such as an emoji is one.
+    Accents and common English words are left out. Where words are not spaced, each pair of
+    neighbours is a word, and so is each Han character. A symbol such as an emoji is one.
 
     >>> words("She weighed the parcels"), words("重量"), words("Café 🚀")
-    (['weigh', 'parcel'], ['重', '量', '重量'], ['caf', '🚀'])
+    (['weigh', 'parcel'], ['重', '重量', '量'], ['caf', '🚀'])
     """
-    return _words(text, alone=True)[:MOST]
-
-
-def terms(text: str) -> list[str]:
-    """The distinct words to look for, in order; of unspaced ones the pairs, where there are any.
-
-    >>> terms("重量 is 重, is it?")
-    ['重量', '重']
-    """
-    return list(dict.fromkeys(_words(text, alone=False)[:MOST]))
+    text = text[:LONGEST].lower()
+    if text.isascii():
+        return _told(_WORD.findall(text))
+    return _told(list(_parts(_plain(text))))
 
 
 def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
@@ -65,13 +60,9 @@ def coverage(weights: Mapping[str, float], said: Collection[str]) -> float:
     return sum(weight for term, weight in weights.items() if term in said) / whole if whole else 0.0
 
 
-def _words(text: str, alone: bool) -> list[str]:
-    text = text[:LONGEST].lower()
-    if text.isascii():
-        found = [_stem(word) for word in _WORD.findall(text) if word not in _STOP]
-        return found or _WORD.findall(text)
-    found = list(_parts(_plain(text), alone))
-    return [_stem(word) for word in found if word not in _STOP] or found
+def _told(found: list[str]) -> list[str]:
+    """What tells one text from another; of a text of common words only, all of them."""
+    return ([_stem(word) for word in found if word not in _STOP] or found)[:MOST]
 
 
 def _plain(text: str) -> str:
@@ -80,16 +71,22 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", _MARK.sub("", parted))
 
 
-def _parts(text: str, alone: bool) -> Iterable[str]:
+def _parts(text: str) -> Iterator[str]:
     for part in _PART.finditer(text):
         said = part[0]
-        if part["word"]:
+        if part["dense"]:
+            yield from _pairs(said)
+        elif part["word"] or unicodedata.category(said) == "So":
             yield said
-        elif part["dense"]:
-            yield from said if alone or len(said) == 1 else ()
-            yield from (said[n : n + 2] for n in range(len(said) - 1))
-        elif unicodedata.category(said) == "So":
-            yield said
+
+
+def _pairs(said: str) -> Iterator[str]:
+    """Of characters without spaces between them: each Han one, and each with its neighbour."""
+    for n, one in enumerate(said):
+        if len(said) == 1 or _HAN.match(one):
+            yield one
+        if n + 1 < len(said):
+            yield said[n : n + 2]
 
 
 def _stem(word: str) -> str:

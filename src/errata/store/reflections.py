@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from errata.memory.learn import Example, Reflection
-from errata.memory.words import coverage, terms, weights, words
+from errata.memory.words import coverage, weights, words
 from errata.protocols import ANY, Filter, Found, Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store.statements import statements
@@ -145,7 +145,7 @@ def token(scope: Scope) -> str:
 
 def _counts(db: Db, scope: Scope, text: str) -> tuple[dict[str, int], int]:
     """Term -> how many examples of this scope have it, the rarest first; and how many there are."""
-    wanted = terms(storable(text))[:COUNTED]
+    wanted = list(dict.fromkeys(words(storable(text))))[:COUNTED]
     within = f"scope : {token(scope)}"
     values = {"scope": f'{within} AND words : "', "terms": json.dumps(wanted)}
     rows = db.execute(statements()["count_terms"], values).fetchall() if wanted else []

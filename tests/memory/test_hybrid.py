@@ -1,0 +1,314 @@
+"""Recall over a real database: lessons of any script, their context, filters; the index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import errata
+from errata.errors import InvalidInput
+from errata.memory.memory import Memory
+from errata.protocols import Scope, Store
+from errata.testing import FixedEmbedder
+from tests.store.support import opened
+
+
+@pytest.fixture
+def store():
+    with opened(":memory:") as one:
+        yield one
+
+
+@pytest.fixture(params=["words", "vectors"])
+def memory(request, store):
+    return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+async def kept(memory: Memory, *lessons: str, **fields: Any) -> None:
+    for n, lesson in enumerate(lessons):
+        await memory.remember(f"e{n}", "what happened", lesson=lesson, **fields)
+
+
+async def lessons(memory: Memory, task: str, **filters: Any) -> list[str]:
+    return [one.lesson for one in await memory.recall(task, **filters)]
+
+
+# -- a lesson without an example
+
+
+def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
+    async def scenario() -> None:
+        await kept(memory, "The billing host sleeps at night: retry later.", "Rivers end in seas.")
+        (one,) = await memory.recall("why does the billing host sleep")
+        assert (one.example.task, one.example.accepted) == (one.lesson, "")
+        assert (one.kind, one.error_type, one.seen) == ("error", "e0", 1)
+        assert memory.render([one]) == ()
+        assert (await memory.brief("why does the billing host sleep")).examples == ()
+        assert [known["examples"] for known in await memory.top()] == [0, 0]
+
+    do(scenario())
+
+
+def test_a_lesson_has_one_row_however_often_it_is_seen(memory):
+    async def scenario() -> None:
+        for seconds in range(9):
+            await memory.remember("Timeout", f"no answer after {seconds} s")
+        (one,) = await memory.recall("no answer")
+        assert (one.seen, one.lesson) == (9, "no answer after 0 s")
+
+    do(scenario())
+
+
+def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
+    async def scenario() -> None:
+        await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
+        assert await lessons(memory, "wait for the moon") == []
+        await memory.remember("E", "x", lesson="restart printers", trust="operator")
+        assert await lessons(memory, "restart printers") == ["restart printers"]
+        assert await lessons(memory, "wait for the moon") == []
+        await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
+        assert await lessons(memory, "wait for the moon") == []
+        assert await lessons(memory, "restart printers") == ["restart printers"]
+
+    do(scenario())
+
+
+def test_beside_its_examples_a_lesson_may_have_itself(memory):
+    async def scenario() -> None:
+        example = errata.Example("weigh parcel seven", "7 kg")
+        await memory.remember("E", "x", lesson="weights have units", example=example)
+        assert await memory.recall("do weights have units") == []
+        await memory.remember("E", "x", lesson="weights have units")
+        assert len(await memory.recall("do weights have units")) == 1
+        assert len(await memory.recall("weigh parcel seven")) == 1
+        assert (await memory.top())[0]["examples"] == 1
+
+    do(scenario())
+
+
+# -- context
+
+
+def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
+    memory = Memory(store, embedder=FixedEmbedder())
+
+    async def scenario() -> None:
+        await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
+        await memory.remember("b", "yes, gladly so", context="is tea ready")
+        (one,) = await memory.recall("visit Lisbon")
+        assert (one.error_type, one.example.task) == ("a", "yes, gladly")
+        (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
+        assert cosine == pytest.approx(1)
+
+    do(scenario())
+
+
+def test_a_secret_in_the_context_is_not_kept(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await memory.remember("a", "the upload", context="with AKIAIOSFODNN7EXAMPLE")
+        rows = await store._read(lambda db: db.execute("select words from example").fetchall())
+        assert "akia" not in str([tuple(row) for row in rows]).lower()
+
+    do(scenario())
+
+
+# -- any script
+
+
+@pytest.mark.parametrize(
+    ("lesson", "asked", "unrelated"),
+    [
+        ("Укажи единицу веса посылки", "вес: единицу ПОСЫЛКИ", "река в Португалии"),
+        ("اكتب وحدة الوزن للطرد", "وَحْدَة الوزن", "نهر في البرتغال"),
+        ("包裹的重量要写单位", "重量单位怎么写", "葡萄牙的一条河"),
+        ("荷物の重さには単位を書く", "荷物の単位", "ポルトガルの川"),
+        ("소포 무게에는 단위를 쓴다", "소포의 무게", "포르투갈 강"),
+        ("पार्सल का वजन इकाई में लिखो", "पार्सल वजन", "पुर्तगाल की नदी"),
+        ("🚀 needs fuel", "🚀?", "🛶?"),
+        ("Größe in Metern angeben", "GROSSE Metern", "Fluss nennen"),
+    ],
+)
+def test_a_lesson_of_any_script_is_found_by_its_words(store, lesson, asked, unrelated):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await kept(memory, lesson, "An English lesson about boxes.")
+        assert await lessons(memory, asked) == [lesson]
+        assert await lessons(memory, unrelated) == []
+
+    do(scenario())
+
+
+WORDS = ["kilogram", "parcel", "重量", "вес", "🚀", "وزن", '"', "NEAR(", "words :", "*", "AND"]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join), max_size=6),
+    st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=4).map(" ".join) | st.text(max_size=30),
+)
+def test_any_query_is_answered_and_what_is_unrelated_brings_nothing(stored, asked):
+    async def scenario(store: Store) -> None:
+        memory = Memory(store)
+        await kept(memory, *stored)
+        found = await memory.recall(asked, 99)
+        assert all(one.coverage >= 0.3 or one.overlap >= 0.4 for one in found)
+        assert await memory.recall("zebra") == []
+
+    with opened(":memory:") as store:
+        asyncio.run(scenario(store))
+
+
+@pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
+@settings(max_examples=20)
+@given(order=st.permutations(range(5)))
+def test_the_order_of_remembering_changes_nothing(embedder, order: Sequence[int]):
+    said = ["weigh one parcel", "weigh two parcels now", "parcel 🚀", "two boxes", "name a river"]
+
+    async def scenario(store: Store) -> None:
+        memory = Memory(store, embedder=embedder)
+        for n in order:
+            await memory.remember(f"e{n}", said[n])
+        found = await memory.recall("weigh parcel two")
+        assert [one.error_type for one in found][:2] == ["e1", "e0"]
+        assert "e4" not in [one.error_type for one in found]
+
+    with opened(":memory:") as store:
+        asyncio.run(scenario(store))
+
+
+# -- the index
+
+
+def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(memory):
+    async def scenario() -> None:
+        await memory.remember("good", "retry the billing upload once")
+        before = await memory.recall("billing upload broken today")
+        for n in range(120):
+            text = f"billing upload billing upload {n}"
+            await memory.remember(f"bad {n}", text, trust="external")
+        assert await memory.recall("billing upload broken today") == before
+        assert [one.error_type for one in before] == ["good"]
+
+    do(scenario())
+
+
+def test_what_another_scope_holds_changes_no_measure(store):
+    here, there = Memory(store, Scope("t", "here")), Memory(store, Scope("t", "there"))
+
+    async def scenario() -> None:
+        await kept(here, "retry the billing upload once", "name rivers", "count boxes")
+        (before,) = await here.recall("billing upload broken")
+        await kept(there, *(f"billing upload broken {n}" for n in range(30)))
+        (after,) = await here.recall("billing upload broken")
+        assert after == before
+
+    do(scenario())
+
+
+def test_the_rarest_words_are_looked_for_among_many(store):
+    memory = Memory(store)
+    common = [f"commonplace{n}" for n in range(40)]
+
+    async def scenario() -> None:
+        for n in range(60):
+            await memory.remember(f"e{n}", " ".join(common))
+        await memory.remember("rare", "ox " + " ".join(common[:20]))
+        (first, *_) = await memory.recall(" ".join([*common[:20], "ox"]))
+        assert first.error_type == "rare"
+
+    do(scenario())
+
+
+# -- filters
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, {"a", "b", "c"}),
+        ({"tags": ["red"]}, {"a", "b"}),
+        ({"tags": ("red", "blue")}, {"a", "b", "c"}),
+        ({"tags": ["red", "blue"], "match": "all"}, {"b"}),
+        ({"tags": ["red", "red"], "match": "all"}, {"a", "b"}),
+        ({"tags": ["green"]}, set()),
+        ({"tags": ["%"]}, set()),
+        ({"tags": []}, {"a", "b", "c"}),
+        ({"kind": "error"}, {"a", "b", "c"}),
+        ({"kind": "check"}, set()),
+        ({"error_type": "b"}, {"b"}),
+        ({"error_type": "b' or 1 = 1 --"}, set()),
+        ({"importance": 0.5}, {"a", "b"}),
+        ({"importance": 0.9}, {"a"}),
+        ({"importance": 1}, set()),
+        ({"since": 1.0}, {"a", "b", "c"}),
+        ({"since": 1e12}, set()),
+        ({"tags": ["blue"], "importance": 0.5, "error_type": "b", "kind": "error"}, {"b"}),
+    ],
+)
+def test_a_filter_lets_through_what_it_says(memory, filters, found):
+    async def scenario() -> None:
+        for name, tags, importance in [
+            ("a", ["red"], 0.9),
+            ("b", ["red", "blue"], 0.5),
+            ("c", ["blue"], 0.1),
+        ]:
+            said = f"the parcel has weight {name}"
+            await memory.remember(name, said, tags=tags, importance=importance)
+        brought = await memory.recall("parcel weight", **filters)
+        assert {one.error_type for one in brought} == found
+        assert all(one.tags for one in brought)
+
+    do(scenario())
+
+
+def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory):
+    async def scenario() -> None:
+        for n in range(70):
+            await memory.remember(f"e{n}", "parcel weight", tags=["other"])
+        await memory.remember("x", "parcel weight and some other words", tags=["wanted"])
+        (one,) = await memory.recall("parcel weight", tags=["wanted"])
+        assert one.error_type == "x"
+
+    do(scenario())
+
+
+@pytest.mark.parametrize(
+    ("filters", "field"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"tags": "red"}, "tags"),
+        ({"tags": [""]}, "tags"),
+        ({"tags": [7]}, "tags"),
+        ({"match": "some"}, "match"),
+        ({"kind": "lesson"}, "kind"),
+        ({"error_type": 7}, "error_type"),
+        ({"importance": 1.1}, "importance"),
+        ({"importance": -0.1}, "importance"),
+        ({"importance": float("nan")}, "importance"),
+        ({"since": -1.0}, "since"),
+        ({"since": float("nan")}, "since"),
+        ({"since": float("inf")}, "since"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_named(store, filters, field):
+    with pytest.raises(InvalidInput) as caught:
+        do(Memory(store).recall("x", **filters))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("importance", [-0.1, 1.1, float("nan")])
+def test_an_importance_is_a_share(store, importance):
+    with pytest.raises(InvalidInput, match="importance"):
+        do(Memory(store).remember("E", "x", importance=importance))

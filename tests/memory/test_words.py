@@ -1,0 +1,75 @@
+"""Which words of a text memory compares: any script, one form, stems, bounded."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.memory.words import LONGEST, MOST, coverage, weights, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("!? … —", []),
+        ("The Parcel_7 was weighed!", ["parcel", "7", "weigh"]),
+        ("what is it", ["what", "is", "it"]),  # nothing else is there to be found by
+        ("running stopped quickly", ["run", "stop", "quick"]),
+        ("parties party classes class bus status", "parti parti class class bus status".split()),
+        ("add adding added use used", ["add", "add", "add", "use", "used"]),
+        ("Ёлка ЕЛКА", ["елка", "елка"]),
+        ("كِتَابٌ كتاب", ["كتاب", "كتاب"]),
+        ("हिन्दी भाषा।", ["हिन्दी", "भाषा"]),
+        ("ΣΊΣΥΦΟΣ", ["σισυφοσ"]),
+        ("ﬁle ２０２５", ["fil", "2025"]),
+        ("naïve cafe\u0301", ["naiv", "caf"]),
+        ("重量を kg", ["重", "重量", "量", "量を", "kg"]),
+        ("重 を", ["重", "を"]),
+        ("한국어", ["한국", "국어"]),
+        ("ไทย", ["ไท", "ทย"]),
+        ("launch 🚀🚀 now", ["launch", "🚀", "🚀", "now"]),
+        ("\ud800 lone \0 nul", ["lon", "nul"]),
+    ],
+)
+def test_the_words_of_a_text(text, expected):
+    assert words(text) == expected
+
+
+@given(st.text(max_size=200))
+def test_a_word_is_one_word_again(text):
+    for word in words(text):
+        assert not any(c.isspace() or c in '"*:^()' for c in word)
+        assert words(f'"{word}" x9')[-1] == "x9"
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_words_do_not_depend_on_what_stands_around_them(one, other):
+    assert "x9" in words(f"{one} x9 {other}")
+
+
+def test_a_text_is_read_up_to_a_bound():
+    assert len(words("word " * 10_000)) == MOST
+    assert words("x" * LONGEST + " late") == ["x" * LONGEST]
+
+
+def test_rare_words_weigh_more_and_new_ones_most():
+    weighed = weights({"new": 0, "rare": 1, "common": 99}, 99)
+    assert weighed == {"new": log(101), "rare": log(51), "common": log(2)}
+    assert coverage(weighed, {"rare", "other"}) == pytest.approx(log(51) / log(101 * 51 * 2))
+
+
+counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50), max_size=6)
+
+
+@given(counts, st.sets(st.sampled_from("abcdefg")), st.integers(50, 99))
+def test_coverage_is_a_share(seen_in, said, of):
+    weighed = weights(seen_in, of)
+    assert 0 <= coverage(weighed, said) <= 1 + 1e-9
+    assert coverage(weighed, said) <= coverage(weighed, said | {"a"}) + 1e-9
+    if seen_in:
+        assert coverage(weighed, set(seen_in)) == pytest.approx(1)
+    assert coverage(weighed, frozenset()) == 0
