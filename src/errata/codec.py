@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields
 from typing import Any
 
 from errata.decisions import Decision, Standing
@@ -176,7 +176,7 @@ def rule_to(rule: StopRule) -> Plain:
     if isinstance(rule, All):
         return {"rule": "all", "rules": [rule_to(r) for r in rule.rules]}
     name = rule_name(rule)
-    if name in RULES and is_dataclass(rule) and not isinstance(rule, type):
+    if type(rule) is RULES.get(name):  # not one of the user's own of that name
         return {"rule": name, **asdict(rule)}
     return {"rule": name, "custom": True}
 
@@ -197,7 +197,7 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
 
 def policy_to(policy: Policy) -> Plain:
     """A policy as JSON data; rules of the user's are named, not kept."""
-    better = policy.improvement if isinstance(policy.improvement, Improvement) else None
+    better = policy.improvement if type(policy.improvement) is Improvement else None
     plain: Plain = {
         "name": policy.name,
         "rules": [rule_to(r) for r in policy.rules],

@@ -311,6 +311,10 @@ def test_an_override_that_cannot_be_given_is_refused(override, why):
         (Override("attempts", "ada", decisions=0), "decisions is 0; it must be an integer of at l"),
         (Override("attempts", "ada", until=99.0), "until is 99, 1 seconds before now; it must lie"),
         (Override("attempts", "ada", until=100.0), "until is 100, 0 seconds before now; it must"),
+        (Override("attempts", "ada", until=float("inf")), "until is inf; it must be in seconds si"),
+        (Override("attempts", "ada", until=10**13), "until is 10000000000000; it must be in secon"),
+        (Override("attempts", "ada", decisions=2**70), "decisions is 1180591620717411303424; it m"),
+        (Override("attempts", "ada", why=5), "why is 5; it must be text"),  # type: ignore[arg-type]
     ],
 )
 def test_a_refusal_names_the_field_and_what_is_allowed(override, said):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from errata.errors import InvalidInput, OverrideRefused
 from errata.loop.feedback import clean, feedback
-from errata.loop.measure import shown
+from errata.loop.measure import LARGEST, shown
 from errata.loop.record import Evaluation, Goal, Improvement, Improves, Loop, Override, agreeing
-from errata.loop.stop import LIFTABLE, PRECEDENCE, All, Stop, StopRule, rule_name
+from errata.loop.stop import LIFTABLE, PRECEDENCE, Stop, StopRule, flat, rule_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +110,22 @@ def admit(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0)
     Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
     without an actor, for no decision at all, expired, or on a loop that passed.
     """
-    names = sorted({name for rule in policy.rules for name in _names(rule)})
+    names = _liftable(policy.rules)
     if override.rule not in names:
-        known = ", ".join(names) or "none"
+        known = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
     by, decisions, until = override.by, override.decisions, override.until
     if not isinstance(by, str) or not by.strip():
         raise OverrideRefused(f"by is {by!r}; it must name the actor: say who lifts the rule")
-    if not isinstance(decisions, int) or isinstance(decisions, bool) or decisions < 1:
-        raise OverrideRefused(f"decisions is {decisions!r}; it must be an integer of at least 1")
-    if until is not None and not isinstance(until, int | float):
-        raise OverrideRefused(f"until is {until!r}; it must be in seconds since 1970, or None")
+    if not isinstance(override.why, str):
+        raise OverrideRefused(f"why is {override.why!r}; it must be text")
+    whole = isinstance(decisions, int) and not isinstance(decisions, bool)
+    if not whole or not 1 <= decisions <= LARGEST:
+        allowed = "an integer of at least 1, up to 1e12"
+        raise OverrideRefused(f"decisions is {decisions!r}; it must be {allowed}")
+    if until is not None and (not isinstance(until, int | float) or until > LARGEST):
+        allowed = "in seconds since 1970, up to 1e12, or None"
+        raise OverrideRefused(f"until is {until!r}; it must be {allowed}")
     if until is not None and not at < until:
         passed = f"{at - until:.0f} seconds before now"
         raise OverrideRefused(f"until is {until:.0f}, {passed}; it must lie in the future")
@@ -194,21 +199,19 @@ def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[S
             spoken.append((Stop("unscored", f"no score for {what}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)
+        if detail is not None and not isinstance(detail, str):
+            name = f"what the rule {rule_name(rule)!r} answers"
+            raise InvalidInput(name, detail, "text that says why the loop must end, or None")
         if detail:
-            spoken.append((Stop(rule_name(rule), detail), frozenset(_names(rule))))
+            spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
     if len(spoken) > 1:
         spoken.sort(key=lambda one: _place(one[0].rule))
     return spoken
 
 
-def _names(rule: StopRule) -> Iterator[str]:
-    if isinstance(rule, All):
-        for member in rule.rules:
-            yield from _names(member)
-    else:
-        name = rule_name(rule)
-        if name in LIFTABLE:
-            yield name
+def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
+    """The names under which rules, or members of them, can be lifted."""
+    return LIFTABLE & {rule_name(part) for part in flat(rules)}
 
 
 def _place(rule: str) -> int:

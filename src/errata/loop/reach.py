@@ -19,7 +19,6 @@ from errata.loop.decide import Policy
 from errata.loop.measure import LARGEST, shown, thousandths
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
 from errata.loop.stop import (
-    All,
     Budget,
     Echo,
     Fatigue,
@@ -28,6 +27,7 @@ from errata.loop.stop import (
     Plateau,
     Repeat,
     StopRule,
+    flat,
     rule_name,
 )
 from errata.protocols import NOTHING, Usage
@@ -98,7 +98,7 @@ def reach(policy: Policy) -> tuple[Reach, ...]:
 
 def _reach(policy: Policy, place: int) -> Reach:
     rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
-    parts = tuple(_parts((rule,)))
+    parts = tuple(flat((rule,)))
     alphabet = _alphabet(policy, parts)
     scope = [part.times for part in parts if isinstance(part, Echo) and part.across == "scope"]
     waiting = [History(echoes) for echoes in range(max(scope, default=1))]
@@ -120,7 +120,7 @@ def _reach(policy: Policy, place: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    mine = _own(tuple(_parts(policy.rules))) or type(policy.improvement) is not Improvement
+    mine = _own(tuple(flat(policy.rules))) or type(policy.improvement) is not Improvement
     if waiting or mine:
         return Reach(rule, None)
     return Reach(rule, None, _proof(policy, rule, sorted(before)))
@@ -133,14 +133,6 @@ def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
         level = shown(reruns * thousandths(rule.increment) / 1000)
         return f"{reruns} reruns reach {level} < {shown(rule.limit)}"
     return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
-
-
-def _parts(rules: Sequence[StopRule]) -> Iterator[StopRule]:
-    for rule in rules:
-        if isinstance(rule, All):
-            yield from _parts(rule.rules)
-        else:
-            yield rule
 
 
 def _own(parts: Sequence[StopRule]) -> bool:
@@ -168,7 +160,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 def _found(policy: Policy, parts: Sequence[StopRule], own: bool) -> list[tuple[str, ...]]:
     """What an attempt may find: nothing, what nobody saw before, what was there before."""
-    novel = own or any(isinstance(p, Plateau) and p.novelty for p in _parts(policy.rules))
+    novel = own or any(isinstance(p, Plateau) and p.novelty for p in flat(policy.rules))
     floor = own or any(isinstance(p, Plateau) and p.floor is not None for p in parts)
     echo = own or any(isinstance(p, Echo) for p in parts)
     some = [(NEW,)] * (novel or floor) + [(KEPT,)] * echo + [(OLD,)] * (floor and novel)
@@ -218,7 +210,7 @@ def _missing(goal: Goal, by: int) -> float:
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
     """What the shipped rules see of a history; its length only as far as the rule looks at it."""
-    every = tuple(_parts(policy.rules))
+    every = tuple(flat(policy.rules))
     longest = max([LONGEST * _own(parts), *(p.limit for p in parts if isinstance(p, MaxAttempts))])
     most = 1 + max(
         [p.times for p in every if isinstance(p, Repeat | Echo)]

@@ -230,34 +230,22 @@ class Improvement:
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Whether `new` improves on `best`, which is the attempt before it where that is asked."""
-        if self.against == "previous" and goals:
-            return self._either(best.scores, new.scores, goals)
-        if len(new.errors) != len(best.errors):
+        previous = self.against == "previous" and goals != ()
+        if not previous and len(new.errors) != len(best.errors):
             return len(new.errors) < len(best.errors)
         least = thousandths(self.min_gain)
         before, after = best.scores, new.scores
         gained = False
         for goal in goals:
-            if goal.score in before and goal.score in after:
-                gain = round(after[goal.score] * 1000) - round(before[goal.score] * 1000)
-                gain = gain if goal.direction == "at_least" else -gain
-                if gain < -least:
+            more = goal.direction == "at_least"
+            was = before.get(goal.score, (0.0 if more else 1.0) if previous else None)
+            if was is not None and goal.score in after:
+                gain = round(after[goal.score] * 1000) - round(was * 1000)
+                gain = gain if more else -gain
+                if gain < -least and not previous:
                     return False
                 gained = gained or gain >= least
         return gained
-
-    def _either(
-        self, before: Mapping[str, float], after: Mapping[str, float], goals: tuple[Goal, ...]
-    ) -> bool:
-        """Whether the score of any goal gained enough."""
-        for goal in goals:
-            if goal.score in after:
-                more = goal.direction == "at_least"
-                gain = thousandths(after[goal.score])
-                gain -= thousandths(before.get(goal.score, 0.0 if more else 1.0))
-                if (gain if more else -gain) >= thousandths(self.min_gain):
-                    return True
-        return False
 
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
@@ -293,17 +281,8 @@ class Loop:
 
     def then(self, attempt: Attempt) -> Loop:
         """The loop with one more attempt."""
-        return Loop(
-            self.id,
-            self.goals,
-            (*self.attempts, attempt),
-            self.overrides,
-            self.extra,
-            self.cancelled,
-            self.echoes,
-            self.improves,
-            self.at,
-        )
+        made, given = (*self.attempts, attempt), (self.overrides, self.extra, self.cancelled)
+        return Loop(self.id, self.goals, made, *given, self.echoes, self.improves, self.at)
 
     def upto(self, end: int) -> Loop:
         """The loop as it was after its first `end` attempts; what was worked out is kept."""

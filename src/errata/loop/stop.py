@@ -6,7 +6,7 @@ its `name` attribute, or the function's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,16 +18,7 @@ from errata.loop.record import Attempt, Loop
 StopRule = Callable[[Loop], "str | None"]
 
 # Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
-PRECEDENCE = (
-    "cancelled",
-    "budget",
-    "unscored",
-    "attempts",
-    "echo",
-    "repeat",
-    "fatigue",
-    "plateau",
-)
+PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
 # What an override may lift; cancelling and budgets are final, and so is a rule of the user's own.
 LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
 
@@ -76,26 +67,23 @@ class Budget:
     name: ClassVar[str] = "budget"
 
     def __post_init__(self) -> None:
-        limits = {f: getattr(self, f) for f in ("tokens", "cost", "seconds", "calls")}
+        limits = self._limits()
         if all(limit is None for limit in limits.values()):
             raise InvalidInput("budget", "empty", f"given {', '.join(limits)} or several of them")
         for field, limit in limits.items():
             if limit is not None:
                 number(f"budget {field}", limit, 1e-9, LARGEST)
 
+    def _limits(self) -> dict[str, float | None]:
+        return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
+
     def __call__(self, loop: Loop) -> str | None:
         """Names every limit that is reached."""
         usage = loop.usage
-        spent = {
-            "tokens": (usage.tokens, self.tokens),
-            "cost": (usage.cost, self.cost),
-            "seconds": (usage.seconds, self.seconds),
-            "calls": (usage.calls, self.calls),
-        }
         reached = [
-            f"{made:.12g} of {limit:.12g} {what}"
-            for what, (made, limit) in spent.items()
-            if limit is not None and made >= limit
+            f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
+            for what, limit in self._limits().items()
+            if limit is not None and getattr(usage, what) >= limit
         ]
         return f"{', '.join(reached)} spent" if reached else None
 
@@ -307,10 +295,15 @@ class All:
         return hash(self.rules)
 
 
+def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
+    """The rules, and in place of each `All` its members."""
+    for rule in rules:
+        yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
+
+
 def counts_scope(rule: StopRule) -> bool:
     """Whether the rule, or one inside it, needs the counts of the scope's earlier loops."""
-    inner = rule.rules if isinstance(rule, All) else ()
-    return getattr(rule, "across", "") == "scope" or any(map(counts_scope, inner))
+    return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
 
 
 def _whole(field: str, value: int) -> None:
