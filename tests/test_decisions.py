@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import errata
-from errata.decisions import Decision, Standing, reasoning, standing
+from errata.decisions import Decision, Standing, echoes_before, reasoning, standing
 from errata.drive import Run
 from errata.loop.decide import Again, Done, Policy, decide, triggers
 from errata.loop.policies import orchestrator
@@ -242,3 +242,28 @@ def test_reading_again_tells_the_same(evaluations, goals):
     loop = loop_of(*evaluations, goals=goals)
     found = [Decision(len(evaluations), decide(loop, FOUR))]
     assert reasoning(loop, found) == reasoning(loop, iter(found))
+
+
+# -- what was counted in loops before it
+
+
+@given(support.loops(least=1), st.sampled_from([2, 3]), support.improvements)
+def test_what_echo_counted_in_the_loops_before_is_read_out_of_its_decisions(loop, times, better):
+    policy = Policy((MaxAttempts(9), All(Echo(times, "scope"), MaxAttempts(1))), better)
+    parts = [loop.upto(end) for end in range(1, len(loop.attempts) + 1)]
+    made = [
+        Decision(len(part.attempts), decide(part, policy), standing(part, policy)) for part in parts
+    ]
+    stored = replace(loop, echoes={})
+    before = echoes_before(stored, policy, made)
+    for part, decision in zip(parts, made, strict=True):
+        assert decide(replace(part, echoes=before), policy) == decision.verdict
+    assert all(loop.echoes.get(key, 0) == count for key, count in before.items())
+
+
+def test_an_echo_within_the_loop_counted_nothing_before():
+    loop = loop_of(evaluated("x"))
+    decision = Decision(1, decide(loop, FOUR), Standing(echoes={"x": 7}))
+    for policy in (FOUR, Policy((Echo(3),)), Policy((Echo(3), Echo(3, "scope")))):
+        assert echoes_before(loop, policy, [decision]) == {}
+    assert echoes_before(loop, Policy((Echo(3, "scope"),)), [decision]) == {"x": 6}

@@ -19,7 +19,7 @@ async def stopped(path: str) -> str:
     stored = await store.read(errata.Scope(), run.id)
     await store.close()
     known = policy_from(stored.head.policy)
-    return str(errata.explain(stored.loop, known, stored.verdicts[-1]))
+    return str(errata.explain(stored.loop, known, {2: stored.verdicts[-1]}))
 
 
 def test_what_a_rule_of_the_users_said_is_explained_from_the_store(tmp_path):
@@ -27,4 +27,5 @@ def test_what_a_rule_of_the_users_said_is_explained_from_the_store(tmp_path):
     assert said.splitlines()[1:] == [
         "attempt 2: 'b' is missing -> stopped by enough: two are enough",
         "kept: attempt 1",
+        "would have changed it: not known: the policy at hand is not all that stopped it",
     ]

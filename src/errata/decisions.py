@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from errata.loop.decide import Again, Lifted, Policy, Trigger, Verdict, triggers
 from errata.loop.measure import thousandths
 from errata.loop.record import Loop
-from errata.loop.stop import All, Echo, Fatigue, Stop, StopRule
+from errata.loop.stop import Echo, Fatigue, Stop, flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,28 @@ def standing(loop: Loop, policy: Policy) -> Standing:
     """How worn the loop is under the policy's own fatigue and echo, or the shipped ones."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    rules = list(_flat(policy.rules))
+    rules = list(flat(policy.rules))
     tired = next((rule for rule in rules if isinstance(rule, Fatigue)), Fatigue())
     echo = next((rule for rule in rules if isinstance(rule, Echo)), Echo())
     level = tired.level(loop)
     before = tired.level(replace(loop, attempts=loop.attempts[:-1]))
     change = (thousandths(level) - thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
+
+
+def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
+    """What the echo of the policy counted in the loops before, as its decisions say."""
+    rules = (rule for rule in flat(policy.rules) if isinstance(rule, Echo))
+    echo = next(rules, Echo())
+    if echo.across == "loop":
+        return {}
+    loop = replace(loop, echoes={}, improves=policy.improvement)
+    before: dict[str, int] = {}
+    for decision in decisions:
+        here = echo.counts(loop.upto(decision.attempt))
+        for key, count in decision.standing.echoes.items():
+            before[key] = max(0, count - here.get(key, 0))
+    return before
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:
@@ -109,8 +124,3 @@ def _reasoning(loop: Loop, decision: Decision) -> Reasoning:
         last.labels if last else {},
         decision.at,
     )
-
-
-def _flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
-    for rule in rules:
-        yield from _flat(rule.rules) if isinstance(rule, All) else (rule,)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.loop.change import changes
 from errata.loop.decide import Again, Done, Policy, decide, spent
-from errata.loop.explain import explain, liftable
+from errata.loop.explain import explain
 from errata.loop.record import Improvement, Loop, Override
 from errata.loop.stop import (
     LIFTABLE,
-    All,
     Budget,
     Echo,
     Fatigue,
@@ -21,7 +21,6 @@ from errata.loop.stop import (
     Plateau,
     Repeat,
     Stop,
-    rule_name,
 )
 from errata.protocols import Usage
 from tests.loop import support
@@ -64,10 +63,11 @@ def test_what_would_have_changed_it_are_the_changes_of_the_last_verdict(loop, po
 def test_of_a_recorded_verdict_only_that_is_told_which_the_policy_gives():
     loop, policy = loop_of(evaluated("x")), Policy((MaxAttempts(1),))
     by_two = Done(1, False, (Stop("mine", "enough"), Stop("attempts", "1 of 1 attempts made")))
-    explanation = explain(loop, policy, by_two)
+    explanation = explain(loop, policy, {1: by_two})
     assert explanation.verdict == by_two
     assert explanation.lines[-1].decided.startswith("stopped by mine: enough; attempts: 1 of 1")
     assert explanation.would_change == ()
+    assert explanation.otherwise == "not known: the policy at hand is not all that stopped it"
 
 
 def test_nothing_that_is_quoted_can_break_a_line_or_colour_it():
@@ -102,7 +102,8 @@ def test_the_text():
         "attempt 1: a; b -> again\n"
         "attempt 2: b -> again\n"
         "attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made\n"
-        "kept: attempt 2"
+        "kept: attempt 2\n"
+        "would have changed it: no single threshold or score: cancelled and attempts stopped it"
     )
     assert str(explain(loop_of(evaluated("a"), evaluated()), support.NEVER)) == (
         "attempt 1: a -> again\nattempt 2 -> passed"
@@ -215,21 +216,60 @@ def test_a_loop_folded_attempt_by_attempt_is_told_as_it_happened(loop, policy):
 
 
 @given(support.loops(), support.policies)
-def test_what_is_liftable_can_really_be_lifted(loop, policy):
+def test_what_can_be_lifted_is_lifted_by_its_name_or_that_of_a_member(loop, policy):
     verdict = decide(loop, policy)
-    names = liftable(verdict)
-    all_names = {n for r in policy.rules for n in rule_name(r).split("+")}
-    assert set(names) <= all_names & LIFTABLE
     if isinstance(verdict, Done) and not verdict.passed:
-        more = tuple(Override(name, "ada") for name in names)
+        stopped = [set(stop.rule.split("+")) for stop in verdict.stopped_by]
+        more = tuple(Override(name, "ada") for name in set().union(*stopped) & LIFTABLE)
         after = decide(replace(loop, overrides=(*loop.overrides, *more)), policy)
-        final = {s.rule for s in verdict.stopped_by} - set(names)
-        final = {f for f in final if not set(f.split("+")) & set(names)}
-        assert isinstance(after, Done) is bool(final)
+        assert isinstance(after, Done) is any(not names & LIFTABLE for names in stopped)
 
 
-def test_all_is_lifted_by_its_members_names():
-    loop = loop_of(evaluated("x"), evaluated("x"), texts="aa")
-    verdict = decide(loop, Policy((All(MaxAttempts(2), Repeat()), Repeat())))
-    assert liftable(verdict) == ("attempts", "repeat")
-    assert liftable(Again()) == ()
+LIMIT = Policy((MaxAttempts(2),))
+OTHERWISE = {
+    "stopped by two": (
+        loop_of(evaluated("x"), evaluated("x"), texts="aa"),
+        Policy((MaxAttempts(2), Repeat())),
+        "no single threshold or score: attempts and repeat stopped it",
+    ),
+    "unscored": (
+        loop_of(evaluated(), goals=(support.QUALITY,)),
+        LIMIT,
+        "no single threshold or score: unscored stopped it",
+    ),
+    "cancelled": (
+        loop_of(evaluated("x"), cancelled="ada"),
+        LIMIT,
+        "no single threshold or score: cancelled stopped it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("loop", "policy", "said"), OTHERWISE.values(), ids=OTHERWISE)
+def test_where_no_single_change_turns_it_that_is_said(loop, policy, said):
+    explanation = explain(loop, policy)
+    assert (explanation.would_change, explanation.otherwise) == ((), said)
+    assert str(explanation).splitlines()[-1] == f"would have changed it: {said}"
+
+
+@given(support.loops(), support.policies)
+def test_a_loop_that_was_stopped_is_always_told_what_would_have_changed_that(loop, policy):
+    explanation = explain(loop, policy)
+    verdict = explanation.verdict
+    stopped = isinstance(verdict, Done) and not verdict.passed
+    assert bool(explanation.ways) or not stopped
+    assert bool(explanation.otherwise) is (stopped and not explanation.would_change)
+    if isinstance(verdict, Done) and verdict.passed:
+        assert explanation.ways == ()
+
+
+@given(support.loops(least=1, cancelled=False), support.policies, support.policies)
+def test_what_was_recorded_is_told_whatever_policy_is_at_hand(loop, policy, other):
+    recorded = {
+        number: decide(loop.upto(number), policy) for number in range(1, len(loop.attempts) + 1)
+    }
+    told_by = [explain(loop, one, recorded) for one in (policy, other)]
+    assert told_by[0].lines == told_by[1].lines
+    assert told_by[0].verdict == told_by[1].verdict == recorded[len(loop.attempts)]
+    again = [isinstance(verdict, Again) for verdict in recorded.values()]
+    assert [line.decided.startswith("again") for line in told_by[1].lines] == again

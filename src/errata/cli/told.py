@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,7 @@ import typer
 from errata import codec
 from errata.cli.opening import ask
 from errata.cli.output import MOST, Db, Json, print_json, show, table, when
-from errata.decisions import reasoning
+from errata.decisions import echoes_before, reasoning
 from errata.errors import NotFound, UsageError
 from errata.loop.change import Change
 from errata.loop.decide import Again, Done
@@ -41,8 +41,10 @@ def why(
     Shows its attempts, what was wrong, what was fed back, and what would have changed the end.
     """
     stored = ask(db, lambda memory: _one(memory, loop))
-    last = stored.verdicts[-1] if stored.verdicts else None
-    explanation = explain(stored.loop, codec.policy_from(stored.head.policy), last)
+    policy = codec.policy_from(stored.head.policy)
+    recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
+    echoes = echoes_before(stored.loop, policy, stored.decisions)
+    explanation = explain(replace(stored.loop, echoes=echoes), policy, recorded)
     if json:
         print_json(_document(stored, explanation))
     else:
@@ -128,6 +130,7 @@ def _document(stored: Stored, explanation: Explanation) -> dict[str, Any]:
             {**asdict(one), "rerun": one.rerun} for one in reasoning(stored.loop, stored.decisions)
         ],
         "would_change": [_change(change) for change in explanation.would_change],
+        "otherwise": explanation.otherwise,
         "usage": codec.sparse(stored.loop.usage),
     }
 
@@ -173,8 +176,8 @@ def _print(stored: Stored, explanation: Explanation) -> None:
         show(f"open: {waiting}; run it again with --resume")
     elif state_of(stored) == "stopped":
         show(f"kept: attempt {loop.best}" if loop.best else "kept: nothing")
-    for change in () if state_of(stored) == "passed" else explanation.would_change:
-        show(f"would have changed it: {clean(str(change), CANDIDATE)}")
+    for way in explanation.ways:
+        show(f"would have changed it: {way}")
     show(f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s")
 
 

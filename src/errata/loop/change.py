@@ -66,7 +66,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     verdict: it is not all that decided.
     """
     was = _kind(verdict)
-    if _ends(decide(loop, policy)) != _ends(verdict):
+    if not gives(loop, policy, verdict):
         return ()
     found: list[Change] = []
     for knob in _knobs(loop, policy):
@@ -116,6 +116,11 @@ def _kind(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         return "again"
     return "passed" if verdict.passed else "stopped"
+
+
+def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
+    """Whether `policy` gives that verdict, by the same rules."""
+    return _ends(decide(loop, policy)) == _ends(verdict)
 
 
 def _ends(verdict: Verdict) -> tuple[str, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from errata.loop.change import Change, changes
+from errata.loop.change import Change, changes, gives
 from errata.loop.decide import Again, Done, Policy, Verdict, decide, spent, triggers
 from errata.loop.feedback import clean
-from errata.loop.record import Loop
-from errata.loop.stop import LIFTABLE
+from errata.loop.record import Attempt, Goal, Loop
 from errata.protocols import Usage
 
 
@@ -27,47 +26,76 @@ class Explanation:
     """Why a loop went on and why it stopped; `str()` is the text, the fields are the facts.
 
     `would_change` lists the smallest change of each threshold and score that alone turns the last
-    verdict, the smallest of all first.
+    verdict, the smallest of all first; where there is none for a loop that was stopped, `otherwise`
+    says why.
     """
 
     lines: tuple[Line, ...]
     verdict: Verdict
     would_change: tuple[Change, ...]
+    otherwise: str = ""
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What would have changed it, in words; nothing where the loop passed."""
+        passed = isinstance(self.verdict, Done) and self.verdict.passed
+        words = () if passed else (*map(str, self.would_change), self.otherwise)
+        return tuple(clean(one, 200) for one in words if one)
 
     def __str__(self) -> str:
         return "\n".join(_words(self))
 
 
-def explain(loop: Loop, policy: Policy, recorded: Verdict | None = None) -> Explanation:
+def explain(
+    loop: Loop, policy: Policy, recorded: Mapping[int, Verdict] | None = None
+) -> Explanation:
     """The same answer for the same loop and policy, always.
 
-    Earlier attempts are told as they were decided then: before what was cut later was spent, and
-    with the overrides that were used, wherever they lifted a rule first. So is the last one where
-    it used one. `recorded` is the verdict that was stored, where not all rules are at hand.
+    `recorded` has the last verdict after each attempt (by its number) that was stored: it is told
+    as it is, though it fell under another policy, or under rules that are code.
     """
     loop = replace(loop, improves=policy.improvement)
+    verdicts = {**_decided_anew(loop, policy), **(recorded or {})}
+    verdict = verdicts[len(loop.attempts)]
+    lines = tuple(_line(one, loop.goals, verdicts[one.number]) for one in loop.attempts)
+    found = changes(loop, policy, verdict)
+    why = "" if found else _otherwise(verdict, turns=gives(loop, policy, verdict))
+    return Explanation(lines, verdict, found, why)
+
+
+def _decided_anew(loop: Loop, policy: Policy) -> dict[int, Verdict]:
+    """The verdict after each attempt, as it fell then, or of a loop without attempts.
+
+    Before what was cut later was spent, and with the overrides that were used, wherever they lifted
+    a rule first. So is the last one where it used one.
+    """
     used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
     past = replace(loop, overrides=used, extra=Usage(), cancelled="")
-    lines = []
+    verdicts: dict[int, Verdict] = {}
     for end in range(1, len(loop.attempts)):
         past = replace(past, attempts=loop.attempts[:end])
-        lines.append(_line(past, was := decide(past, policy)))
-        past = spent(past, was)
+        verdicts[end] = decide(past, policy)
+        past = spent(past, verdicts[end])
     last = replace(loop, overrides=past.overrides)
     verdict = decide(last, policy)
     left = [o for o in spent(last, verdict).overrides if o.used < o.decisions]
     if left or not (isinstance(verdict, Again) and verdict.lifted):
         verdict = decide(loop, policy)
-    verdict = recorded or verdict
-    if loop.attempts:
-        lines.append(_line(loop, verdict))
-    return Explanation(tuple(lines), verdict, changes(loop, policy, verdict))
+    return {**verdicts, len(loop.attempts): verdict}
 
 
-def _line(loop: Loop, verdict: Verdict) -> Line:
-    last = loop.attempts[-1]
+def _otherwise(verdict: Verdict, turns: bool) -> str:
+    if isinstance(verdict, Again) or verdict.passed:
+        return ""
+    if not turns:
+        return "not known: the policy at hand is not all that stopped it"
+    names = " and ".join(stop.rule for stop in verdict.stopped_by)
+    return f"no single threshold or score: {names} stopped it"
+
+
+def _line(last: Attempt, goals: tuple[Goal, ...], verdict: Verdict) -> Line:
     evaluation = last.evaluation
-    wrong = tuple(t.detail for t in triggers(evaluation, loop.goals)) if evaluation else ()
+    wrong = tuple(t.detail for t in triggers(evaluation, goals)) if evaluation else ()
     return Line(last.number, wrong, _decided(verdict))
 
 
@@ -92,14 +120,4 @@ def _words(explanation: Explanation) -> Iterator[str]:
     if isinstance(verdict, Done) and not verdict.passed:
         kept = f"attempt {verdict.best}" if verdict.best else "nothing: no attempt was evaluated"
         yield f"kept: {kept}"
-    passed = isinstance(verdict, Done) and verdict.passed
-    for change in () if passed else explanation.would_change:
-        yield f"would have changed it: {clean(str(change), 200)}"
-
-
-def liftable(verdict: Verdict) -> tuple[str, ...]:
-    """The names of the rules that an override could lift now, as the verdict stands."""
-    if isinstance(verdict, Again):
-        return ()
-    names = [name for s in verdict.stopped_by for name in s.rule.split("+")]
-    return tuple(dict.fromkeys(name for name in names if name in LIFTABLE))
+    yield from (f"would have changed it: {way}" for way in explanation.ways)

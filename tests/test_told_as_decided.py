@@ -1,0 +1,82 @@
+"""`errata why` tells each decision as it fell, whatever the stored policy makes of it now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import errata
+from errata.cli.app import app
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Iterator[Any]:
+    """Begins or resumes a loop whose answers are never right."""
+    store, numbers = errata.open_store(str(tmp_path / "a.db")), count()
+
+    def session(loop: str, policy: errata.Policy) -> errata.Run[str]:
+        return errata.Run(
+            "t",
+            generate=lambda task, hint: f"bad {next(numbers)}",
+            checks=[errata.checks.contains("good")],
+            policy=policy,
+            store=store,
+            id=loop,
+        )
+
+    yield session
+    asyncio.run(store.close())
+
+
+def why(folder: Path, loop: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["why", loop, "--db", str(folder / "a.db"), "--json"])
+    document: dict[str, Any] = json.loads(done.stdout)
+    words = CliRunner().invoke(app, ["why", loop, "--db", str(folder / "a.db")]).stdout
+    for way in [one["words"] for one in document["would_change"]] + [document["otherwise"]]:
+        assert f"would have changed it: {way}\n" in words or not way
+    return document
+
+
+def test_a_loop_that_was_resumed_under_another_policy(drive, tmp_path):
+    async def scenario() -> None:
+        await drive("a", errata.policies.stage).step()
+        more = errata.policy("stage, attempts.limit=6, budget.calls=5")
+        await drive("a", more).finish()
+
+    asyncio.run(scenario())
+    told = why(tmp_path, "a")
+    decided = [one["decided"] for one in told["attempts"]]
+    assert decided == ["again"] * 4 + ["stopped by budget: 5 of 5 calls spent"]
+    assert told["would_change"] == []
+    assert told["otherwise"] == "not known: the policy at hand is not all that stopped it"
+
+
+def test_an_echo_that_was_counted_over_the_scope(drive, tmp_path):
+    policy = errata.policy("stage, attempts.limit=9, echo.times=4, echo.across=scope")
+
+    async def scenario() -> None:
+        await drive("before", errata.policies.stage).finish()
+        session = drive("a", policy)
+        await session.finish()
+        await session.override("echo", "ada")
+        await session.finish()
+
+    asyncio.run(scenario())
+    told = why(tmp_path, "a")
+    heard = "stopped by echo: the same finding again: contains 'good' in 5 attempts"
+    assert [one["decided"] for one in told["attempts"]] == ["again (echo overridden by ada)", heard]
+    assert [one["words"] for one in told["would_change"]] == ["echo.times 6 instead of 4: again"]
+
+
+def test_two_rules_at_once(drive, tmp_path):
+    policy = errata.policy("stage, attempts.limit=2, plateau.patience=1")
+    asyncio.run(drive("a", policy).finish())
+    told = why(tmp_path, "a")
+    assert told["otherwise"] == "no single threshold or score: attempts and plateau stopped it"
