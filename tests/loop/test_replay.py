@@ -53,21 +53,93 @@ def test_the_policy_under_which_a_loop_was_made_makes_it_again(loop, policy):
 @given(support.loops(), support.with_goals, support.with_goals)
 def test_another_policy_does_what_deciding_by_hand_does(loop, old, new):
     record, _ = lived(loop.attempts, old, bare(loop, old))
-    record = replace(record, overrides=loop.overrides, extra=loop.extra, cancelled=loop.cancelled)
+    record = replace(record, overrides=loop.overrides, cancelled=loop.cancelled)
     made, verdict = lived(record.attempts, new, bare(record, new))
-    assert replay(record, new) == Replayed(
-        len(made.attempts), made.best, verdict, isinstance(verdict, Done), made.usage
+    again = replay(record, new)
+    assert replace(again, exact=False) == Replayed(
+        len(made.attempts), made.best, verdict, False, made.usage
     )
+    assert not again.exact or isinstance(verdict, Done)
+    if record.goals and not any(isinstance(rule, Budget) for rule in new.rules):
+        assert again.exact is isinstance(verdict, Done)
 
 
 @settings(max_examples=60)
-@given(support.loops(), support.with_goals, support.expiring, support.usages)
-def test_overrides_extra_usage_and_cancellation_are_left_out(loop, policy, override, usage):
-    plain = replace(loop, overrides=(), extra=NOTHING, cancelled="")
-    touched = replace(
-        loop, overrides=(replace(override, used=1), override), extra=usage, cancelled="by ada", at=9
-    )
+@given(support.loops(), support.with_goals, support.expiring)
+def test_overrides_and_cancellation_are_left_out(loop, policy, override):
+    plain = replace(loop, overrides=(), cancelled="")
+    lifted = (replace(override, used=1), override)
+    touched = replace(loop, overrides=lifted, cancelled="by ada", at=9)
     assert replay(touched, policy) == replay(plain, policy)
+
+
+def spent_at(loop: Loop, policy: Policy, place: int) -> Loop:
+    """The loop as it would have been, had all that was spent outside been spent after `place`."""
+    made = replace(bare(loop, policy), improves=policy.improvement)
+    for number in range(len(loop.attempts) + 1):
+        if number == place:
+            made = replace(made, extra=loop.extra)
+            if any(rule(made) for rule in policy.rules if isinstance(rule, Budget)):
+                return made
+        if number == len(loop.attempts):
+            return made
+        made = made.then(loop.attempts[number])
+        if isinstance(decide(made, policy), Done):
+            return made
+    raise AssertionError
+
+
+@settings(max_examples=200)
+@given(support.loops(least=1), support.policies)
+def test_where_it_is_exact_it_does_not_matter_when_calls_outside_the_attempts_were_made(
+    loop, policy
+):
+    loop = replace(loop, goals=loop.goals or (QUALITY,))
+    made, plain = replay(loop, policy), replay(replace(loop, extra=NOTHING), policy)
+    assert (made.attempts, made.kept, made.usage) == (plain.attempts, plain.kept, plain.usage)
+    ends = {len(spent_at(loop, policy, n).attempts) for n in range(len(loop.attempts) + 1)}
+    assert not made.exact or ends == {made.attempts}
+
+
+SPENT = (Usage(calls=1, seconds=4.0),) * 3
+CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
+BY_SECONDS = Policy((Budget(seconds=11),))
+
+
+@pytest.mark.parametrize(
+    ("policy", "attempts", "exact"),
+    [
+        (Policy((Budget(calls=9),)), 3, True),
+        (Policy((Budget(calls=4),)), 3, False),  # after the second where both calls came first
+        (Policy((Budget(calls=1),)), 1, False),  # without any where both came first
+        (Policy((Budget(calls=3),)), 3, False),  # after the first
+        (Policy((Budget(seconds=16),)), 3, True),
+        (Policy((Budget(seconds=11),)), 3, False),  # it would have cut the third attempt
+        (Policy((Budget(seconds=3),)), 1, False),  # and here the first
+        (Policy((MaxAttempts(2),)), 2, True),
+    ],
+)
+def test_what_was_spent_outside_the_attempts_and_what_takes_too_long(policy, attempts, exact):
+    timed = [replace(a, usage=u) for a, u in zip(CUT.attempts, SPENT, strict=True)]
+    made = replay(replace(CUT, attempts=tuple(timed)), policy)
+    assert (made.attempts, made.exact) == (attempts, exact)
+
+
+def test_calls_that_were_cut_end_a_record_that_has_no_more_attempts():
+    record = replace(history("a", "a"), extra=Usage(calls=2))
+    made = replay(record, Policy((Budget(calls=4),)))
+    assert (made.attempts, made.exact, support.rules(made.verdict)) == (2, True, ["budget"])
+
+
+def test_goals_that_the_attempts_were_not_told_of_are_a_guess_after_the_first():
+    record = replace(scored(0.7, 0.6, 0.8), goals=())
+    policy = Policy((MaxAttempts(2),), goals=(QUALITY,))
+    assert replay(record, policy).exact is False
+    assert replay(replace(record, goals=policy.goals), policy).exact is True
+    assert replay(record, Policy((MaxAttempts(1),), goals=policy.goals)).exact is True
+    assert replay(record, Policy((MaxAttempts(2),))).exact is True
+    met = replace(loop_of(*[evaluated("x", scores={"quality": 0.8})] * 2), goals=())
+    assert replay(met, policy).exact is True  # it is met, so nothing would have been said
 
 
 def test_what_an_override_allowed_is_not_made_by_the_policy():
@@ -100,6 +172,7 @@ def test_a_policy_that_would_have_gone_on_is_not_exact(policy, attempts, exact):
 @settings(max_examples=60)
 @given(support.loops(), support.policies, support.any_rule)
 def test_one_more_rule_never_makes_more_attempts_nor_the_record_less_exact(loop, policy, rule):
+    loop = replace(loop, extra=NOTHING)  # a budget would ask when that was spent
     fewer, more = replay(loop, policy), replay(loop, replace(policy, rules=(*policy.rules, rule)))
     assert more.attempts <= fewer.attempts
     assert more.exact or not fewer.exact

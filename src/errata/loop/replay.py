@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from errata.errors import InvalidInput
 from errata.loop.decide import Again, Done, Policy, Verdict, decide
-from errata.loop.measure import number
+from errata.loop.measure import LARGEST, number
 from errata.loop.record import Loop
+from errata.loop.stop import Budget
 from errata.protocols import NOTHING, Usage
 
 LESS = 0.999  # the most that an attempt is worth that does not pass
@@ -55,7 +56,7 @@ class Recorded:
 class Replayed:
     """What a policy does with one recorded loop: the attempts it makes, the one it keeps.
 
-    Not `exact`: it would have gone on where the record ends, so the record cannot tell.
+    Not `exact`: the record cannot tell, mostly as it ends where the policy would have gone on.
     """
 
     attempts: int
@@ -96,21 +97,40 @@ def replay(loop: Loop, policy: Policy) -> Replayed:
     """What `policy` would have done with the attempts of `loop`, without overrides.
 
     Exact where it stops no later than the record does: an attempt depends on those before it alone.
+    But not where it rests on when calls outside the attempts were made, which no record says, where
+    a budget of seconds would have cut the last attempt, or where goals that the loop did not have
+    would have been fed back.
     """
-    bare = replace(
-        loop,
-        improves=policy.improvement,
-        goals=loop.goals or policy.goals,
-        overrides=(),
-        extra=NOTHING,
-        cancelled="",
-    )
+    goals = loop.goals or policy.goals
+    bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
+    seen, verdict = _driven(replace(bare, extra=NOTHING), policy)
+    made, ended = _driven(bare, policy) if loop.extra != NOTHING else (seen, verdict)
+    exact = isinstance(ended, Done) and len(made.attempts) == len(seen.attempts)
+    exact = exact and not _cut(made, policy) and not (_fed_back(seen) and not loop.goals)
+    verdict = ended if exact and isinstance(verdict, Again) else verdict
+    return Replayed(len(seen.attempts), seen.best, verdict, exact, seen.usage)
+
+
+def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
+    """The loop as far as the policy goes with its attempts, and the last verdict."""
     verdict: Verdict = Again()
-    seen = bare.upto(0)
-    while len(seen.attempts) < len(bare.attempts) and isinstance(verdict, Again):
-        seen = bare.upto(len(seen.attempts) + 1)
+    seen = loop.upto(0)
+    while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
+        seen = loop.upto(len(seen.attempts) + 1)
         verdict = decide(seen, policy)
-    return Replayed(len(seen.attempts), seen.best, verdict, isinstance(verdict, Done), seen.usage)
+    return seen, verdict
+
+
+def _cut(loop: Loop, policy: Policy) -> bool:
+    """Whether a budget may end before the first attempt begins or before the last one ends."""
+    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
+    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
+    return loop.usage.seconds > seconds or any(rule(loop.upto(0)) for rule in budgets)
+
+
+def _fed_back(loop: Loop) -> bool:
+    """Whether an attempt was made after one that missed a goal."""
+    return any(a.evaluation and a.evaluation.unmet(loop.goals) for a in loop.attempts[:-1])
 
 
 def compare(recorded: Sequence[Recorded], policies: Iterable[Policy]) -> tuple[Figures, ...]:
@@ -133,16 +153,5 @@ def _figures(recorded: Sequence[Recorded], policy: Policy) -> Figures:
         beyond += not made.exact
         usages.append(made.usage)
     mean = quality / len(recorded) if recorded else 0.0
-    usage = sum(usages, NOTHING)
-    return Figures(
-        policy.name,
-        len(recorded),
-        attempts,
-        usage,
-        solved,
-        solvable,
-        mean,
-        oracle,
-        regret,
-        beyond,
-    )
+    counts = (solved, solvable, mean, oracle, regret, beyond)
+    return Figures(policy.name, len(recorded), attempts, sum(usages, NOTHING), *counts)
