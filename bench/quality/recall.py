@@ -19,6 +19,7 @@ from errata.models import open_embedder
 from errata.protocols import Embedder, Found
 
 Rows = Sequence[Mapping[str, Any]]
+Scores = tuple[list[float], list[float]]  # of known questions, of new ones
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
@@ -30,7 +31,7 @@ async def measured(data: Path, split: str) -> list[Row]:
     """The rows of both sets; the baseline of each is the share of equal words (Jaccard)."""
     embedder = open_embedder()
     mistakes = by(read(data, "mistake_retrieval_hotpot", split), "pair")
-    known, new = await seen(mistakes, embedder)
+    (known, new), (near, far) = await seen(mistakes, embedder)
     plain_known, plain_new = best_alike(mistakes)
     talks = by(read(data, "locomo", split), "conv")
     both, words = await turns(talks, embedder), await turns(talks, None)
@@ -39,16 +40,19 @@ async def measured(data: Path, split: str) -> list[Row]:
     return [
         Row("recall.seen.recall", share(known), share(plain_known, 0.7), anchor),
         Row("recall.seen.false", share(new), share(plain_new, 0.7)),
-        Row("recall.seen.auroc", auroc(known, new), auroc(plain_known, plain_new)),
+        Row("recall.seen.auroc", auroc(near, far), auroc(plain_known, plain_new)),
         Row("locomo.recall5", both, plain, "MiniLM + BM25 with speaker and turn before: .596"),
         Row("locomo.recall5_keyword", words, plain, "BM25 .52"),
     ]
 
 
-async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[list[float], list[float]]:
-    """How relevant the best find is to each known and to each new question; 0 where none came."""
-    known: list[float] = []
-    new: list[float] = []
+async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, Scores]:
+    """The scores of the known and of the new questions: of what is recalled, and before the gate.
+
+    The score of a question is the relevance of its best find, 0 where there is none.
+    """
+    recalled: Scores = [], []
+    searched: Scores = [], []
     for name, rows in pairs.items():
         memory = errata.Memory(":memory:", errata.Scope(project=name), embedder)
         for row in rows:
@@ -56,14 +60,21 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[list[floa
                 await memory.remember(row["id"], row["text"])
         for row in rows:
             if row["kind"] == "query":
-                found = await memory.recall(question(row))
-                score = max(map(relevance, found), default=0.0)
-                (known if row["relevant"] else new).append(score)
+                new, asked = not row["relevant"], question(row)
+                recalled[new].append(best(await memory.recall(asked)))
+                (vector,) = await embedder.embed([asked])
+                found = await memory.store.search(memory.scope, asked, embedder.name, vector, 50)
+                searched[new].append(best(found))
         await memory.store.close()
-    return known, new
+    return recalled, searched
 
 
-def best_alike(pairs: Mapping[str, Rows]) -> tuple[list[float], list[float]]:
+def best(found: Sequence[Found]) -> float:
+    """The relevance of the best of them, 0 of none."""
+    return max(map(relevance, found), default=0.0)
+
+
+def best_alike(pairs: Mapping[str, Rows]) -> Scores:
     """The same of the baseline: how alike the words of the most alike lesson are."""
     known: list[float] = []
     new: list[float] = []
