@@ -45,8 +45,8 @@ class Briefing:
 class Memory:
     """What was learnt in one scope, kept in a store.
 
-    `store` is a Store or its name (a path, or `:memory:`). With an `embedder`, recall compares
-    meanings; without one, words.
+    `store` is a Store or its name (a path, or `:memory:`). Recall compares words,
+    and with an `embedder` meanings, too.
     """
 
     def __init__(
