@@ -168,7 +168,14 @@ REFUSED: list[tuple[Any, str]] = [
     ("default, attempts.limit=", f"attempts.limit is ''; {INTEGER}"),
     ("default, attempts.limit=true", f"attempts.limit is True; {INTEGER}"),
     ("default, attempts.limit=NaN", f"attempts.limit is nan; {INTEGER}"),
-    ("default, attempts=5", "attempts is 5; it must be an object with the rule's fields, true or"),
+    (
+        "default, attempts=5",
+        "attempts is 5; it must be an object with the rule's fields, true or false; as text "
+        "attempts.limit=…, attempts or -attempts",
+    ),
+    ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
+    ("default, q >=", "a goal is 'q >='; it must be written like"),
+    ("default, name=a>b, q < 1", "a goal is 'q < 1'; it must be written like"),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
     ("default, fatigue.limit=0", "fatigue.limit is 0; it must be a number in 0.001..1"),
     ("default, fatigue.limit=true", "fatigue.limit is True; it must be a number in 0.001..1"),
@@ -255,7 +262,6 @@ UNKNOWN: list[tuple[Any, str]] = [
     ("default, limit=5", "no rule or field of a policy is called 'limit'; there are: against,"),
     ("default, preset=stage", "no rule or field of a policy is called 'preset'; there are:"),
     ("default, stage", "no rule or field of a policy is called 'stage'; there are: against,"),
-    ("default, q > 0.5", "no rule or field of a policy is called 'q > 0.5'; there are: against,"),
     ("default, q = 0.5", "no rule or field of a policy is called 'q'; there are: against,"),
     ({"presett": "stage"}, "no rule or field of a policy is called 'presett'; there are:"),
     ({5: True}, "no rule or field of a policy is called 5; there are: against, attempts,"),

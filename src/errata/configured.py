@@ -69,7 +69,7 @@ def _written(text: str) -> Policy:
     head, *parts = (part.strip() for part in text.split(","))
     base = preset(head)
     changes: dict[str, Any] = {}
-    goals = [part for part in parts if _GOAL.fullmatch(part)]
+    goals = [part for part in parts if _GOAL.fullmatch(part) or _compares(part)]
     for part in (part for part in parts if part not in goals):
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
@@ -84,6 +84,11 @@ def _written(text: str) -> Policy:
     if goals:
         changes.setdefault("goals", goals)
     return _changed(base, {"name": text.strip(), **changes}) if changes else base
+
+
+def _compares(part: str) -> bool:
+    """Whether it is meant as a goal, written well or not."""
+    return bool(set("<>≤≥") & set(part.partition("=")[0]))
 
 
 def _literal(text: str) -> Any:
@@ -139,11 +144,13 @@ def _rules(rules: tuple[Any, ...], name: str, value: Any) -> tuple[Any, ...]:
         raise UnknownName("rule or field of a policy", name, known)
     if value is False:
         return others
-    if value is not True and not isinstance(value, Mapping):
-        raise InvalidInput(name, value, "an object with the rule's fields, true or false")
-    wanted: Mapping[str, Any] = {} if value is True else value
     rule = RULES[name]
     allowed = [field.name for field in fields(rule)]  # type: ignore[arg-type]
+    if value is not True and not isinstance(value, Mapping):
+        written = [f"{name}.{field}=…" for field in allowed]
+        how = "an object with the rule's fields, true or false; as text "
+        raise InvalidInput(name, value, f"{how}{', '.join([*written, name])} or -{name}")
+    wanted: Mapping[str, Any] = {} if value is True else value
     for field in wanted:
         if field not in allowed:
             raise InvalidInput(f"{name}.{field}", wanted[field], f"one of {', '.join(allowed)}")
