@@ -54,7 +54,17 @@ def test_a_loop_that_was_resumed_under_another_policy(drive, tmp_path):
     told = why(tmp_path, "a")
     decided = [one["decided"] for one in told["attempts"]]
     assert decided == ["again"] * 4 + ["stopped by budget: 5 of 5 calls spent"]
-    assert told["would_change"] == []
+    assert [one["words"] for one in told["would_change"]] == ["budget.calls 6 instead of 5: again"]
+    assert told["policy"]["name"] == "stage, attempts.limit=6, budget.calls=5"
+
+
+def test_rules_that_are_code_of_the_host(drive, tmp_path):
+    def enough(loop: errata.Loop) -> str | None:
+        return "two are enough" if len(loop.attempts) == 2 else None
+
+    asyncio.run(drive("a", errata.Policy((enough, errata.MaxAttempts(9)))).finish())
+    told = why(tmp_path, "a")
+    assert told["attempts"][1]["decided"] == "stopped by enough: two are enough"
     assert told["otherwise"] == "not known: the policy at hand is not all that stopped it"
 
 
@@ -80,3 +90,34 @@ def test_two_rules_at_once(drive, tmp_path):
     asyncio.run(drive("a", policy).finish())
     told = why(tmp_path, "a")
     assert told["otherwise"] == "no single threshold or score: attempts and plateau stopped it"
+
+
+HALF = """
+from itertools import count
+from errata import Evaluation
+
+numbers = count()
+
+def model(messages):
+    return f"answer {next(numbers)}"
+
+def half(candidate, context):
+    return Evaluation(scores={"q": 0.5})
+"""
+
+
+def test_goals_of_the_policy_are_those_of_every_task_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "half_right.py").write_text(HALF)
+    task = {"task": "t", "checks": [{"name": "half_right:half"}]}
+    lines = [json.dumps({"id": id, **task}) for id in ("first", "second")]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
+    options = ["--run", "r", "--policy", "stage, q >= 0.9", "--no-memory", "--db", "a.db"]
+    done = CliRunner().invoke(app, ["run", "tasks.jsonl", "--model", "half_right:model", *options])
+    assert done.exit_code == 1
+    for loop in ("r/first", "r/second"):
+        given = ["override", loop, "attempts", "--by", "ada", "--db", "a.db", "--json"]
+        assert json.loads(CliRunner().invoke(app, given).stdout)["verdict"] == "again"
+        assert why(tmp_path, loop)["goals"] == [
+            {"score": "q", "threshold": 0.9, "direction": "at_least"}
+        ]

@@ -91,7 +91,8 @@ class Durable:
     def __init__(self, store: Store, scope: Scope, id: str, known: bool) -> None:
         self._store, self._scope, self._id, self._known = store, scope, id, known
         self._owner = new_owner()
-        self._head: Head | None = None
+        self._head: Head | None = None  # what the store does not hold yet
+        self._claimed = False
         self._epoch = 1
 
     @asynccontextmanager
@@ -116,12 +117,16 @@ class Durable:
     async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
         """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
         _storable(task)
-        self._head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
-        if not self._known:
-            return None
-        stored = await self._store.claim(self._scope, self._id, self._head, self._owner)
-        self._epoch = stored.epoch
-        self._head = None
+        head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
+        stored = await self.claim(head) if self._known else None
+        same = stored is not None and _same(stored.head, head)
+        self._head = None if same else head
+        return stored
+
+    async def claim(self, head: Head) -> Stored:
+        """Claim a loop, which is created where it is new. Raises LeaseLost."""
+        stored = await self._store.claim(self._scope, self._id, head, self._owner)
+        self._epoch, self._claimed = stored.epoch, True
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
@@ -129,10 +134,16 @@ class Durable:
         return await self._store.echoes(self._scope, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: Entry) -> None:
-        """Raises LeaseLost, Conflict and the other kinds of StoreError."""
-        entry = replace(entry, epoch=self._epoch, head=self._head)
-        await self._store.commit(self._scope, entry, self._owner)
-        self._head = None
+        """Raises LeaseLost, Conflict and the other kinds of StoreError.
+
+        Other goals or another policy than are stored are written with the first decision on them.
+        """
+        head = None if self._claimed and entry.verdict is None else self._head
+        await self._store.commit(
+            self._scope, replace(entry, epoch=self._epoch, head=head), self._owner
+        )
+        self._claimed = True
+        self._head = None if head is not None else self._head
 
     def reread(self) -> bool:
         """The store knows what landed; from now on the loop is one that may exist."""
@@ -147,7 +158,7 @@ class Durable:
         """Renew the lease as long as the attempt lasts; stop the attempt where it is lost."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            if self._head is not None:
+            if not self._claimed:
                 continue
             try:
                 await self._store.beat(self._scope, self._id, self._epoch)
@@ -167,6 +178,11 @@ def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool
     if not hasattr(opened, "commit"):
         raise InvalidInput("store", store, "a path, :memory:, a Store or None")
     return Durable(opened, scope or Scope(), id, known)
+
+
+def _same(one: Head, other: Head) -> bool:
+    """Whether goals and policy are the same."""
+    return (list(one.goals), dict(one.policy)) == (list(other.goals), dict(other.policy))
 
 
 def _storable(task: Any) -> None:

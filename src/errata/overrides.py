@@ -41,7 +41,7 @@ async def override(
     admit(given, _last(stored), policy, time.time())  # refused, it takes the loop from nobody
     journal = Durable(opened, scope, loop, known=True)
     async with journal.at_work():
-        stored = await journal.open(stored.head.task, stored.loop.goals, policy) or stored
+        stored = await journal.claim(stored.head)
         policy, was = _policy(stored), _last(stored)  # somebody may have decided in between
         before = replace(stored.loop, improves=policy.improvement, at=time.time())
         if any(map(counts_scope, policy.rules)):

@@ -277,8 +277,9 @@ def _stem(path: Path) -> str:
 
 async def _take(store: Store, scope: Scope, loop: str, first: Task, policy: Policy) -> bool:
     """Whether the loop of the first task is new, and with it the run."""
-    goals = [goal_to(goal) for goal in first.goals]
-    head = Head(first.task, goals, policy_to(first.policy or policy))
+    policy = first.policy or policy
+    goals = [goal_to(goal) for goal in first.goals or policy.goals]
+    head = Head(first.task, goals, policy_to(policy))
     try:
         return (await store.claim(scope, loop, head, new_owner())).epoch == 1
     except LeaseLost:

@@ -144,6 +144,9 @@ def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
     row = one(db, "fence", values)
     if row is not None:
+        if entry.head is not None:  # it was resumed with other goals or under another policy
+            head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
+            db.execute(statements()["set_head"], {"n": row["n"], **head})
         return int(row["n"])
     if entry.head is None or one(db, "find_loop", key) is not None:
         raise _lost(entry.id)

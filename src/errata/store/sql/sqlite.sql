@@ -53,6 +53,9 @@ update loop set lease = 0 where n = :n;
 -- name: set_extra
 update loop set extra = :extra where n = :n;
 
+-- name: set_head
+update loop set goals = :goals, policy = :policy where n = :n;
+
 -- name: set_cancelled
 update loop set cancelled = :cancelled where n = :n;
 
