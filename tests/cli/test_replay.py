@@ -54,9 +54,7 @@ def test_the_figures_by_hand(replay):
 def test_what_the_record_cannot_tell(replay):
     done = replay("loops.jsonl", "--policy", "default, -repeat")
     assert lines(done)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
-    assert (
-        "\ncannot tell: loops whose record ends where the policy would have gone on\n" in done.out
-    )
+    assert "\ncannot tell: the record of so many loops does not say how" in done.out
 
 
 def test_json_is_one_document_with_the_figures_of_compare(replay, desk):
@@ -136,7 +134,9 @@ def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     assert [(one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]] == [
         *((4, 1, 3), (2, 0, 3)),
     ]
-    assert document["notes"] == []
+    assert document["notes"] == [
+        "2 of 2 loops have no goals: they count as if they had been told alignment >= 0.75"
+    ]
     other = ("--policy", "stage, drift <= 0.1")
     said = "the policies have different goals: a loop that has none is solved where checks pass"
     assert said in replay("loops.jsonl", *policies, *other, "--json").json["notes"]

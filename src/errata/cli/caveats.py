@@ -53,15 +53,20 @@ def _goals(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator
             yield f"{policy.name}: {lacking} of {loops} cannot be judged by its goals: {words}"
         if policy.goals and own:
             yield f"{policy.name}: {own} of {loops} keep goals of their own instead of {words}"
-    sets = {policy.goals for policy in policies if policy.goals}
+    sets = {policy.goals: policy for policy in policies if policy.goals}
     if bare and len(sets) > 1:
         yield "the policies have different goals: a loop that has none is solved where checks pass"
+    for goals, policy in sets.items() if len(sets) == 1 else ():
+        told = sum(not one.loop.goals and not unscored([one], policy) for one in recorded)
+        if told:
+            words = ", ".join(map(str, goals))
+            yield f"{told} of {loops} have no goals: they count as if they had been told {words}"
 
 
 def cannot_tell(figures: Sequence[Figures]) -> Iterator[str]:
     """What the column is, where a policy has any."""
     if any(one.beyond for one in figures):
-        yield "cannot tell: loops whose record ends where the policy would have gone on"
+        yield "cannot tell: the record of so many loops does not say how it would have ended"
 
 
 def unscored(recorded: Sequence[Recorded], policy: Policy) -> int:
