@@ -62,11 +62,11 @@ def test_so_are_words_that_are_shared(cosine, coverage, brought):
         ({"coverage": 0.5, "cosine": 0.7}, 0.6),
         ({"coverage": 0.5, "cosine": -0.7}, 0.25),
         ({"coverage": 0.5, "cosine": 0.7, "keyword": 1.0}, 0.6),
-        ({"coverage": 0.5, "keyword": 0.9}, 0.7),
-        ({"coverage": 0.5}, 0.25),
+        ({"coverage": 0.5, "keyword": 0.9}, 0.45),
+        ({"coverage": 0.5}, 0.0),
     ],
 )
-def test_relevance_is_the_mean_of_two_measures(fields, relevant):
+def test_relevance_is_made_of_two_measures(fields, relevant):
     assert relevance(found(1, "t", **fields)) == pytest.approx(relevant)
 
 

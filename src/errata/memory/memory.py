@@ -45,8 +45,8 @@ class Briefing:
 class Memory:
     """What was learnt in one scope, kept in a store.
 
-    `store` is a Store or its name (a path, or `:memory:`). Recall compares words,
-    and with an `embedder` meanings, too.
+    `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and with an
+    `embedder` meanings, too.
     """
 
     def __init__(
@@ -77,8 +77,9 @@ class Memory:
 
         `recall` finds it by the task of its example, or without one by its own words; and by the
         words of `context`, what stood around it, which has no part in its meaning. `trust` says
-        where the text came from; what a tool or a document said is quarantined. `importance` is
-        0..1. Raises InvalidInput, and StoreError: a failure is never silence.
+        where the text came from; what a tool or a document said is quarantined. `tags` and
+        `importance` (0..1) are those of a new lesson. Raises InvalidInput, and StoreError: a
+        failure is never silence.
         """
         if trust not in TRUSTS:
             raise InvalidInput("trust", trust, f"one of {', '.join(TRUSTS)}")

@@ -57,12 +57,14 @@ def rank(
 
 
 def relevance(one: Found) -> float:
-    """How well a find fits the query, 0..1: the mean of two measures that err differently.
+    """How well a find fits the query, 0..1: two measures that err differently, together.
 
-    With a vector the cosine and the coverage, without one the coverage and the BM25 share.
+    The mean of coverage and cosine; without a vector the coverage times the BM25 share, which is at
+    most the coverage, so that a find without a vector does not outdo those with one.
     """
-    other = (one.keyword or 0.0) if one.cosine is None else max(0.0, one.cosine)
-    return (one.coverage + other) / 2
+    if one.cosine is None:
+        return one.coverage * (one.keyword or 0.0)
+    return (one.coverage + max(0.0, one.cosine)) / 2
 
 
 def _related(one: Found) -> bool:
