@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from errata.errors import InvalidInput
 from errata.loop.feedback import clean
-from errata.loop.measure import LARGEST, number, thousandths
+from errata.loop.measure import LARGEST, number, shown, thousandths
 from errata.loop.record import Attempt, Loop
 
 StopRule = Callable[[Loop], "str | None"]
@@ -232,7 +232,7 @@ class Plateau:
             return None
         floor = self.floor
         if floor is not None and last.keys and thousandths(last.worst) < thousandths(floor):
-            return f"worst severity {last.worst:.2f} is below {floor:.2f}"
+            return f"worst severity {shown(last.worst)} is below {shown(floor)}"
         stale = len(loop.attempts) - 1 - _last_improvement(loop)
         if self.patience is not None and stale >= self.patience:
             return f"no improvement for {stale} attempts"
