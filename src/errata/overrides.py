@@ -42,11 +42,15 @@ async def override(
     journal = Durable(opened, scope, loop, known=True)
     async with journal.at_work():
         stored = await journal.claim(stored.head)
-        policy, was = _policy(stored), _last(stored)  # somebody may have decided in between
-        before = replace(stored.loop, improves=policy.improvement, at=time.time())
-        if any(map(counts_scope, policy.rules)):
-            before = replace(before, echoes=await journal.echoes())
-        _, verdict = overridden(before, policy, was, given)
+        try:
+            policy, was = _policy(stored), _last(stored)  # somebody may have decided in between
+            before = replace(stored.loop, improves=policy.improvement, at=time.time())
+            if any(map(counts_scope, policy.rules)):
+                before = replace(before, echoes=await journal.echoes())
+            _, verdict = overridden(before, policy, was, given)
+        except OverrideRefused:
+            await journal.commit(Entry(loop, 0, leaves=True))
+            raise
         entry = Entry(loop, 0, override=given, leaves=True)
         if isinstance(was, Done):
             worn = standing(before, policy)

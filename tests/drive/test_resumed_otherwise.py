@@ -18,6 +18,7 @@ from errata.loop.record import Evaluation, Goal, Loop
 from errata.loop.stop import MaxAttempts
 from errata.protocols import Scope, Stored
 from errata.store.sqlite import Sqlite
+from tests.store.support import rows
 
 SCOPE = Scope()
 GOAL = Goal("quality", 0.9)
@@ -109,3 +110,26 @@ def test_a_rule_of_the_resume_can_be_lifted_from_outside():
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+
+    async def scenario() -> None:
+        store = Sqlite(str(path))
+        await session(store, errata.policies.stage, [GOAL]).step()
+        before = await read(store)
+        await session(store, errata.policies.stage, [Goal("quality", 0.5)]).finish()
+        now = store.read
+
+        async def late(scope: Scope, id: str) -> Stored:
+            monkeypatch.setattr(store, "read", now)
+            return before
+
+        monkeypatch.setattr(store, "read", late)
+        with pytest.raises(OverrideRefused, match="the loop passed"):
+            await errata.override("a", "attempts", by="ada", store=store)
+        await store.close()
+
+    asyncio.run(scenario())
+    assert rows(path, "select state, lease from loop") == [("passed", 0.0)]
