@@ -87,3 +87,21 @@ def test_a_rule_that_answers_with_nothing_at_all_is_silent():
     for answer in (None, ""):
         decide(loop, Policy((answering(answer),)))
     assert rules(decide(loop, Policy((answering("enough"),)))) == ["rule"]
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("rule", {"rules": (MaxAttempts,)}),  # the class, not a rule
+        ("rule", {"rules": ("attempts",)}),
+        ("rules", {"rules": MaxAttempts()}),
+        ("rules", {"rules": [MaxAttempts()]}),
+        ("improvement", {"improvement": 0.1}),
+        ("improvement", {"improvement": Improvement}),
+        ("improvement", {"improvement": None}),
+    ],
+)
+def test_what_is_no_rule_or_improvement_is_refused_before_anything_is_spent(field, fields):
+    with pytest.raises(InvalidInput) as caught:
+        Policy(**{"rules": (MaxAttempts(),), **fields})
+    assert caught.value.field == field

@@ -31,11 +31,12 @@ class Policy:
         agreeing(self.goals)
         if self.unscored not in ("stop", "again"):
             raise InvalidInput("unscored", self.unscored, "stop or again")
-        if not self.rules:
-            raise InvalidInput("rules", self.rules, "at least one stop rule: a loop must end")
-        for rule in self.rules:
-            if not callable(rule):
-                raise InvalidInput("rule", rule, "a callable that takes a loop")
+        if not isinstance(self.rules, tuple) or not self.rules:
+            allowed = "at least one stop rule: a loop must end; the rules are a tuple"
+            raise InvalidInput("rules", self.rules, allowed)
+        for what, code in (("improvement", self.improvement), *(("rule", r) for r in self.rules)):
+            if not callable(code) or isinstance(code, type):
+                raise InvalidInput(what, code, "a callable, such as Improvement() or MaxAttempts()")
 
 
 @dataclass(frozen=True, slots=True)
