@@ -189,8 +189,8 @@ class Run(Generic[C]):
                 f"attempt {len(state.loop.attempts) + 1} had no result within "
                 f"{self._timeout:g} s{again}"
             ) from None
-        except (UserCodeError, ModelError):
-            await self._cut(time.perf_counter() - began)
+        except (UserCodeError, ModelError) as error:
+            await self._cut(time.perf_counter() - began, getattr(error, "usage", None))
             raise
         loop = state.loop.then(attempt)
         loop = replace(loop, at=time.time()) if loop.overrides else loop
@@ -280,13 +280,14 @@ class Run(Generic[C]):
         await self._journal.commit(replace(entry, decided=loop.at))
         return replace(state, verdict=verdict, finished=None)
 
-    async def _cut(self, seconds: float) -> None:
+    async def _cut(self, seconds: float, judging: Usage | None = None) -> None:
         """An attempt was given up or failed: what it spent counts, and an answer it had is kept."""
         state = self._state or _State(Loop(self.id))
         extra, step = Usage(1, seconds=seconds), None
         if state.finished:
             key, produced = state.finished
-            extra = Usage(seconds=max(0.0, seconds - produced.usage.seconds))
+            seconds = max(0.0, seconds - produced.usage.seconds)
+            extra = (judging or Usage()).lasting(seconds)
             step = (key, produced.plain()) if self._journal.durable else None
         loop = replace(state.loop, extra=state.loop.extra + extra)
         await self._journal.commit(Entry(self.id, 0, step=step, extra=loop.extra))

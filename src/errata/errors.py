@@ -38,6 +38,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from errata.protocols import Usage
     from errata.result import Result
 
 
@@ -192,10 +193,14 @@ class ModelTimeout(ModelError):
 
 
 class MalformedAnswer(ModelError):
-    """The model answered something other than what was asked for; `answer` is its text."""
+    """The model answered something other than what was asked for; `answer` is its text.
 
-    def __init__(self, what: str, answer: str = "") -> None:
+    `usage` is what asking cost, None where that is not known.
+    """
+
+    def __init__(self, what: str, answer: str = "", usage: Usage | None = None) -> None:
         self.answer = answer
+        self.usage = usage
         super().__init__(f"{what}; it began: {_short(answer)}")
 
 

@@ -98,7 +98,7 @@ class Judge:
                 why += f"; it was cut off by max_tokens ({self.max_tokens}): raise that"
         who = f"critic {self.role.name!r} of model {model.name!r}"
         spent = f"asked {usage.calls} times, {usage.tokens} tokens"
-        raise MalformedAnswer(f"{who} gave no judgement ({spent}): {why}", text)
+        raise MalformedAnswer(f"{who} gave no judgement ({spent}): {why}", text, usage)
 
     def _messages(self, shown: Mapping[str, str], told: str) -> list[Message]:
         mark = _mark(self.role.name, shown)
