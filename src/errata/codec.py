@@ -214,14 +214,19 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
     rules = _rules(plain)
     known = [rule for rule in rules if not _own(rule)]
     none_left = (_silent,) if rules else ()
-    gain, against = plain.get("min_gain"), plain.get("against", "best")
     return Policy(
         tuple(map(rule_from, known)) or none_left,
-        Improvement(against=against) if gain is None else Improvement(gain, against),
+        improvement_from(plain),
         plain.get("unscored", "stop"),
         plain.get("name", ""),
         tuple(map(goal_from, plain.get("goals", ()))),
     )
+
+
+def improvement_from(plain: Mapping[str, Any]) -> Improvement:
+    """What counts as improvement under the policy that `plain` describes."""
+    gain, against = plain.get("min_gain"), plain.get("against", "best")
+    return Improvement(against=against) if gain is None else Improvement(gain, against)
 
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

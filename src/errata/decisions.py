@@ -78,6 +78,22 @@ def standing(loop: Loop, policy: Policy) -> Standing:
     return Standing(level, change, echo.counts(loop))
 
 
+def echoing(loop: Loop) -> dict[str, int]:
+    """Finding key -> in how many attempts of the loop it echoes.
+
+    Counted since the last improvement, a persistent finding since the start: what was mended does
+    not echo. Notes do not count.
+    """
+    since = max((n for n, better in enumerate(loop.improved) if better), default=0)
+    counts: dict[str, int] = {}
+    for index, attempt in enumerate(loop.attempts):
+        findings = attempt.evaluation.findings if attempt.evaluation else ()
+        counted = [f for f in findings if f.level != "note" and (f.persistent or index >= since)]
+        for key in {finding.key for finding in counted}:
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
     """What the echo of the policy counted in the loops before, as its decisions say."""
     rules = (rule for rule in flat(policy.rules) if isinstance(rule, Echo))

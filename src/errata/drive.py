@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -91,11 +90,7 @@ class Run(Generic[C]):
 
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
         """
-        async with self._at_work() as state:
-            if isinstance(state.verdict, Done):
-                return state.verdict
-            self._state = after = await self._attempted(state)
-            return after.verdict
+        return (await self._held(self._attempted)).verdict
 
     async def finish(self) -> Result[C]:
         """Step until the loop has ended."""
@@ -105,15 +100,17 @@ class Run(Generic[C]):
 
     async def cancel(self, by: str) -> Verdict:
         """End the loop on request; `by` says whose. A loop that has ended stays as it is."""
-        async with self._at_work() as state:
+
+        async def cancelled(state: _State) -> _State:
             if isinstance(state.verdict, Done):
-                return state.verdict
+                return state
             loop = replace(state.loop, cancelled=by or "cancelled", at=time.time())
             verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
             entry = Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict, standing=worn)
             await self._journal.commit(replace(entry, decided=loop.at))
-            self._state = replace(state, loop=loop, verdict=verdict)
-            return verdict
+            return replace(state, loop=loop, verdict=verdict)
+
+        return (await self._held(cancelled)).verdict
 
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
@@ -124,7 +121,8 @@ class Run(Generic[C]):
         rule that cannot be lifted or that the policy does not have, without an actor, where it has
         expired, or on a loop that passed.
         """
-        async with self._at_work() as state:
+
+        async def lifted(state: _State) -> _State:
             given = Override(rule, by, why, decisions, until=until)
             loop = replace(state.loop, at=time.time())
             after, verdict = overridden(loop, self.policy, state.verdict, given)
@@ -133,16 +131,18 @@ class Run(Generic[C]):
                 worn = standing(loop, self.policy)
                 entry = replace(entry, verdict=verdict, standing=worn, decided=loop.at)
             await self._journal.commit(entry)
-            self._state = replace(state, loop=after, verdict=verdict)
-            return verdict
+            return replace(state, loop=after, verdict=verdict)
 
-    @asynccontextmanager
-    async def _at_work(self) -> AsyncIterator[_State]:
+        return (await self._held(lifted)).verdict
+
+    async def _held(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
+        """The state after some work on it, the loop held meanwhile."""
         async with self._lock, self._journal.at_work():
             if self._state is None:
                 self._state = await self._opened()
             try:
-                yield self._state
+                self._state = state = await work(self._state)
+                return state
             except BaseException:
                 # A write may have landed though nobody waited for it: only the journal knows.
                 self._state = None if self._journal.reread() else self._state
@@ -158,7 +158,7 @@ class Run(Generic[C]):
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             for key, plain in stored.journal.items():
                 state = replace(state, finished=(key, Produced.of(plain)))
-        if any(map(counts_scope, self.policy.rules)):
+        if self._journal.durable and any(map(counts_scope, self.policy.rules)):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
         if self._memory is not None and not isinstance(state.verdict, Done):
@@ -166,7 +166,9 @@ class Run(Generic[C]):
         return state
 
     async def _attempted(self, state: _State) -> _State:
-        """One more attempt, evaluated, decided and committed."""
+        """One more attempt, evaluated, decided and committed; none where the loop has ended."""
+        if isinstance(state.verdict, Done):
+            return state
         if any(budget(state.loop) for budget in self._budgets):
             return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.finished[1].usage.seconds if state.finished else 0)
@@ -305,9 +307,8 @@ class Run(Generic[C]):
             await memory.store.remember(memory.scope, lessons)
         if self._journal.durable:
             worn = standing(loop, self.policy)
-            decided = loop.at if loop.overrides else 0.0
-            entry = replace(entry, verdict=verdict, standing=worn, decided=decided)
-            await self._journal.commit(entry)
+            entry = replace(entry, verdict=verdict, standing=worn)
+            await self._journal.commit(replace(entry, decided=loop.at if loop.overrides else 0.0))
 
     def _result(self, verdict: Done) -> Result[C]:
         state = self._state or _State(Loop(self.id))

@@ -59,8 +59,11 @@ async def evaluated(
             raise _wrong(check, found, "an Evaluation")
         listed = _findings(check, found)
         findings += listed
-        asks = _asks(check)
-        share = found.met if isinstance(found, Evaluation) else _share(check, listed, asks)
+        asks = _asks(check) if hasattr(check, "asks") else 1
+        if isinstance(found, Evaluation):
+            share = found.met
+        else:
+            share = _share(check, listed, asks) if listed else 1.0
         if share is not None:
             asked, met = asked + asks, met + asks * share
     share = (0.0 if empty else met / asked) if asked else None

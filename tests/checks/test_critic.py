@@ -68,7 +68,8 @@ def test_each_role_has_a_score_a_preference_and_a_reason(role, answer, score, pr
     evaluation = judged(checks.critic(role, ScriptedModel(said(**answer))))
     (name,) = checks.ROLES[role].directions
     assert evaluation.scores == {name: score}
-    assert evaluation.preference == pytest.approx(preference)
+    # Drawn towards 0.5 by what the confidence, 0.8, lacks.
+    assert evaluation.preference == pytest.approx(0.5 + 0.8 * (preference - 0.5))
     assert evaluation.findings[0].level == level
 
 
@@ -118,7 +119,7 @@ def test_a_role_of_ones_own():
     model = ScriptedModel(said(brevity=0.5, padding=0.1))
     evaluation = judged(checks.critic(short, model))
     assert evaluation.scores == {"brevity": 0.5, "padding": 0.1}
-    assert evaluation.preference == pytest.approx(0.7)
+    assert evaluation.preference == pytest.approx(0.5 + 0.8 * 0.2)
     assert short.instruction in model.prompts[0][0].content
     required = ["reason", "brevity", "padding", "confidence"]
     assert model.settings[0]["schema"]["required"] == required
@@ -501,7 +502,7 @@ def test_the_cosine_is_the_score_and_below_nought_it_is_nought(other, near):
     assert aligned.scores == {"alignment": near}
     drifted = judged(checks.critic("drift", embedder))
     assert drifted.scores == {"drift": 1 - near}
-    assert aligned.preference == drifted.preference == near
+    assert aligned.preference == drifted.preference == 0.5 + 0.5 * (near - 0.5)
     for evaluation in (aligned, drifted):
         (note,) = evaluation.findings
         assert note.level == "note"
@@ -565,4 +566,4 @@ def test_a_score_is_what_the_model_said(score, confidence):
     answer = said(alignment=score, confidence=confidence)
     evaluation = judged(checks.critic("alignment", ScriptedModel(answer)))
     assert evaluation.scores == {"alignment": score}
-    assert evaluation.preference == pytest.approx(score)
+    assert evaluation.preference == pytest.approx(0.5 + confidence * (score - 0.5))

@@ -45,9 +45,9 @@ def aligned(*pairs: tuple[float, float]) -> Evaluation:
     [
         ([(0.5, 1.0), (0.7, 1.0)], 0.6, 0.2, 0.6),
         ([(0.1, 1.0), (0.8, 1.0), (0.9, 1.0)], 0.8, 0.8, 0.6),
-        ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.9),
-        ([(0.2, 0.0), (0.6, 0.0)], 0.4, 0.4, 0.4),
-        ([(0.2, 0.0), (0.6, 0.01)], 0.4, 0.4, 0.6),
+        ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7),
+        ([(0.2, 0.0), (0.6, 0.0)], 0.4, 0.4, 0.5),
+        ([(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505),
     ],
 )
 def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
@@ -57,6 +57,11 @@ def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
     assert evaluation.scores["alignment"] == pytest.approx(median)
     assert evaluation.scores["alignment_disagreement"] == pytest.approx(apart)
     assert evaluation.preference == pytest.approx(preference)
+
+
+def test_a_doubtful_judgement_is_preferred_less_than_a_certain_one_that_is_a_little_worse():
+    doubtful, certain = aligned((0.8, 0.05)), aligned((0.7, 1.0))
+    assert doubtful.preference < certain.preference
 
 
 def test_one_alone_disagrees_with_nobody():
@@ -119,7 +124,7 @@ OPINIONS = st.builds(
 def test_what_is_settled_lies_within_what_was_said(opinions):
     evaluation = settled(opinions)
     goods = [one.good for one in opinions]
-    assert min(goods) - 1e-9 <= evaluation.preference <= max(goods) + 1e-9
+    assert min(*goods, 0.5) - 1e-9 <= evaluation.preference <= max(*goods, 0.5) + 1e-9
     for role in (ALIGNMENT, DRIFT):
         values = [one.scores[role.name] for one in opinions if one.role is role]
         if not values:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from errata.codec import attempt_from, decision_from, policy_from
-from errata.decisions import Decision, standing
+from errata.decisions import Decision, echoing, standing
 from errata.loop.decide import Again, Done, Verdict, decide
 from errata.loop.record import Loop, Override
 from errata.loop.stop import Echo, Stop
@@ -420,23 +420,45 @@ ASKED: tuple[Callable[[Case], Iterator[str]], ...] = (
 
 def echoed(cases: Sequence[Case]) -> Iterator[str]:
     """Counts over the scope are those of the store at the time when the loop was read."""
-    heard: dict[tuple[Any, str], list[tuple[str, float, float]]] = defaultdict(list)
-    for case in cases:
-        for attempt in case.records:
-            made = case.evaluating(attempt.number)
-            span = (case.created[attempt.number], made[1].landed if made else NEVER)
-            for key in attempt.evaluation.keys if attempt.evaluation else ():
-                heard[case.scope, key].append((case.id, *span))
+    sounds = [(case, case.scope, _sounds(case)) for case in cases]
     for case in cases:
         for decision in case.decisions:
             source = case.source(decision)
             opened = source[1].opened if source else 0.0
+            near = [(one, heard) for one, scope, heard in sounds if scope == case.scope]
             for key, said in others(case, decision).items():
-                spans = [one for one in heard[case.scope, key] if one[0] != case.id]
-                least = sum(landed < opened for _, _, landed in spans)
-                most = sum(written <= decision.at for _, written, _ in spans)
+                least = most = 0
+                for other, heard in near:
+                    if other is not case:
+                        span = [
+                            counts.get(key, 0) for counts in _meanwhile(heard, opened, decision.at)
+                        ]
+                        least, most = least + min(span), most + max(span)
                 if not least <= said <= most:
                     yield f"{case.id}: {key} {said} times in other loops, not {least} to {most}"
+
+
+Sounds = Sequence[tuple[float, float, Mapping[str, int]]]
+
+
+def _sounds(case: Case) -> Sounds:
+    """What echoes after each attempt: from when it was written, known from when it had landed."""
+    found: list[tuple[float, float, Mapping[str, int]]] = [(0.0, 0.0, {})]
+    for attempt in case.records:
+        made = case.evaluating(attempt.number)
+        records = case.records[: attempt.number]
+        loop = Loop(case.id, (), records, improves=case.policy.improvement)
+        landed = made[1].landed if made else NEVER
+        found.append((case.created[attempt.number], landed, echoing(loop)))
+    return found
+
+
+def _meanwhile(heard: Sounds, opened: float, at: float) -> Iterator[Mapping[str, int]]:
+    """What may have been heard of a loop by one who looked between two moments."""
+    first = max(n for n, (_, landed, _) in enumerate(heard) if landed <= opened or n == 0)
+    for written, _, counts in heard[first:]:
+        if written <= at:
+            yield counts
 
 
 def called(cases: Sequence[Case], log: Log) -> Iterator[str]:

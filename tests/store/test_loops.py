@@ -386,7 +386,7 @@ def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
         return replace(entry, attempt=replace(entry.attempt, evaluation=evaluation))
 
     x, note = loops.finding("x"), loops.finding("n", level="note")
-    warning = loops.finding("w", level="warning")
+    warning, tag = loops.finding("w", level="warning"), loops.finding("tag", persistent=True)
 
     async def scenario() -> None:
         await store.commit(SCOPE, found("a", 1, x, x, note), owner)
@@ -394,8 +394,11 @@ def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
         await store.commit(SCOPE, found("b", 1, x), owner)
         await store.commit(SCOPE, found("mine", 1, x), owner)
         await store.commit(Scope("other"), found("c", 1, x), owner)
-        assert await store.echoes(SCOPE, "mine", 20) == {"x": 3, "w": 1}
-        assert await store.echoes(SCOPE, "mine", 1) == {"x": 1}  # the newest other loop
+        await store.commit(SCOPE, found("mended", 1, x, tag), owner)
+        await store.commit(SCOPE, found("mended", 2), owner)
+        # The second attempt of a is an improvement; what "mended" had is gone, but for its tag.
+        assert await store.echoes(SCOPE, "mine", 20) == {"x": 2, "w": 1, "tag": 1}
+        assert await store.echoes(SCOPE, "mine", 2) == {"x": 1, "tag": 1}  # the newest others
 
     asyncio.run(scenario())
 

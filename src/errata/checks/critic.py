@@ -213,8 +213,9 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     A score is the median over those that give it; where several do, `NAME_disagreement` is the
     distance from the lowest to the highest, as a score, so that a goal can bound it. Of findings
     with the same key the most severe stays; a verdict that is outvoted is a warning. `preference`
-    is the mean of the members' scores, those where smaller is better turned round, weighted by
-    confidence. When a member raises, the others are cancelled. Raises InvalidInput, UnknownName.
+    (0..1) is the mean of the members' scores, those where smaller is better turned round, each
+    drawn towards 0.5 by the confidence that it lacks. When a member raises, the others are
+    cancelled. Raises InvalidInput, UnknownName.
     """
     some = isinstance(members, Sequence) and len(members) > 0
     require(some, "members", members, "a list of critics, one or more")
@@ -252,10 +253,8 @@ def settled(opinions: Sequence[Opinion]) -> Evaluation:
                 one = replace(one, level="warning")
             if one.key not in findings or findings[one.key].severity < one.severity:
                 findings[one.key] = one
-    weights = [one.confidence for one in opinions]
-    if not any(weights):  # nobody is sure, so nobody is surer
-        weights = [1.0] * len(weights)
-    good = sum(w * one.good for w, one in zip(weights, opinions, strict=True)) / sum(weights)
+    # Who is not sure says little in either direction, so a doubtful 0.8 is below a certain 0.7.
+    good = 0.5 + sum(one.confidence * (one.good - 0.5) for one in opinions) / len(opinions)
     usage = sum((one.usage for one in opinions), NOTHING)
     return Evaluation(tuple(findings.values()), scores, usage, good)
 

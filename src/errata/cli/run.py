@@ -131,7 +131,7 @@ def _warn(policies: Sequence[Policy]) -> None:
     told = {
         f"warning: policy {one.name or 'of its own'}: {found}": None
         for one in dict.fromkeys(policies)
-        for found in reach(one)
+        for found in reach(one, most=1_000)
         if found.proof
     }
     for words in told:

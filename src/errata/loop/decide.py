@@ -92,7 +92,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     evaluation = last.evaluation if last else None
     if last and evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
-    if loop.improves != policy.improvement:
+    if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     spoken = _spoken(loop, policy, evaluation)
     if not spoken:

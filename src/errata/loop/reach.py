@@ -91,12 +91,12 @@ class History:
                 yield History(self.echoes, (*self.symbols, symbol))
 
 
-def reach(policy: Policy) -> tuple[Reach, ...]:
-    """For each rule of the policy, in order, whether it can ever change what is decided."""
-    return tuple(_reach(policy, place) for place in range(len(policy.rules)))
+def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
+    """For each rule, in order, whether it can ever change a decision; `most` histories are tried."""
+    return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
 
 
-def _reach(policy: Policy, place: int) -> Reach:
+def _reach(policy: Policy, place: int, most: int) -> Reach:
     rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(flat((rule,)))
     alphabet = _alphabet(policy, parts)
@@ -105,7 +105,7 @@ def _reach(policy: Policy, place: int) -> Reach:
     known: set[Any] = set()
     before: set[str] = set()
     tried = 0
-    while waiting and tried < MOST and len(waiting[0].symbols) < LONGEST:
+    while waiting and tried < most and len(waiting[0].symbols) < LONGEST:
         found: list[History] = []
         for history in (longer for one in waiting for longer in one.and_then(alphabet)):
             tried += 1

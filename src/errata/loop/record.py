@@ -105,14 +105,14 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
-        number("preference", self.preference, -LARGEST, LARGEST)
-        if self.met is not None:
+        if type(self.preference) is not float or not abs(self.preference) <= LARGEST:
+            number("preference", self.preference, -LARGEST, LARGEST)
+        if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
             number("met", self.met, 0, 1)
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
-                raise InvalidInput(
-                    f"score {name}", value, "a number within ±1e12; leave it out if unknown"
-                )
+                allowed = "a number within ±1e12; leave it out if unknown"
+                raise InvalidInput(f"score {name}", value, allowed)
             if not isinstance(value, int | float):  # numpy's, say: the records hold plain ones
                 plain = {key: float(score) for key, score in self.scores.items()}
                 object.__setattr__(self, "scores", plain)

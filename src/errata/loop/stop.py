@@ -185,7 +185,7 @@ class Repeat:
 
     def __call__(self, loop: Loop) -> str | None:
         """Names the attempt that the last one repeats."""
-        if len(loop.attempts) < 2:
+        if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
         since = _last_improvement(loop)
         first: dict[str, int] = {}
@@ -196,7 +196,7 @@ class Repeat:
             first.setdefault(attempt.candidate.digest, attempt.number)
             repeats += of is not None and index > since
         times = max(self.times, 2) if loop.attempts[-1].greedy else self.times
-        if of is None or loop.improved[-1] or repeats < times:
+        if of is None or repeats < times:
             return None
         return f"attempt {loop.attempts[-1].number} repeats attempt {of}"
 

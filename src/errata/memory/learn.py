@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from errata.loop.measure import shown, thousandths
 from errata.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
-from errata.memory.signature import Signature, signature
+
+if TYPE_CHECKING:
+    from errata.memory.signature import Signature
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
@@ -114,6 +116,8 @@ def _missed(loop: Loop, before: Evaluation, after: Evaluation) -> Iterator[Findi
 def _lesson(
     loop: Loop, rejected: Attempt, finding: Finding, accepted: Attempt, task: str
 ) -> Reflection:
+    from errata.memory.signature import signature  # whose patterns a store has no need of
+
     example = Example(
         task,
         accepted.candidate.text or "",
@@ -136,6 +140,8 @@ def _lesson(
 
 
 def _accepted(loop: Loop, attempt: Attempt, task: str) -> Reflection:
+    from errata.memory.signature import signature
+
     return Reflection(
         "example",
         signature("accepted", "first try"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from errata import codec
+from errata.decisions import echoing
 from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
 from errata.loop.decide import Done, Verdict
 from errata.loop.record import Attempt, Loop, Override
@@ -93,9 +96,18 @@ def newest(db: Db, scope: Scope, limit: int, prefix: str) -> list[Stored]:
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Finding key -> number of attempts that had it, over the newest other loops."""
-    rows = db.execute(statements()["echoes"], {**_key(scope, id), "window": window}).fetchall()
-    return {row["key"]: row["attempts"] for row in rows}
+    """Finding key -> in how many attempts of the newest other loops it echoes.
+
+    As inside a loop: since its last improvement, persistent findings since its start. What a loop
+    has mended echoes no more.
+    """
+    rows = db.execute(statements()["echoing"], {**_key(scope, id), "window": window}).fetchall()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        loop = _stored(db, row).loop
+        improvement = codec.improvement_from(json.loads(row["policy"]))
+        counts.update(echoing(replace(loop, improves=improvement)))
+    return dict(counts)
 
 
 def one(db: Db, name: str, values: Plain) -> sqlite3.Row | None:

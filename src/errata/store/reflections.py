@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import Any
 
 from errata.memory.learn import Example, Reflection
-from errata.memory.words import coverage, weights, words
 from errata.protocols import ANY, Filter, Found, Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store.statements import statements
@@ -69,6 +68,10 @@ def _add_example(
     now: float,
     digest: str = "",
 ) -> None:
+    from errata.memory.words import (
+        words,
+    )  # costs 0.3 MB, which a loop without memory can do without
+
     digest, task = digest or example.digest, storable(example.task)
     values = {
         "reflection": id,
@@ -124,6 +127,8 @@ def search(
     only: Filter = ANY,
 ) -> list[Found]:
     """Both legs; what either brought, with every distance there is."""
+    from errata.memory.words import weights
+
     counts, every = _counts(db, scope, text)
     by_text = _by_text(db, scope, counts, limit, only)
     by_vector = {}
@@ -145,6 +150,8 @@ def token(scope: Scope) -> str:
 
 def _counts(db: Db, scope: Scope, text: str) -> tuple[dict[str, int], int]:
     """Term -> how many examples of this scope have it, the rarest first; and how many there are."""
+    from errata.memory.words import words
+
     wanted = list(dict.fromkeys(words(storable(text))))[:COUNTED]
     within = f"scope : {token(scope)}"
     values = {"scope": f'{within} AND words : "', "terms": json.dumps(wanted)}
@@ -229,6 +236,8 @@ def _plain(row: sqlite3.Row) -> Mapping[str, Any]:
 def _found(
     row: sqlite3.Row, cosine: float | None, keyword: float | None, weighed: Mapping[str, float]
 ) -> Found:
+    from errata.memory.words import coverage
+
     return Found(
         row["id"],
         row["reflection"],

@@ -14,7 +14,6 @@ from weakref import finalize
 
 from errata.errors import StoreCorrupt, StoreNewer
 from errata.memory.learn import Reflection
-from errata.memory.words import words
 from errata.protocols import ANY, Entry, Filter, Found, Head, Remembered, Scope, Stored
 from errata.store import loops, reflections
 from errata.store.connection import Thread, Work
@@ -186,7 +185,7 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
     db.execute("begin immediate")
     if not _is_current(db, path):  # another process may have come first
         version = db.execute("pragma user_version").fetchone()[0]
-        db.create_function("words", 1, lambda text: " ".join(words(text)))
+        db.create_function("words", 1, _words)
         db.create_function("token", 2, lambda *scope: reflections.token(Scope(*scope)))
         for number in range(version + 1, SCHEMA + 1):
             for statement in _statements(f"sqlite_{number:04}.sql"):
@@ -194,6 +193,13 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
         db.execute(f"pragma application_id = {APPLICATION}")
         db.execute(f"pragma user_version = {SCHEMA}")
     db.execute("commit")
+
+
+def _words(text: str) -> str:
+    """What the index holds of a text; only rows of older databases ask."""
+    from errata.memory.words import words
+
+    return " ".join(words(text))
 
 
 def _statements(name: str) -> list[str]:

@@ -182,14 +182,7 @@ select count(*) as n from reflection where tenant = :tenant and project = :proje
 -- name: clear_reflections
 delete from reflection where tenant = :tenant and project = :project;
 
--- name: echoes
-select key, count(*) as attempts from (
-  select distinct a.loop, a.number, json_extract(f.value, '$.key') as key
-  from (
-    select n from loop where tenant = :tenant and project = :project and id <> :id
-    order by created desc, n desc limit :window
-  ) l
-  join attempt a on a.loop = l.n
-  join json_each(a.record, '$.evaluation.findings') f
-  where json_extract(f.value, '$.level') is not 'note'
-) group by key;
+-- name: echoing
+select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+from loop where tenant = :tenant and project = :project and id <> :id
+order by created desc, n desc limit :window;
