@@ -596,7 +596,7 @@ def test_a_timeout_of_one_attempt_leaves_the_loop_open_and_what_was_spent_counts
         for _ in range(2):
             with pytest.raises(ModelTimeout, match=r"attempt 1 had no result within 0\.02 s"):
                 await session.step()
-        session._generate = generator(Generator("wrong"))
+        session._generate, session._timeout = generator(Generator("wrong")), None
         result = await session.finish()
         assert [s.rule for s in result.stopped_by] == ["budget"]
         assert result.usage.calls == 3

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
-from errata.cli.output import INTERRUPTED, Interrupted, say
+from errata.cli.output import INTERRUPTED, Interrupted, drop_unwritten, say
 from errata.errors import UserCodeError
 
 T = TypeVar("T")
@@ -77,6 +77,7 @@ def leave(code: int) -> NoReturn:
 
     Python's own end would tear down C++ libraries under such a thread, which aborts the process.
     """
+    drop_unwritten()
     others = [t for t in threading.enumerate() if t is not threading.current_thread()]
     deadline = time.monotonic() + GRACE_SECONDS
     for thread in others:

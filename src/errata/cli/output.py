@@ -149,6 +149,15 @@ def told(error: BaseException, *, json: bool, debug: bool, **more: Any) -> int:
     return code
 
 
+def drop_unwritten() -> None:
+    """Leave what cannot be written: Python would try again, and exit with a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def usage_told(error: Any, *, json: bool) -> int:
     """Tell of an error that the parser of the command line found."""
     message = error.format_message()

@@ -92,7 +92,7 @@ class History:
 
 
 def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
-    """For each rule, in order, whether it can ever change a decision; `most` histories are tried."""
+    """For each rule, in order, whether it can ever change a decision; `most` tries for each."""
     return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
 
 
