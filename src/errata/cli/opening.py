@@ -51,7 +51,8 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 
 def _there(db: str) -> str:
     if not Path(db).exists():
-        raise NotFound("database", db, "this folder; errata run makes one, --db names one")
+        where = "this folder; check the path, or let errata run make one (records end in .jsonl)"
+        raise NotFound("database", db, where)
     return db
 
 

@@ -14,7 +14,7 @@ from errata.codec import attempt_to, policy_to, rule_to
 from errata.loop.decide import Policy
 from errata.loop.policies import PRESETS
 from errata.loop.reach import Reach, reach
-from errata.loop.record import Attempt
+from errata.loop.record import Attempt, Improvement
 from errata.protocols import NOTHING
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
@@ -91,7 +91,10 @@ def _told(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]
 
 def _words(policy: Policy) -> str:
     goals = f"; goals {', '.join(map(str, policy.goals))}" if policy.goals else ""
-    return ", ".join(map(repr, policy.rules)) + goals
+    better = policy.improvement
+    said = f"; {better!r}" if better != Improvement() else ""
+    again = "; unscored again" if policy.unscored == "again" else ""
+    return ", ".join(map(repr, policy.rules)) + said + again + goals
 
 
 def _document(found: Reach) -> dict[str, Any]:
