@@ -424,19 +424,19 @@ ASKED: tuple[Callable[[Case], Iterator[str]], ...] = (
 
 def echoed(cases: Sequence[Case]) -> Iterator[str]:
     """Counts over the scope are those of the store at the time when the loop was read."""
-    sounds = [(case, case.scope, _sounds(case)) for case in cases]
+    scopes: dict[Any, list[tuple[Case, Sounds]]] = defaultdict(list)
+    for case in cases:
+        scopes[case.scope].append((case, _sounds(case)))
     for case in cases:
         for decision in case.decisions:
             source = case.source(decision)
             opened = source[1].opened if source else 0.0
-            near = [(one, heard) for one, scope, heard in sounds if scope == case.scope]
             for key, said in others(case, decision).items():
                 least = most = 0
-                for other, heard in near:
+                for other, heard in scopes[case.scope]:
                     if other is not case:
-                        span = [
-                            counts.get(key, 0) for counts in _meanwhile(heard, opened, decision.at)
-                        ]
+                        heards = _meanwhile(heard, opened, decision.at)
+                        span = [counts.get(key, 0) for counts in heards]
                         least, most = least + min(span), most + max(span)
                 if not least <= said <= most:
                     yield f"{case.id}: {key} {said} times in other loops, not {least} to {most}"
