@@ -138,15 +138,14 @@ class Run(Generic[C]):
     async def _held(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
         """The state after some work on it, the loop held meanwhile."""
         async with self._lock, self._journal.at_work():
-            if self._state is None:
-                self._state = await self._opened()
+            self._state, state = self._state or await self._opened(), None
             try:
                 self._state = state = await work(self._state)
                 return state
-            except BaseException:
+            finally:
                 # A write may have landed though nobody waited for it: only the journal knows.
-                self._state = None if self._journal.reread() else self._state
-                raise
+                if state is None and self._journal.reread():
+                    self._state = None
 
     async def _opened(self) -> _State:
         """The state that the journal holds, or a fresh one."""

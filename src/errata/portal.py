@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cache
 from typing import Any, TypeVar
 
@@ -58,7 +59,12 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     def begin() -> None:
         tasks.append(loop.create_task(coroutine))
-        tasks[0].add_done_callback(lambda _: ended.set())
+        tasks[0].add_done_callback(over)
+
+    def over(task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # asked for, so that nobody reports it as forgotten
+        ended.set()
 
     def give_up() -> None:
         if tasks:
@@ -67,13 +73,10 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
             coroutine.close()
             ended.set()
 
-    try:
+    with ExitStack() as interrupted:
+        interrupted.callback(ended.wait)
+        interrupted.callback(loop.call_soon_threadsafe, give_up)
         loop.call_soon_threadsafe(begin)
         ended.wait()
-    except BaseException:
-        loop.call_soon_threadsafe(give_up)
-        ended.wait()
-        if tasks and not tasks[0].cancelled():
-            tasks[0].exception()  # asked for, so that nobody reports it as forgotten
-        raise
+        interrupted.pop_all()
     return tasks[0].result()

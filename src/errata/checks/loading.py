@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial, update_wrapper
 from importlib import import_module
 from inspect import Parameter, signature
@@ -52,11 +53,8 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    try:
+    with _theirs("module of a check", name, "importable"):
         names = _names(module, None if name in FACTORIES else folder)
-    except (Exception, SystemExit) as error:  # user code
-        why = f"importable ({type(error).__name__}: {error})"
-        raise InvalidInput("module of a check", name, why) from error
     if function not in names:
         there = [key for key, value in names.items() if callable(value) and key[0] != "_"]
         raise UnknownName(f"function of {module}", function, sorted(there))
@@ -64,6 +62,16 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise InvalidInput("name of a check", name, "the name of a function")
     made: Check = names[function]
     return made
+
+
+@contextmanager
+def _theirs(field: str, value: object, allowed: str) -> Iterator[None]:
+    """The user's code runs within this alone: whatever it raises is an InvalidInput."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # user code
+        why = f"{allowed} ({type(error).__name__}: {error})"
+        raise InvalidInput(field, value, why) from error
 
 
 def _names(module: str, folder: Path | None) -> Mapping[str, Any]:
@@ -101,14 +109,17 @@ def _made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         return _bound(factory, arguments)
     if missing:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
-    try:
-        check: Check = factory(*places, **arguments)
-    except InvalidInput as error:
-        field = f"{error.field} of check {name!r}"
-        raise InvalidInput(field, error.value, error.allowed) from error
-    except Exception as error:  # user code
-        why = f"arguments that it takes ({type(error).__name__}: {error})"
-        raise InvalidInput(f"arguments of check {name!r}", arguments, why) from error
+    wrong: InvalidInput | None = None
+    check: Check | None = None
+    with _theirs(f"arguments of check {name!r}", arguments, "arguments that it takes"):
+        try:
+            check = factory(*places, **arguments)
+        except InvalidInput as error:
+            wrong = error
+    if wrong is not None:
+        raise InvalidInput(
+            f"{wrong.field} of check {name!r}", wrong.value, wrong.allowed
+        ) from wrong
     if not callable(check):
         raise InvalidInput(f"what {name!r} returns", check, "a check: callable(candidate, context)")
     return check

@@ -66,23 +66,12 @@ class Function:
         said = run() if inspect.iscoroutinefunction(self._call) else await in_thread(run)
         if not inspect.isawaitable(said):
             return said
-        with self._typed():
+        with _typed(f"model {self.name!r}"):
             return await said
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        with self._typed():
+        with _typed(f"model {self.name!r}"):
             return call()
-
-    @contextmanager
-    def _typed(self) -> Iterator[None]:
-        """The user's code runs within this alone: whatever it raises is a ModelError."""
-        try:
-            yield
-        except ModelError:
-            raise
-        except Exception as error:  # user code
-            what = f"model {self.name!r} raised {type(error).__name__}: {error}"
-            raise ModelError(what) from error
 
     def _answer(self, said: object, seconds: float) -> Answer:
         if isinstance(said, str):
@@ -93,6 +82,17 @@ class Function:
         raise MalformedAnswer(
             f"model {self.name!r} returned {type(said).__name__}, not str or Answer", repr(said)
         )
+
+
+@contextmanager
+def _typed(what: str) -> Iterator[None]:
+    """The user's code runs within this alone: whatever it raises is a ModelError."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:  # user code
+        raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def _name_of(call: Callable[..., Any]) -> str:
@@ -115,12 +115,13 @@ def _look_up(name: str) -> Callable[..., Any]:
 
 def _module(name: str, module: str) -> Any:
     try:
-        return importlib.import_module(module)
-    except Exception as error:  # user code: importing runs it too
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
-        what = f"importing {module} for model {name!r} raised {type(error).__name__}: {error}"
-        raise ModelError(what) from error
+        with _typed(f"importing {module} for model {name!r}"):
+            return importlib.import_module(module)
+    except ModelError as error:
+        why = error.__cause__
+        if isinstance(why, ModuleNotFoundError) and f"{module}.".startswith(f"{why.name}."):
+            raise UnknownName("model", name, [f"none: no module {why.name!r}"]) from why
+        raise
 
 
 def _keywords(call: Callable[..., Any]) -> frozenset[str]:
