@@ -161,7 +161,7 @@ class Run(Generic[C]):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
         if self._memory is not None and not isinstance(state.verdict, Done):
-            state = replace(state, briefing=await self._memory.brief(_text(self._task)))
+            state = replace(state, briefing=await self._memory.brief(_text(self._task), self.id))
         return state
 
     async def _attempted(self, state: _State) -> _State:
@@ -301,7 +301,7 @@ class Run(Generic[C]):
         if memory is not None and isinstance(verdict, Done) and (self._checks or self._evaluate):
             lessons = memory.lessons(loop, _text(self._task), state.briefing)
         if memory is not None and self._journal.shares(memory.store, memory.scope):
-            entry = replace(entry, reflections=lessons, shown=state.briefing.shown)
+            entry = replace(entry, reflections=lessons, exposures=state.briefing.exposures)
         elif memory is not None and lessons:
             await memory.store.remember(memory.scope, lessons)
         if self._journal.durable:

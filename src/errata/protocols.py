@@ -7,22 +7,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from errata.errors import InvalidInput
+from errata.lessons import Lessons
 
 if TYPE_CHECKING:
     from errata.decisions import Decision, Standing
     from errata.loop.decide import Verdict
     from errata.loop.record import Attempt, Loop, Override
     from errata.memory.learn import Example, Reflection
+    from errata.memory.proof import Exposure, Outcome
 
 Role = Literal["system", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat."""
+    """One turn of a chat; `source` says where its text comes from, and no model is told."""
 
     role: Role
     content: str
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +211,8 @@ class Entry:
 
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
     their overrides; `standing` is how worn the loop was then, `decided` when that was
-    (seconds since 1970; 0: just now). `reflections` and `shown` (ids of
-    examples in the prompt) belong to memory. `leaves`: whoever comes next may drive the loop.
+    (seconds since 1970; 0: just now). `reflections`, `exposures` and `outcome`
+    belong to memory. `leaves`: whoever comes next may drive the loop.
     """
 
     id: str
@@ -225,7 +228,8 @@ class Entry:
     cancelled: str = ""
     override: Override | None = None
     reflections: Sequence[Reflection] = ()
-    shown: Sequence[int] = ()
+    exposures: Sequence[Exposure] = ()
+    outcome: Outcome | None = None
     leaves: bool = False
 
 
@@ -280,7 +284,8 @@ class Found:
     as a share of the best (0..1, None where full text did not find it), `coverage`, the share of
     the words looked for that it has, the rare ones weighing more (0..1), and `overlap`, the cosine
     of the two word sets (0..1, filled by `rank`). `seen` counts the sightings of its lesson, whose
-    words are `lesson`; `at` is when the example was stored, in seconds since 1970.
+    words are `lesson` and whose pattern has the digest `signature`; `at` is when the example was
+    stored, in seconds since 1970; `useful` is the factor that the proof gives its rank.
     """
 
     id: int
@@ -298,10 +303,12 @@ class Found:
     error_type: str = ""
     lesson: str = ""
     tags: tuple[str, ...] = ()
+    signature: str = ""
+    useful: float = 1.0
 
 
 @runtime_checkable
-class Store(Protocol):
+class Store(Lessons, Protocol):
     """Where loops and lessons are kept. Every method is one transaction; all raise StoreError."""
 
     @property
@@ -331,40 +338,6 @@ class Store(Protocol):
 
     async def echoes(self, scope: Scope, id: str, window: int) -> Mapping[str, int]:
         """In how many attempts of the `window` newest other loops each finding key was seen."""
-        ...
-
-    async def remember(
-        self, scope: Scope, reflections: Sequence[Reflection]
-    ) -> Sequence[Remembered]:
-        """Count each sighting, creating what is new."""
-        ...
-
-    async def reflections(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
-        """The reflections most often seen, as plain data."""
-        ...
-
-    async def seen(self, scope: Scope, signature: str) -> Sequence[Mapping[str, Any]]:
-        """The reflections of that pattern digest, as plain data; empty where there is none."""
-        ...
-
-    async def search(
-        self,
-        scope: Scope,
-        text: str,
-        space: str,
-        vector: Sequence[float] | None,
-        limit: int,
-        only: Filter = ANY,
-    ) -> Sequence[Found]:
-        """Examples near `text`: at most `limit` by full text and `limit` by vector."""
-        ...
-
-    async def clear(self, scope: Scope) -> int:
-        """Forget the reflections of the scope; how many there were."""
-        ...
-
-    async def count(self, scope: Scope) -> int:
-        """How many reflections the scope has."""
         ...
 
     async def close(self) -> None:

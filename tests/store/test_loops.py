@@ -18,6 +18,7 @@ from errata.loop.policies import default
 from errata.loop.record import Loop, Override
 from errata.loop.stop import Stop
 from errata.memory.learn import Example, Reflection
+from errata.memory.proof import Exposure
 from errata.memory.signature import signature
 from errata.protocols import Entry, Head, Scope, Usage
 from errata.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
@@ -430,15 +431,17 @@ def test_lessons_and_verdict_are_one_transaction(store, owner):
     asyncio.run(scenario())
 
 
-def test_an_example_that_was_forgotten_meanwhile_does_not_fail_the_commit(store, owner, tmp_path):
+def test_what_a_loop_was_shown_is_written_once(store, owner, tmp_path):
+    shown = Exposure("E/abc", "a", True, "abc", 0.0, examples=(1, 99))
+    other = replace(shown, shown=False, share=0.1, examples=())
+
     async def scenario() -> None:
-        await store.remember(SCOPE, [replace(lesson(), example=Example("t", "a"))])
-        await store.commit(SCOPE, report("a", 1, shown=[1, 99]), owner)
-        await store.clear(SCOPE)
-        await store.commit(SCOPE, report("a", 2, shown=[1, 99]), owner)
+        await store.commit(SCOPE, report("a", 1, exposures=[shown]), owner)
+        await store.commit(SCOPE, report("a", 2, exposures=[other]), owner)
 
     asyncio.run(scenario())
-    assert rows(tmp_path / "a.db", "select * from exposure") == []
+    found = rows(tmp_path / "a.db", "select loop, kind, signature, shown, examples from exposure")
+    assert found == [("a", "E", "abc", 1, "[1, 99]")]
 
 
 def test_the_database_is_durable_and_marked(store, owner, tmp_path):

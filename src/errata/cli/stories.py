@@ -18,8 +18,8 @@ from errata.protocols import Scope, Store
 
 _SHOWN = """
 select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')
-from exposure x join example e on e.id = x.example join loop l on l.n = x.loop
-where l.tenant = ? and l.project = ? and l.id = ? and x.shown order by x.example
+from exposure x, json_each(x.examples) s join example e on e.id = s.value
+where x.tenant = ? and x.project = ? and x.loop = ? and x.shown order by e.id
 """
 
 

@@ -51,6 +51,7 @@ class Reflection:
     `kind` is "check" for a finding that was mended and "example" for an accepted first try.
     `sighting` is the exact text of this occurrence. `context` is found by its words, too. `vector`
     belongs to the example's task, or without one to the text, and to the space named `space`.
+    `source` names where the text came from, `parents` the examples that it derives from.
     """
 
     kind: str
@@ -67,6 +68,9 @@ class Reflection:
     space: str = ""
     vector: Sequence[float] | None = None
     context: str = ""
+    source: str = ""
+    parents: tuple[int, ...] = ()
+    pinned: bool = False
 
 
 def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:

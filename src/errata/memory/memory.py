@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from errata.errors import InvalidInput
 from errata.loop.record import Loop
 from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
+from errata.memory.proof import Exposure
 from errata.memory.recall import as_messages, choose, rank
 from errata.memory.signature import signature
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
@@ -33,11 +34,13 @@ class Seen:
 class Briefing:
     """What memory has to say to one task: chat turns, and the ids of the examples in them.
 
-    `vector` is where the task lies in the embedding space named `space`.
+    `exposures` are what the loop is shown of each lesson, or spared. `vector` is where the task
+    lies in the embedding space named `space`.
     """
 
     examples: tuple[Message, ...] = ()
     shown: tuple[int, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
     space: str = ""
     vector: Sequence[float] | None = None
 
@@ -140,12 +143,13 @@ class Memory:
         """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified."""
         return as_messages(choose(found))
 
-    async def brief(self, task: str) -> Briefing:
-        """Recall and render for one task, with what is needed to record both."""
+    async def brief(self, task: str, loop: str = "") -> Briefing:
+        """Recall and render for one task, with what is needed to record both for its loop."""
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, LEG)
         chosen = choose(rank(task, found, len(found)))
-        return Briefing(as_messages(chosen), tuple(one.id for one in chosen), space, vector)
+        shown = tuple(one.id for one in chosen)
+        return Briefing(as_messages(chosen), shown, _exposures(chosen, loop), space, vector)
 
     def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:
         """What a finished loop teaches, ready to be written."""
@@ -168,3 +172,14 @@ class Memory:
             return "", None
         (vector,) = await self.embedder.embed([text])
         return self.embedder.name, vector
+
+
+def _exposures(chosen: Sequence[Found], loop: str) -> tuple[Exposure, ...]:
+    """One a lesson, of however many examples."""
+    examples: dict[str, list[int]] = {}
+    for one in chosen:
+        examples.setdefault(f"{one.kind}/{one.signature}", []).append(one.id)
+    return tuple(
+        Exposure(lesson, loop, True, lesson.partition("/")[2], 0.0, examples=tuple(ids))
+        for lesson, ids in examples.items()
+    )

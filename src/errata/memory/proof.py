@@ -65,6 +65,7 @@ class Exposure:
 
     `signature` is the digest of the error that the lesson is about. `share` is the probability with
     which it could be withheld, 0 where the holdout was off. `together`: one coin for the loop.
+    `examples` are the ids of those of its examples that were in the prompt.
     """
 
     lesson: Lesson
@@ -73,6 +74,7 @@ class Exposure:
     signature: str = ""
     share: float = SHARE
     together: bool = False
+    examples: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

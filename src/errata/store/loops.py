@@ -16,7 +16,7 @@ from errata.loop.decide import Done, Verdict
 from errata.loop.record import Attempt, Loop, Override
 from errata.protocols import Entry, Head, Scope, Stored, Usage
 from errata.redact import redacted_data
-from errata.store import reflections
+from errata.store import exposures, reflections
 from errata.store.lease import LEASE_SECONDS, alive
 from errata.store.statements import statements
 
@@ -74,8 +74,7 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         _decision(db, at, entry, entry.verdict)
     if entry.leaves:
         db.execute(statements()["end_lease"], {"n": n})
-    for example in entry.shown:
-        db.execute(statements()["insert_exposure"], {**at, "example": example})
+    exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
         reflections.remember(db, scope, entry.reflections, now)
 

@@ -9,20 +9,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import finalize
 
 from errata.errors import StoreCorrupt, StoreNewer
 from errata.memory.learn import Reflection
 from errata.protocols import ANY, Entry, Filter, Found, Head, Remembered, Scope, Stored
-from errata.store import loops, reflections
+from errata.store import exposures as shown
+from errata.store import loops, search
+from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
+
+if TYPE_CHECKING:
+    from errata.memory.proof import Exposure, Outcome
 
 T = TypeVar("T")
 
 APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
-SCHEMA = 3
+SCHEMA = 4
 BUSY_SECONDS = 20.0
 
 
@@ -78,20 +83,30 @@ class Sqlite:
         return await self._read(lambda db: loops.echoes(db, scope, id, window))
 
     async def remember(
-        self, scope: Scope, reflections_: Sequence[Reflection]
+        self,
+        scope: Scope,
+        reflections: Sequence[Reflection],
+        *,
+        exposures: Sequence[Exposure] = (),
+        outcome: Outcome | None = None,
+        most: int = 0,
     ) -> Sequence[Remembered]:
-        """Count each sighting, creating what is new."""
-        return await self._write(
-            lambda db: reflections.remember(db, scope, reflections_, time.time())
-        )
+        """Count each sighting, creating what is new; and write down what a loop was shown."""
+
+        def work(db: sqlite3.Connection) -> list[Remembered]:
+            now = time.time()
+            shown.expose(db, scope, exposures, outcome, now)
+            return lessons.remember(db, scope, reflections, now)
+
+        return await self._write(work)
 
     async def reflections(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
         """The reflections most often seen, as plain data."""
-        return await self._read(lambda db: reflections.top(db, scope, limit))
+        return await self._read(lambda db: lessons.top(db, scope, limit))
 
     async def seen(self, scope: Scope, signature: str) -> Sequence[Mapping[str, Any]]:
         """The reflections of that pattern digest, as plain data."""
-        return await self._read(lambda db: reflections.seen(db, scope, signature))
+        return await self._read(lambda db: lessons.seen(db, scope, signature))
 
     async def search(
         self,
@@ -100,20 +115,20 @@ class Sqlite:
         space: str,
         vector: Sequence[float] | None,
         limit: int,
-        only: Filter = ANY,
+        only: Filter | None = None,
     ) -> Sequence[Found]:
         """Examples near `text`: at most `limit` by full text and `limit` by vector."""
         return await self._read(
-            lambda db: reflections.search(db, scope, text, space, vector, limit, only)
+            lambda db: search.search(db, scope, text, space, vector, limit, only or ANY)
         )
 
     async def clear(self, scope: Scope) -> int:
         """Forget the reflections of the scope; how many there were."""
-        return await self._write(lambda db: reflections.clear(db, scope))
+        return await self._write(lambda db: lessons.clear(db, scope))
 
     async def count(self, scope: Scope) -> int:
         """How many reflections the scope has."""
-        return await self._read(lambda db: reflections.count(db, scope))
+        return await self._read(lambda db: lessons.count(db, scope))
 
     async def close(self) -> None:
         """Finish what is under way and close the file; used again, it opens again."""
@@ -186,7 +201,7 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
     if not _is_current(db, path):  # another process may have come first
         version = db.execute("pragma user_version").fetchone()[0]
         db.create_function("words", 1, _words)
-        db.create_function("token", 2, lambda *scope: reflections.token(Scope(*scope)))
+        db.create_function("token", 2, lambda *scope: lessons.token(Scope(*scope)))
         for number in range(version + 1, SCHEMA + 1):
             for statement in _statements(f"sqlite_{number:04}.sql"):
                 db.execute(statement)

@@ -1,4 +1,4 @@
-"""The named statements of `sql/sqlite.sql`."""
+"""The named statements of `sql/sqlite_*.sql`, a file a room."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import re
 from functools import cache
 
+ROOMS = ("loops", "lessons", "search", "proof", "trust")
+
 
 @cache
 def statements() -> dict[str, str]:
     """Name -> SQL, read once."""
-    parts = re.split(r"^-- name: (\w+)\n", read_sql("sqlite.sql"), flags=re.MULTILINE)
+    text = "".join(read_sql(f"sqlite_{room}.sql") for room in ROOMS)
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 
 

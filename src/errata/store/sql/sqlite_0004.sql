@@ -1,0 +1,78 @@
+-- Schema 4. Where a text came from and what derives from it; what exposures came to; what was ruled.
+
+-- `source` names where the text came from: a page, a tool, a file, a loop. `useful` is the factor that
+-- the proof gave its rank; `helped` counts the loops that it was shown in and that were right at once,
+-- `hurt` those in which its own error came again. `apart`: never grouped with other patterns.
+alter table reflection add column source text not null default '';
+alter table reflection add column pinned integer not null default 0;
+alter table reflection add column useful real not null default 1;
+alter table reflection add column helped integer not null default 0;
+alter table reflection add column hurt integer not null default 0;
+alter table reflection add column apart integer not null default 0;
+create index reflection_type on reflection (tenant, project, error_type);
+alter table occurrence add column source text not null default '';
+
+alter table example add column trust text not null default 'external';
+update example set trust = (select trust from reflection where id = example.reflection) where state <> 'quarantined';
+
+-- Every source that an example rests on, those of the examples that it derives from included.
+create table origin (
+  example integer not null references example (id) on delete cascade,
+  source text not null,
+  primary key (example, source)
+) without rowid;
+create index origin_source on origin (source);
+
+create table lineage (
+  child integer not null references example (id) on delete cascade,
+  parent integer not null references example (id) on delete cascade,
+  primary key (child, parent)
+) without rowid;
+create index lineage_parent on lineage (parent);
+
+-- What a person or a proof decided about lessons, and why.
+create table ruling (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  action text not null,
+  subject text not null,
+  by text not null,
+  why text not null,
+  record text not null default '{}',
+  at real not null
+);
+create index ruling_scope on ruling (tenant, project);
+
+-- A lesson ranked into the prompt of a loop: shown, or withheld with the probability `share`. It is
+-- named by kind and signature, so that the record outlives the lesson and the loop.
+create table seen_exposure (
+  tenant text not null,
+  project text not null,
+  loop text not null,
+  kind text not null,
+  signature text not null,
+  shown integer not null,
+  share real not null default 0,
+  together integer not null default 0,
+  examples text not null default '[]',
+  at real not null,
+  primary key (tenant, project, loop, kind, signature)
+) without rowid;
+insert into seen_exposure (tenant, project, loop, kind, signature, shown, examples, at)
+select p.tenant, p.project, p.id, l.kind, l.signature, max(x.shown), json_group_array(e.id), min(x.at)
+from exposure x join loop p on p.n = x.loop join example e on e.id = x.example join reflection l on l.id = e.reflection
+group by p.n, l.id;
+drop table exposure;
+alter table seen_exposure rename to exposure;
+
+create table outcome (
+  tenant text not null,
+  project text not null,
+  loop text not null,
+  right_at_once integer not null,
+  calls integer not null,
+  signatures text not null,
+  at real not null,
+  primary key (tenant, project, loop)
+) without rowid;

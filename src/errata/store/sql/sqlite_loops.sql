@@ -1,0 +1,93 @@
+-- name: find_loop
+select n, owner, epoch, lease from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: insert_loop
+insert into loop (tenant, project, id, task, goals, policy, owner, lease, created, updated)
+values (:tenant, :project, :id, :task, :goals, :policy, :owner, :lease, :now, :now)
+returning n;
+
+-- name: take_over
+update loop set epoch = epoch + 1, owner = :owner, lease = :lease, updated = :now where n = :n;
+
+-- name: fence
+update loop set owner = :owner, lease = :lease, updated = :now
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch
+returning n;
+
+-- name: beat
+update loop set lease = :lease
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch
+returning n;
+
+-- name: read_loop
+select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: newest_loops
+select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+from loop
+where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
+order by created desc, n desc limit :limit;
+
+-- name: read_attempts
+select number, record, value from attempt where loop = :n order by number;
+
+-- name: read_decisions
+select attempt, record, created from decision where loop = :n order by seq;
+
+-- name: read_overrides
+select rule, by, why, decisions, used, until from override where loop = :n order by seq;
+
+-- name: read_steps
+select key, record from step where loop = :n;
+
+-- name: end_loop
+update loop set state = :state, lease = 0 where n = :n;
+
+-- name: reopen_loop
+update loop set state = 'open' where n = :n and state <> 'open';
+
+-- name: end_lease
+update loop set lease = 0 where n = :n;
+
+-- name: set_extra
+update loop set extra = :extra where n = :n;
+
+-- name: set_head
+update loop set goals = :goals, policy = :policy where n = :n;
+
+-- name: set_cancelled
+update loop set cancelled = :cancelled where n = :n;
+
+-- name: find_attempt
+select record, value from attempt where loop = :n and number = :number;
+
+-- name: insert_attempt
+insert into attempt (loop, number, record, value, created)
+values (:n, :number, :record, :value, :now);
+
+-- name: insert_decision
+insert into decision (loop, seq, attempt, record, created)
+select :n, coalesce(max(seq), 0) + 1, :attempt, :record, :now from decision where loop = :n;
+
+-- name: insert_override
+insert into override (loop, seq, rule, by, why, decisions, until, created)
+select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :now from override where loop = :n;
+
+-- name: use_override
+update override set used = used + 1
+where loop = :n and used < decisions
+  and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
+returning used;
+
+-- name: insert_step
+insert into step (loop, key, record, created) values (:n, :key, :record, :now)
+on conflict (loop, key) do nothing;
+
+-- name: clear_steps
+delete from step where loop = :n;
+
+-- name: echoing
+select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+from loop where tenant = :tenant and project = :project and id <> :id
+order by created desc, n desc limit :window;
