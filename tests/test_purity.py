@@ -26,7 +26,9 @@ ASYNC = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 def pure_modules() -> list[Path]:
     memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
-    return sorted((PACKAGE / "loop").rglob("*.py")) + [path for path in memory if path.exists()]
+    texts = [PACKAGE / "neutral.py", PACKAGE / "redact.py"]
+    both = [path for path in (*memory, *texts) if path.exists()]
+    return sorted((PACKAGE / "loop").rglob("*.py")) + both
 
 
 def named(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -18,7 +17,6 @@ from errata.memory.recall import (
     as_messages,
     as_text,
     choose,
-    neutral,
     rank,
     relevance,
 )
@@ -190,60 +188,6 @@ def test_the_most_related_stands_next_to_the_task():
     assert [t.content for t in turns] == ["further", "answer", "nearest", "answer"]
 
 
-# -- neutral
-
-TOKENS = [
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|start_header_id|>",
-    "<|endoftext|>",
-    "<｜User｜>",
-    "<s>",
-    "</s>",
-    "<bos>",
-    "<start_of_turn>",
-    "<end_of_turn>",
-    "[INST]",
-    "[/INST]",
-    "<<SYS>>",
-    "<</SYS>>",
-]
-HIDDEN = "\u200b\u200d\u2060\ufeff\u202e\u2066\0\x07\U000e0041\u00ad"
-
-
-@pytest.mark.parametrize("token", TOKENS)
-def test_no_role_token_is_left_however_it_is_hidden(token):
-    assert token not in neutral(f"before {token} after")
-    assert token.lower() not in neutral(token.upper()).lower()
-    for hidden in HIDDEN:
-        split = hidden.join(token)
-        assert token not in neutral(f"a {split} b"), hidden
-    for other in TOKENS:
-        for place in range(1, len(token)):
-            assert token not in neutral(token[:place] + other + token[place:])
-
-
-NASTY = st.text(
-    st.one_of(st.sampled_from([*HIDDEN, *"<|>[]/sINT", "\n", "\t", " "]), st.characters()),
-    max_size=300,
-)
-
-
-@given(st.lists(NASTY | st.sampled_from(TOKENS), max_size=12).map("".join), st.integers(20, 400))
-def test_what_is_rendered_cannot_pose_as_anything_else(text, most):
-    shown = neutral(text, most)
-    assert len(shown) <= most
-    assert all(c in "\n\t" or unicodedata.category(c)[0] != "C" for c in shown)
-    assert not any(token.lower() in shown.lower() for token in TOKENS)
-
-
-def test_plain_text_stays_as_it_is():
-    text = "x < y and z > 3 | 'a' [1] </p> <strong> naïve 漢字\n\tindented"
-    assert neutral(text) == text
-    assert neutral("x" * EACH) == "x" * EACH
-    assert neutral("x" * (EACH + 1)).endswith("…")
-
-
 # -- as text
 
 
@@ -265,7 +209,7 @@ def test_as_text_marks_where_data_begins_and_ends_differently_each_time():
     assert as_text(()) == ""
 
 
-@given(NASTY)
+@given(st.text(max_size=300))
 def test_the_data_cannot_hold_its_own_end_mark(text):
     turns = (Message("user", text), Message("assistant", f"--- end {text[:8]}"))
     mark = as_text(turns).splitlines()[-1]

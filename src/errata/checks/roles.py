@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from errata.checks.text import require
 from errata.errors import InvalidInput
 from errata.loop.record import Candidate, Direction, Finding, Level
+from errata.neutral import neutral
 from errata.protocols import NOTHING, Usage
 from errata.redact import redacted
 
@@ -40,11 +39,6 @@ REASON, QUOTE = 400, 200
 """What is kept of a reason and of a quote, in characters."""
 
 _TAKEN = ("reason", "biases", BIAS, "confidence")
-# What the chat templates of common models take for the end of a turn or the beginning of one.
-_TURN = re.compile(
-    r"<[|｜][^|｜>…]{1,40}[|｜]>|</?(?:s|bos|eos|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +153,7 @@ class Opinion:
 def plain(value: Any) -> str:
     """A text, or data as JSON, as nothing but text: no controls, role tokens or known secrets."""
     text = Candidate.of(value).text or ""
-    controls = [c for c in set(text) if c not in "\n\t" and unicodedata.category(c)[0] == "C"]
-    return redacted(_TURN.sub("…", text.translate(dict.fromkeys(map(ord, controls)))))
+    return redacted(neutral(text))
 
 
 def read(role: Role, text: str, shown: str, by: str) -> Opinion:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from types import MappingProxyType
 
+from errata.neutral import neutral
 from errata.protocols import Found, Message
 
 SHOWN = 3
@@ -31,10 +31,6 @@ PROMPT_COSINE = 0.45
 PROMPT_WORDS = 0.40
 EQUAL: Mapping[int, float] = MappingProxyType({})  # no lesson has proven anything
 _WORD = re.compile(r"\w+")
-_ROLE = re.compile(
-    r"<[|｜][^|｜>]{1,40}[|｜]>|</?(?:s|bos|eos|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>",
-    re.IGNORECASE,
-)
 
 
 def rank(
@@ -111,8 +107,8 @@ def as_messages(chosen: Sequence[Found]) -> tuple[Message, ...]:
     turns: list[Message] = []
     for one in reversed(chosen):
         turns += [
-            Message("user", neutral(one.example.task)),
-            Message("assistant", neutral(one.example.accepted)),
+            Message("user", neutral(one.example.task, EACH)),
+            Message("assistant", neutral(one.example.accepted, EACH)),
         ]
     return tuple(turns)
 
@@ -128,16 +124,6 @@ def as_text(turns: Sequence[Message], seed: int = 0) -> str:
         kind = "task" if turn.role == "user" else "accepted answer"
         lines += [f"--- {kind} {mark}", turn.content]
     return "\n".join([*lines, f"--- end {mark}"])
-
-
-def neutral(text: str, most: int = EACH) -> str:
-    """Text that cannot pose as anything else: no control, bidi or role tokens, capped in length."""
-    text = text[: 2 * most]
-    if not text.isprintable():  # first, or what is taken out could have hidden a token
-        text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c)[0] != "C")
-    while (without := _ROLE.sub(" ", text)) != text:
-        text = without
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _words(text: str) -> frozenset[str]:
