@@ -10,7 +10,9 @@ import errata
 
 PACKAGE = Path(errata.__file__).parent
 PURE_MEMORY = tuple(
-    "episode masks assertions templates signature learn words recall proof interval".split()
+    """
+    episode masks assertions templates signature learn difference words recall proof interval
+    """.split()
 )
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,12 +20,14 @@ PASSED = evaluated()
 def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
     first = Evaluation(
         (
-            Finding("units", "12 has no unit", "write the unit", key="units"),
+            Finding("units", "12 has no unit", "write the unit", key="units", evidence="[12]"),
             Finding("dates", "no date."),
         ),
         {"quality": 0.5},
     )
-    second = Evaluation((Finding("units", "13 has no unit", "write the unit", key="units"),))
+    second = Evaluation(
+        (Finding("units", "13 has no unit", "write the unit", key="units", evidence="[13]"),)
+    )
     loop = loop_of(first, second, Evaluation(scores={"quality": 0.9}), texts=["12", "13", "13 kg"])
     units, dates = learn(loop, "How heavy?")
     assert (units.kind, units.state, units.trust, units.loop) == (
@@ -36,12 +39,12 @@ def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
     assert units.signature == signature("units", "units")
     assert units.text == "13 has no unit. write the unit"
     assert units.example == Example(
-        "How heavy?", "13 kg", "13", "13 has no unit", {}, {"quality": 0.9}
+        "How heavy?", "13 kg", "13", "13 has no unit", {}, {"quality": 0.9}, "[13]"
     )
     assert dates.example == Example(
         "How heavy?", "13 kg", "12", "no date.", {"quality": 0.5}, {"quality": 0.9}
     )
-    assert dates.text == "no date."
+    assert dates.text == "no date. Accepted: 12 -> 13 kg"
     assert (units.tags, units.sighting) == (("units",), "13 has no unit")
 
 
@@ -69,7 +72,7 @@ def test_a_finding_that_stayed_as_a_warning_was_not_mended():
         (Finding("c", "a", key="a", level="warning"), Finding("c", "n", key="n", level="note"))
     )
     loop = loop_of(evaluated("a", "b", "n"), stays)
-    assert [one.text for one in learn(loop, "task")] == ["b.", "n."]
+    assert [one.sighting for one in learn(loop, "task")] == ["b", "n"]
 
 
 def test_the_same_finding_twice_is_one_lesson():
@@ -93,7 +96,51 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
         assert one.example is not None
         assert one.example.before == {"quality": scores[0]}
         assert one.example.after["quality"] >= 0.75
-        assert one.text == f"quality {scores[0]} misses quality >= 0.75."
+        assert one.text == (
+            f"quality {scores[0]} misses quality >= 0.75. Accepted: text 1 -> text {len(scores)}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("fix", "rejected", "accepted", "text"),
+    [
+        ("Write a decimal.", "12 km", "12.0 km", "no decimal. Write a decimal."),
+        ("", "12 km", "12.0 km", "no decimal. Accepted: 12 km -> 12.0 km"),
+        ("", "12 a b c d 12", "12.0 a b c d 12.0", "no decimal."),  # two places: no one line
+        ("", "12 " + "km" * 60, "12.0", "no decimal."),
+        ("", "sk-" + "a" * 30, "sk-" + "b" * 30, "no decimal."),  # all that differs is secret
+    ],
+)
+def test_what_was_changed_is_told_where_no_fix_is_and_one_short_line_tells_it(
+    fix, rejected, accepted, text
+):
+    found = Evaluation((Finding("units", "no decimal.", fix),))
+    (one,) = learn(loop_of(found, PASSED, texts=[rejected, accepted]), "task")
+    assert one.text == text
+
+
+def test_a_secret_is_neither_cut_nor_told_by_halves():
+    secret = "AKIA" + "IOSFODNN7EXAMPLE"
+    long = "x" * (LONGEST - 12) + f" {secret} is wrong"
+    found = Evaluation((Finding("c", long, key="k", evidence=long),))
+    loop = loop_of(found, PASSED, texts=[f"use {secret} now", f"use {secret[::-1]} now"])
+    (one,) = learn(loop, "task")
+    assert one.example is not None
+    said = (one.text, one.sighting, one.example.rejected, one.example.wrong, one.example.evidence)
+    assert not any("AKIA" in text for text in said)
+
+
+def test_an_example_knows_what_it_changed_and_gained():
+    one = Example("t", "12.0 km", "12 km", "w", {"a": 0.1, "b": 1, "c": 2}, {"a": 0.3, "b": 0.5})
+    assert (str(one.difference), one.deltas) == ("12 km -> 12.0 km", {"a": 0.2, "b": -0.5})
+    first = Example("t", "12.0 km", after={"a": 1.0})
+    assert (first.difference, first.deltas) == (None, {})
+
+
+def test_an_example_that_was_stored_before_there_was_evidence_is_read():
+    stored: dict[str, Any] = {"task": "t", "accepted": "a", "rejected": "r", "wrong": "w"}
+    stored |= {"before": {}, "after": {"q": 1.0}}
+    assert Example(**stored) == Example("t", "a", "r", "w", {}, {"q": 1.0}, "", "")
 
 
 def test_what_counts_as_a_gain_is_the_loops_own():
@@ -144,13 +191,13 @@ def test_only_a_loop_that_passed_teaches_and_only_what_changed(loop):
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
         assert lessons == ()
         return
-    keys = [(one.error_type, one.sighting) for one in lessons if one.kind == "check"]
-    assert len(lessons) == len({one.signature.exact for one in lessons}) or keys
+    assert len(lessons) == len({one.signature.exact for one in lessons})
     for one in lessons:
         assert one.example is not None
         assert one.example.accepted == last.candidate.text
         if one.kind == "check":
             assert one.example.rejected != one.example.accepted
+            assert one.example.difference is None or one.example.difference.edits
         else:
             assert len(loop.attempts) == 1
 

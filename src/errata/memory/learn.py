@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from errata.loop.measure import shown, thousandths
 from errata.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
+from errata.redact import redacted
 
 if TYPE_CHECKING:
+    from errata.memory.difference import Difference
     from errata.memory.signature import Signature
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -18,6 +20,8 @@ State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
 
 # What is kept of one text of an example, in characters; a longer one is no use in a prompt.
 LONGEST = 4_000
+# What was changed is told in the text of a lesson where it is so short that nothing of it is cut.
+TOLD = 100
 # How many lessons one loop gives: what a check says a thousand times is not a thousand lessons.
 MOST = 20
 
@@ -27,7 +31,7 @@ class Example:
     """A task, the output that was rejected, what was wrong with it, and the one accepted.
 
     `rejected` and `wrong` are empty where the first try was accepted. `before` and `after` are the
-    scores of the two outputs.
+    scores of the two outputs, `evidence` is what the check rests on, `context` what stood around.
     """
 
     task: str
@@ -36,6 +40,24 @@ class Example:
     wrong: str = ""
     before: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
+    evidence: str = ""
+    context: str = ""
+
+    @property
+    def deltas(self) -> dict[str, float]:
+        """After minus before for each score that both have, in thousandths."""
+        both = self.before.keys() & self.after.keys()
+        gains = {
+            name: thousandths(self.after[name]) - thousandths(self.before[name]) for name in both
+        }
+        return {name: gains[name] / 1000 for name in sorted(gains)}
+
+    @property
+    def difference(self) -> Difference | None:
+        """The smallest change from the rejected to the accepted output; None where none was."""
+        from errata.memory.difference import difference
+
+        return difference(self.rejected, self.accepted) if self.rejected else None
 
     @property
     def digest(self) -> str:
@@ -78,7 +100,10 @@ def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
 
     One verified lesson for each distinct error of an earlier attempt that the accepted one no
     longer has, and for each goal that was missed and is met now by a gain that counts; the `MOST`
-    most severe of them. An accepted first try is kept as an example that nothing verified.
+    most severe of them. An accepted first try is kept as an example that nothing verified. Of a
+    change for the worse nothing is kept but the loop: which part of it did harm is not known, an
+    error that came with it and was mended is a lesson by itself, and where the lessons that were
+    shown are to blame, the outcome of the loop says so (`errata.memory.proof`).
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -125,22 +150,36 @@ def _lesson(
     example = Example(
         task,
         accepted.candidate.text or "",
-        (rejected.candidate.text or "")[:LONGEST],
-        finding.message[:LONGEST],
+        _kept(rejected.candidate.text or ""),
+        _kept(finding.message),
         dict(rejected.evaluation.scores) if rejected.evaluation else {},
         dict(accepted.evaluation.scores) if accepted.evaluation else {},
+        _kept(finding.evidence),
     )
     return Reflection(
         "check",
         signature(finding.check, finding.key),
         finding.check,
-        f"{finding.message.rstrip('. ')}. {finding.fix}".strip()[:LONGEST],
-        finding.message[:LONGEST],
+        _kept(f"{finding.message.rstrip('. ')}. {finding.fix or _changed(example)}".strip()),
+        _kept(finding.message),
         loop.id,
         example,
         "verified",
         tags=(finding.check,),
     )
+
+
+def _kept(text: str) -> str:
+    """Its first `LONGEST` characters. Without secrets first: half of one is not recognised."""
+    return redacted(text)[:LONGEST]
+
+
+def _changed(example: Example) -> str:
+    """What was changed, for a finding that does not say how to mend it; "" where it is long."""
+    from errata.memory.difference import difference
+
+    told = str(difference(example.rejected, redacted(example.accepted)))
+    return f"Accepted: {told}" if 0 < len(told) <= TOLD and "\n" not in told else ""
 
 
 def _accepted(loop: Loop, attempt: Attempt, task: str) -> Reflection:

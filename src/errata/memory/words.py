@@ -19,13 +19,13 @@ _STOP = frozenset(
     " we my your our me him them so not".split()
 )
 # Scripts written without spaces (and Korean, where particles stick to words): two at a time.
-_DENSE = (
+DENSE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
 # Indian vowel signs are part of a word, though no letters.
-_SIGNS = "\u0900-\u0963\u0966-\u0dff"
-_PART = re.compile(rf"(?P<dense>[{_DENSE}]+)|(?P<word>(?:[^\W_{_DENSE}]|[{_SIGNS}])+)|[^\w\s]")
+SIGNS = "\u0900-\u0963\u0966-\u0dff"
+_PART = re.compile(rf"(?P<dense>[{DENSE}]+)|(?P<word>(?:[^\W_{DENSE}]|[{SIGNS}])+)|[^\w\s]")
 _WORD = re.compile(r"[^\W_]+")
 _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _MARK = re.compile("[\u0300-\u036f\u0640\u064b-\u065f\u0670]")
