@@ -1,0 +1,138 @@
+"""What an evaluation from outside teaches: a conflict, an unverified claim, a better answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from errata.errors import InvalidInput
+from errata.loop.measure import LARGEST, number, thousandths
+from errata.memory.learn import LONGEST, Example, Reflection, State, Trust
+from errata.memory.signature import signature
+from errata.redact import redacted
+
+RISE = 0.1
+UNKNOWN = "Unknown"
+
+
+def learn_from_evaluation(
+    critique: str | None,
+    verification: Sequence[Mapping[str, Any]] | None,
+    query: str | None,
+    context: str | None,
+    iteration: int,
+    quality_before: float | None,
+    quality_after: float | None,
+    *,
+    trust: Trust | None = None,
+) -> Reflection | None:
+    """The lesson of one self-correction; None where there is nothing to learn.
+
+    Asked in this order: does any result of `verification` have the `status` conflict (its
+    `conflict_reason` is told); any unverified (its `claim_text`); does the critique say CONFLICTS;
+    did the quality rise above `RISE`. Other statuses teach nothing. What is None or empty is told
+    as Unknown. Its example has the query as task, the qualities as scores before and after, the
+    iteration beside them, and no accepted output: it is found, and is no example to follow.
+
+    `trust` is that of whoever judged: by default `model` where only the critique speaks, else
+    `measured`; what a tool or a document said is quarantined. A lesson is verified only by a
+    quality that rose above `RISE`, and only where an operator or a measurement speaks. Raises
+    InvalidInput, which names the argument.
+    """
+    said = _text("critique", critique)
+    asked, during = _text("query", query), _text("context", context)
+    number("iteration", iteration, 0, LARGEST)
+    if not isinstance(iteration, int):
+        raise InvalidInput("iteration", iteration, "an integer")
+    if trust is not None and trust not in get_args(Trust):
+        raise InvalidInput("trust", trust, f"one of {', '.join(get_args(Trust))}")
+    before, after = _quality("before", quality_before), _quality("after", quality_after)
+    rise = after["quality"] - before["quality"] if before and after else 0.0
+    found = _taught(said, _results(verification), rise)
+    if found is None:
+        return None
+    error_type, head, told, most = found
+    text = head + (told[:most] or UNKNOWN)
+    known = signature(error_type, text)
+    trust = trust or ("model" if error_type == "factual_error" else "measured")
+    after["iteration"] = float(iteration)
+    return Reflection(
+        "error",
+        known,
+        error_type,
+        text,
+        text,
+        example=Example(asked or text, "", "", text, before, after, told[:LONGEST], during),
+        state=_state(trust, rise),
+        trust=trust,
+        tags=("reflection", "self-correction", error_type, f"sig:{known.exact}"),
+        context=during,
+    )
+
+
+def as_entry(text: str, tags: Sequence[str], example: Example) -> dict[str, Any]:
+    """Such a lesson under the names that a memory of reflections gave it: plain data."""
+    exact = next((tag.removeprefix("sig:") for tag in tags if tag.startswith("sig:")), "")
+    return {
+        "content": text,
+        "rationale": f"Self-correction during: {example.context[:100] or UNKNOWN}",
+        "category": "reflection",
+        "tags": list(tags),
+        "context": {
+            "error_signature": exact,
+            "original_query": UNKNOWN if example.task == text else example.task,
+            "iteration_count": int(example.after.get("iteration", 0)),
+            "quality_improvement": example.deltas.get("quality", 0.0),
+            "reflection_context": example.context or UNKNOWN,
+        },
+    }
+
+
+def _taught(
+    critique: str, results: Sequence[Mapping[str, Any]], rise: float
+) -> tuple[str, str, str, int] | None:
+    """The type of the error, how its text begins, what is told, and how much of it, at most."""
+    for status, key, error_type, head, most in (
+        ("conflict", "conflict_reason", "conflict", "Detected conflict: ", LONGEST),
+        ("unverified", "claim_text", "unverified_claim", "Made unverified claim about: ", 100),
+    ):
+        for one in results:
+            if one["status"] == status:
+                return error_type, head, _text(key, one.get(key)), most
+    if "CONFLICTS" in critique:
+        return "factual_error", "", critique, 200
+    if thousandths(rise) > thousandths(RISE):
+        return "quality_improvement", f"Quality improved by {rise:.2f}: ", critique, 150
+    return None
+
+
+def _state(trust: Trust, rise: float) -> State:
+    if trust in ("tool", "external"):
+        return "quarantined"
+    measured = trust in ("operator", "measured") and thousandths(rise) > thousandths(RISE)
+    return "verified" if measured else "candidate"
+
+
+def _text(field: str, value: object) -> str:
+    """What was given; "" where that is nothing. Without secrets: it is cut later."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(field, value, "a text")
+    return redacted(value) if value and value.strip() else ""
+
+
+def _quality(when: str, value: float | None) -> dict[str, float]:
+    if value is None:
+        return {}
+    number(f"quality_{when}", value, -LARGEST, LARGEST)
+    return {"quality": float(value)}
+
+
+def _results(verification: object) -> Sequence[Mapping[str, Any]]:
+    results = () if verification is None else verification
+    allowed = "results, each a mapping with a status"
+    if isinstance(results, str | bytes) or not isinstance(results, Sequence):
+        raise InvalidInput("verification", results, f"a sequence of {allowed}")
+    for n, one in enumerate(results):
+        if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
+            raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
+    return results
