@@ -9,3 +9,7 @@ where e.reflection = :reflection and e.digest = :digest and o.example = p.value;
 insert or ignore into lineage (child, parent)
 select e.id, p.value from example e, json_each(:parents) p
 where e.reflection = :reflection and e.digest = :digest and p.value in (select id from example) and p.value <> e.id;
+
+-- name: insert_ruling
+insert into ruling (tenant, project, action, subject, by, why, record, at)
+values (:tenant, :project, :action, :subject, :by, :why, :record, :now);
