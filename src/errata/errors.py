@@ -10,6 +10,8 @@
     │   │   ├── TaskFileError      a task file has a bad line
     │   │   └── RecordFileError    a file of recorded loops has a bad line
     │   ├── OverrideRefused        an override that cannot be given
+    │   ├── NotQuarantined         an entry that was ruled on already, or never waited
+    │   ├── QuotaExceeded          a source that is not trusted has said too much
     │   └── Conflict               another report is already stored for this attempt
     ├── NotFound                   the caller: nothing is stored under this id
     ├── NotPassed                  nobody: the loop ended without an accepted candidate
@@ -99,6 +101,27 @@ class OverrideRefused(UsageError):
 
 class Conflict(UsageError):
     """The same attempt was reported before with other content."""
+
+
+class NotQuarantined(UsageError):
+    """What does not wait in quarantine cannot be released or rejected; `state` is what it is."""
+
+    def __init__(self, id: int, state: str, ruled: str = "") -> None:
+        self.id: int = id
+        self.state: str = state
+        super().__init__(f"example {id} is not quarantined, it is {ruled or state}; look at it first")
+
+
+class QuotaExceeded(UsageError):
+    """A source that is not trusted has as many `what` in a scope as it may; nothing was written."""
+
+    def __init__(self, source: str, what: str, count: int, quota: int, remedy: str) -> None:
+        self.source: str = source
+        self.count: int = count
+        self.quota: int = quota
+        super().__init__(
+            f"source {_short(source)} would have {count} {what}, its quota is {quota}; {remedy}"
+        )
 
 
 class NotFound(ErrataError):
