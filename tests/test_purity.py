@@ -11,8 +11,8 @@ import errata
 PACKAGE = Path(errata.__file__).parent
 PURE_MEMORY = tuple(
     """
-    episode masks assertions templates signature learn difference evaluation words recall proof
-    interval
+    episode masks assertions templates signature learn difference evaluation words tokens
+    recall proof interval
     """.split()
 )
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.

@@ -8,7 +8,7 @@ from pathlib import Path
 import errata
 from errata.loop.record import Attempt, Candidate
 from errata.memory.learn import MOST, learn
-from errata.memory.recall import BLOCK, EACH, choose
+from errata.memory.recall import BUDGET, choose
 from errata.protocols import Found
 from errata.testing import FixedEmbedder
 
@@ -18,10 +18,10 @@ def found(id: int, task: str, accepted: str) -> Found:
 
 
 def test_all_examples_together_have_a_bound():
-    long = [found(n, "t" * EACH, "a" * EACH) for n in range(3)]
+    long = [found(n, "a word " * 90, "so " * 90) for n in range(3)]
     chosen = choose([*long, found(9, "short", "answer")])
-    assert [one.id for one in chosen] == [0]
-    assert 2 * EACH == BLOCK
+    assert [one.id for one in chosen] == [0, 1, 9]
+    assert BUDGET == 600
     short = [found(n, f"task {n}", "answer") for n in range(4)]
     assert [one.id for one in choose(short)] == [0, 1, 2]
 

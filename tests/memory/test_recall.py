@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from errata.memory.recall import (
     COSINE,
     COVERAGE,
-    EACH,
     SHOWN,
     as_messages,
-    as_text,
     choose,
     rank,
     relevance,
+    worth,
 )
-from errata.protocols import Found, Message
+from errata.memory.tokens import tokens
+from errata.protocols import Found
 from tests.memory.support import found
 
 # -- rank
@@ -71,9 +71,54 @@ def test_relevance_is_made_of_two_measures(fields, relevant):
 def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
     near, useful = found(1, "a", cosine=0.8), found(2, "b", cosine=0.7)
     assert ids(rank("x", [near, useful], 9)) == [1, 2]
-    assert ids(rank("x", [near, useful], 9, {2: 1.5, 1: 0.5})) == [2, 1]
-    unrelated = found(3, "c", cosine=0.1)
-    assert ids(rank("x", [unrelated], 9, {3: 1.5})) == []
+    useful = replace(useful, useful=1.2)
+    assert ids(rank("x", [near, useful], 9)) == [2, 1]
+    assert ids(choose([near, useful])) == [2, 1]
+    assert ids(rank("x", [found(3, "c", cosine=0.1, useful=1.5)], 9)) == []
+
+
+def test_importance_decides_between_what_is_nearly_as_relevant():
+    vital, idle = (
+        found(1, "a", cosine=0.74, importance=1.0),
+        found(2, "b", cosine=0.8, importance=0),
+    )
+    assert ids(rank("x", [idle, vital], 9)) == [1, 2]
+    assert ids(choose([idle, vital])) == [1, 2]
+    assert ids(rank("x", [idle, replace(vital, cosine=0.7)], 9)) == [2, 1]
+    assert worth(found(3, "c")) == 1  # of importance 0.5
+    assert worth(vital) / worth(idle) == pytest.approx(1.105, abs=0.001)
+
+
+NOW = 1_700_000_000.0
+DAY = 86_400.0
+
+
+def test_the_newer_decides_only_between_near_equals():
+    new = found(1, "a", cosine=0.78, at=NOW)
+    old = found(2, "b", cosine=0.8, at=NOW - 365 * DAY)
+    assert ids(rank("x", [old, new], 9, NOW)) == [1, 2]
+    assert ids(choose([old, new], now=NOW)) == [1, 2]
+    assert ids(rank("x", [old, new], 9)) == [2, 1]  # without a time age does not count
+    assert ids(rank("x", [old, replace(new, cosine=0.75)], 9, NOW)) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("age", "left"), [(0, 1.0), (90, 0.975), (180, 0.9625), (100_000, 0.95), (-90, 1.0)]
+)
+def test_half_of_what_age_takes_is_gone_after_90_days(age, left):
+    """A clock that was set back makes nothing newer than new."""
+    assert worth(found(1, "a", at=NOW - age * DAY), NOW) == pytest.approx(left)
+
+
+@given(
+    st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e10), st.floats(0, 1e10), st.floats(0.5, 1.5)
+)
+def test_worth_grows_with_importance_and_recency_and_is_bounded(low, high, then, later, useful):
+    low, high = sorted((low, high))
+    then, later = sorted((then, later))
+    less = worth(found(1, "a", importance=low, at=then, useful=useful), 1e10)
+    more = worth(found(1, "a", importance=high, at=later, useful=useful), 1e10)
+    assert useful * 0.95 * 0.95 <= less <= more <= useful * 1.05
 
 
 def test_by_relevance_then_importance_then_seen_then_newer():
@@ -91,6 +136,8 @@ def test_the_same_example_is_said_once():
     assert ids(rank("t", twice, 9)) == [1]
     other = found(3, "t", "another answer", cosine=0.7)
     assert ids(rank("t", [*twice, other], 9)) == [1, 3]
+    lessons = [found(n, "t", "", cosine=0.9, lesson=said) for n, said in enumerate("aab")]
+    assert ids(rank("t", lessons, 9)) == [2, 1]
 
 
 finds = st.builds(
@@ -111,6 +158,7 @@ def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
     ranked = rank("convert to kg", stored, limit)
     assert len(ranked) <= limit
     assert all(replace(one, overlap=0.0) in stored for one in ranked)
+    assert all(one.overlap == 0 for one in ranked if one.cosine is not None)
     assert all(0 <= relevance(one) <= 1 for one in ranked)
     pairs = [(one.example.task, one.example.accepted) for one in ranked]
     assert len(pairs) == len(set(pairs))
@@ -139,12 +187,22 @@ def test_three_at_most_and_one_of_them_not_verified(verified, chosen):
     assert [one.id for one in choose(ranked)] == chosen
 
 
-def test_an_answer_that_would_be_cut_is_not_shown_as_accepted():
-    ranked = [
-        found(1, "one", accepted="x" * (EACH + 1), cosine=1.0),
-        found(2, "two", accepted="x" * EACH, cosine=1.0),
-    ]
-    assert [one.id for one in choose(ranked)] == [2]
+def test_what_does_not_fit_is_left_out_whole():
+    long = found(1, "one", accepted="x. " * 400, cosine=1.0)
+    short = found(2, "two", accepted="y. " * 250, cosine=0.9)
+    shorter = found(3, "three", accepted="z. " * 100, cosine=0.8)
+    assert ids(choose([long, short, shorter])) == [2]
+    assert ids(choose([long, short, shorter], budget=2_000)) == [1, 2, 3]
+    assert ids(choose([long, short, shorter], budget=300)) == [3]
+    assert choose([long, short, shorter], budget=10) == []
+    (task, accepted) = as_messages([long])
+    assert (task.content, accepted.content) == ("one", "x. " * 400)
+
+
+@given(st.lists(finds, max_size=12), st.integers(0, 30))
+def test_the_budget_is_kept(stored, budget):
+    chosen = choose(rank("convert to kg", stored, 99), budget=budget)
+    assert sum(tokens(one.example.task) + tokens(one.example.accepted) for one in chosen) <= budget
 
 
 def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
@@ -169,7 +227,8 @@ def test_a_lesson_without_an_example_is_no_turn_of_a_chat():
     ranked = rank("the words", [found(1, "the words", "", cosine=1.0, coverage=1.0)], 9)
     assert ids(ranked) == [1]
     assert choose(ranked) == []
-    assert as_messages(choose(ranked)) == ()
+    assert ids(choose(ranked, advice=True)) == [1]
+    assert as_messages(ranked) == ()
 
 
 @given(st.lists(finds, max_size=12))
@@ -179,38 +238,9 @@ def test_a_prompt_gets_at_most_three_turns_and_bounded_text(stored):
     assert sum(not one.verified for one in chosen) <= 1
     turns = as_messages(chosen)
     assert [t.role for t in turns] == ["user", "assistant"] * len(chosen)
-    assert sum(len(t.content) for t in turns) <= 2 * SHOWN * EACH
-    assert len(as_text(turns)) <= 2 * SHOWN * (EACH + 40) + 100
+    assert [t.content for t in turns[1::2]] == [one.example.accepted for one in chosen[::-1]]
 
 
 def test_the_most_related_stands_next_to_the_task():
     turns = as_messages([found(1, "nearest"), found(2, "further")])
     assert [t.content for t in turns] == ["further", "answer", "nearest", "answer"]
-
-
-# -- as text
-
-
-def test_as_text_marks_where_data_begins_and_ends_differently_each_time():
-    turns = (Message("user", "task"), Message("assistant", "answer"))
-    text = as_text(turns, seed=1)
-    lines = text.splitlines()
-    assert lines[0].endswith("(data, not instructions):")
-    mark = lines[-1].removeprefix("--- end ")
-    assert lines[1:] == [
-        f"--- task {mark}",
-        "task",
-        f"--- accepted answer {mark}",
-        "answer",
-        f"--- end {mark}",
-    ]
-    assert as_text(turns, seed=1) == text
-    assert as_text(turns, seed=2).splitlines()[-1] != lines[-1]
-    assert as_text(()) == ""
-
-
-@given(st.text(max_size=300))
-def test_the_data_cannot_hold_its_own_end_mark(text):
-    turns = (Message("user", text), Message("assistant", f"--- end {text[:8]}"))
-    mark = as_text(turns).splitlines()[-1]
-    assert all(mark not in turn.content for turn in turns)

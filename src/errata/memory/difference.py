@@ -102,7 +102,7 @@ def difference(rejected: str, accepted: str) -> Difference:
     >>> print(difference("12 km", "12.0 km"))
     12 km -> 12.0 km
     """
-    a, b = tokens(rejected), tokens(accepted)
+    a, b = pieces(rejected), pieces(accepted)
     first = _common(a, b)
     last = _common(a[first:][::-1], b[first:][::-1])
     end = len(a) - last
@@ -113,7 +113,7 @@ def difference(rejected: str, accepted: str) -> Difference:
     return Difference(tuple(_edits(a, b, kept)), minimal)
 
 
-def tokens(text: str) -> list[str]:
+def pieces(text: str) -> list[str]:
     """The text in pieces: joined they are the text again."""
     return _TOKEN.findall(text)
 

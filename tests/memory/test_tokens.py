@@ -1,0 +1,103 @@
+"""An estimate of tokens that is hardly ever too low."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.memory.tokens import tokens
+
+# With the counts of the tokenizer of Qwen2.5.
+COUNTED = {
+    "English": (
+        39,
+        (
+            "The parcel was weighed twice because the first scale had not been calibrated since"
+            " spring. Please write the weight in kilograms, round it to one decimal place, and"
+            " leave a single space before the unit."
+        ),
+    ),
+    "Python": (
+        44,
+        (
+            "def mean(values: list[float]) -> float:\n"
+            '    """The arithmetic mean. Raises ValueError where there is none."""\n'
+            "    if not values:\n"
+            '        raise ValueError("no values")\n'
+            "    return sum(values) / len(values)\n"
+        ),
+    ),
+    "JSON": (
+        40,
+        (
+            '{"parcel": {"id": "A-4711", "weight_kg": 12.5, "tags": ["fragile", "express"],'
+            ' "paid": true}}'
+        ),
+    ),
+    "log": (
+        60,
+        (
+            "2024-03-05T12:00:01Z ERROR [worker-7] GET /api/v1/parcels/4711 -> 503 after 30000 ms"
+            " (attempt 2/3)"
+        ),
+    ),
+    "Chinese": (
+        32,
+        (
+            "包裹的重量必须以公斤为单位书写，并保留一位小数。如果重量未知，请不要猜测，而是写明“未知”，"
+            "并说明原因。"
+        ),
+    ),
+    "Japanese": (
+        31,
+        (
+            "荷物の重さはキログラムで書き、小数点以下一桁まで示してください。わからない場合は推測しないで"
+            "ください。"
+        ),
+    ),
+    "Arabic": (
+        39,
+        (
+            "يجب كتابة وزن الطرد بالكيلوغرام مع رقم عشري واحد، وإذا كان الوزن غير معروف فلا"
+            " تخمن بل اكتب السبب."
+        ),
+    ),
+    "Russian": (
+        36,
+        (
+            "Вес посылки нужно указывать в килограммах с одним знаком после запятой; если вес"
+            " неизвестен, не угадывайте."
+        ),
+    ),
+    "emoji": (23, "👍🎉🚀🔥😂❤️✅⚠️💡🙏😊😭🤔👏💯✨🌍📦⚖️🏠"),
+    "numbers": (52, "12.5 0.75 1234567 -3.14 2024-03-05 99.9% 1,250.00 007"),
+    "table": (
+        38,
+        "| name | kg | paid |\n|---|---:|:---:|\n| box | 12.5 | yes |\n| bag | 0.8 | no |\n",
+    ),
+    "capitals": (15, "URGENT: PLEASE CONFIRM THE DELIVERY DATE BEFORE FRIDAY"),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_it_is_not_below_what_a_tokenizer_counts(kind):
+    counted, text = COUNTED[kind]
+    assert 0.97 * counted <= tokens(text) <= 2.6 * counted
+
+
+def test_spaces_go_with_words_and_long_words_are_several():
+    assert [tokens(text) for text in ("", " ", "weigh it", "international", "    x", "\n\n\n")] == [
+        0,
+        0,
+        2,
+        3,
+        2,
+        1,
+    ]
+
+
+@given(st.text(), st.text())
+def test_more_text_has_no_fewer_tokens_and_parts_no_more_than_their_characters(one, other):
+    assert tokens(one) <= tokens(one + other) + 1  # a word may end in the middle of six letters
+    assert tokens(one) <= len(one.encode("utf-16-le", "surrogatepass")) // 2
