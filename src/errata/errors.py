@@ -109,7 +109,9 @@ class NotQuarantined(UsageError):
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
         self.state: str = state
-        super().__init__(f"example {id} is not quarantined, it is {ruled or state}; look at it first")
+        super().__init__(
+            f"example {id} is not quarantined: it is {ruled or state}; look at it again"
+        )
 
 
 class QuotaExceeded(UsageError):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from errata.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from errata.memory.learn import State, Trust
+    from errata.memory.learn import Example, State, Trust
+
+Action = Literal["release", "reject"]
 
 # From a person who answers for it, an outcome of an own loop, a model, a tool, or from outside:
 # documents, end users, imports. Each is trusted more than the next.
@@ -32,6 +34,79 @@ class Quota:
         for name, value in (("entries", self.entries), ("sightings", self.sightings)):
             if not isinstance(value, int) or value < 1:
                 raise InvalidInput(f"quota.{name}", value, "an integer of at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One time that an error was seen: its exact text, where from, `at` in seconds since 1970."""
+
+    text: str
+    source: str
+    trust: Trust
+    loop: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where an example comes from: every source that it rests on, and ids it derives from.
+
+    `children` derive from it. `sightings` are the newest of its lesson, `rulings` those on it.
+    """
+
+    sources: tuple[str, ...] = ()
+    parents: tuple[int, ...] = ()
+    children: tuple[int, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
+    rulings: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An entry of the quarantine: what was to be learnt, and from whom.
+
+    `id` is that of its row among the examples, `example` None where it is a lesson without one.
+    `source` is its own, `seen` counts the sightings of its pattern. `score` (0..1, the worse the
+    higher) and `why` are what the screen says of its texts; they decide nothing.
+    """
+
+    id: int
+    kind: str
+    error_type: str
+    signature: str
+    pattern: str
+    lesson: str
+    example: Example | None
+    state: State
+    trust: Trust
+    source: str
+    tags: tuple[str, ...]
+    importance: float
+    seen: int
+    at: float
+    score: float = 0.0
+    why: tuple[str, ...] = ()
+    provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def texts(self) -> str:
+        """All of its own words, a line each."""
+        one = self.example
+        return "\n".join(filter(None, (self.lesson, *_texts(one)))) if one else self.lesson
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a revocation removes: rows of each, and lessons that nothing is left of."""
+
+    examples: int = 0
+    lessons: int = 0
+    sightings: int = 0
+    vectors: int = 0
+
+
+def _texts(one: Example) -> tuple[str, ...]:
+    return one.task, one.accepted, one.rejected, one.wrong
 
 
 def lowest(trusts: Iterable[Trust]) -> Trust:

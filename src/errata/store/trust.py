@@ -10,7 +10,6 @@ from typing import Any
 from errata.errors import InvalidInput, QuotaExceeded
 from errata.memory.learn import Reflection
 from errata.memory.trust import HELD, Quota, begins, derived
-from errata.protocols import Scope
 from errata.store.statements import statements
 
 Db = sqlite3.Connection
@@ -42,6 +41,8 @@ def stamped(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = derived(one.trust, trusts, one.loop) if parents else one.trust
+    if one.pinned and trust != "operator":
+        raise InvalidInput("pinned", True, "False for what is not all an operator's")
     state = begins(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
@@ -54,7 +55,10 @@ def rests(db: Db, values: Plain, example: int) -> None:
     `values`: the scope, its `source`, and its `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    if values["parents"] == NOBODY or not db.execute(statements()["is_own_ancestor"], values).fetchall():
+    if (
+        values["parents"] == NOBODY
+        or not db.execute(statements()["is_own_ancestor"], values).fetchall()
+    ):
         db.execute(statements()["drop_origin"], values)
         db.execute(statements()["drop_lineage"], values)
     db.execute(statements()["insert_origin"], values)

@@ -1,14 +1,164 @@
+-- name: known_parents
+select id, trust from example where scope = :scope and id in (select value from json_each(:parents));
+
+-- name: count_traced
+select count(distinct example) as n from origin
+where scope = :scope and example in (select value from json_each(:parents));
+
+-- name: shown_to_loop
+select distinct e.value as id from exposure x, json_each(x.examples) e
+where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
+
+-- name: is_own_ancestor
+with recursive before (id) as (
+  select value from json_each(:parents)
+  union select l.parent from lineage l join before b on l.child = b.id
+)
+select 1 from before where id = :example;
+
+-- name: drop_origin
+delete from origin where example = :example;
+
+-- name: drop_lineage
+delete from lineage where child = :example;
+
 -- name: insert_origin
-insert or ignore into origin (example, source)
-select e.id, :source from example e where e.reflection = :reflection and e.digest = :digest and :source <> ''
-union
-select e.id, o.source from example e, origin o, json_each(:parents) p
-where e.reflection = :reflection and e.digest = :digest and o.example = p.value;
+insert or ignore into origin (example, source, scope) values (:example, :source, :scope);
 
 -- name: insert_lineage
 insert or ignore into lineage (child, parent)
-select e.id, p.value from example e, json_each(:parents) p
-where e.reflection = :reflection and e.digest = :digest and p.value in (select id from example) and p.value <> e.id;
+select :example, value from json_each(:parents) where value <> :example;
+
+-- name: set_author
+update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
+where id = :reflection and author is null;
+
+-- name: drop_voice
+delete from example
+where reflection = :reflection and digest = 'lesson' and task <> :text and trust not in ('operator', 'measured');
+
+-- name: count_held
+select count(*) as n from origin o join example e on e.id = o.example
+where o.scope = :scope and o.source = :source and e.state = 'quarantined';
+
+-- name: count_sightings
+select count(*) as n from occurrence o join reflection r on r.id = o.reflection
+where o.source = :source and o.trust in ('tool', 'external') and r.tenant = :tenant and r.project = :project;
+
+-- name: ruled_last
+select action from ruling
+where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
+  and json_extract(record, '$.digest') = :digest
+order by id desc limit 1;
+
+-- name: waiting
+select id from example where scope = :scope and state = 'quarantined';
+
+-- name: read_held
+select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
+       iif(l.author = e.id, l.tags, '[]') as tags, iif(l.author = e.id, l.importance, 0.5) as importance, l.seen, e.at, coalesce((select group_concat(source, ', ') from origin where example = e.id), '') as source
+from example e join reflection l on l.id = e.reflection
+where e.scope = :scope and e.id in (select value from json_each(:ids))
+order by e.id desc;
+
+-- name: rests_on
+with recursive before (id) as (
+  select :example
+  union select l.parent from lineage l join before b on l.child = b.id
+)
+select distinct source from origin where example in (select id from before) and source <> '' order by source;
+
+-- name: parents_of
+select parent from lineage where child = :example order by parent;
+
+-- name: children_of
+select child from lineage where parent = :example order by child;
+
+-- name: newest_sightings
+select o.text, o.source, o.trust, o.loop, o.at from occurrence o join reflection l on l.id = o.reflection
+where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
+order by o.id desc limit :most;
+
+-- name: rulings_on
+select action, subject, by, why, record, at from ruling
+where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
+  and json_extract(record, '$.example') = :example
+order by id desc;
+
+-- name: settle_example
+update example set state = :state, trust = :trust
+where id = :example and scope = :scope and state = 'quarantined'
+returning reflection, digest;
+
+-- name: read_voice
+select l.kind, l.signature, l.pattern, l.error_type, l.trust, l.state, l.author,
+       exists (select 1 from example where id = l.author) as spoken_for
+from reflection l where l.id = :reflection;
+
+-- name: best_example
+select id from example where reflection = :reflection
+order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
+
+-- name: best_sighting
+select text, source, trust, parents from occurrence where reflection = :reflection
+order by (select key from json_each(:order) where value = trust), id limit 1;
+
+-- name: set_voice
+update reflection
+set tags = iif(author = :example, tags, '[]'), importance = iif(author = :example, importance, 0.5),
+    (text, trust, state, author, source) = (
+  select lesson, trust, iif(:kept <> '', :kept, e.state), id, coalesce((select min(source) from origin where example = e.id), '')
+  from example e where id = :example
+)
+where id = :reflection;
+
+-- name: rests_on_source
+with recursive rests (id) as (
+  select example from origin where scope = :scope and source = :source
+  union select l.child from lineage l join rests r on l.parent = r.id
+)
+select id from rests;
+
+-- name: delete_sightings
+delete from occurrence where id in (
+  select o.id from occurrence o join reflection r on r.id = o.reflection
+  where r.tenant = :tenant and r.project = :project and (
+    o.source = :source
+    or o.parents <> '[]' and exists (
+      select 1 from json_each(o.parents) where value in (select value from json_each(:ids))
+    )
+  )
+)
+returning reflection;
+
+-- name: delete_vectors
+delete from vector where example in (select value from json_each(:ids));
+
+-- name: delete_examples
+delete from example where id in (select value from json_each(:ids)) returning reflection;
+
+-- name: delete_origins
+delete from origin where example in (select value from json_each(:ids));
+
+-- name: delete_lineage
+delete from lineage
+where child in (select value from json_each(:ids)) or parent in (select value from json_each(:ids));
+
+-- name: unsee
+update reflection
+set seen = max(1, seen - :n),
+    first_seen = coalesce((select min(at) from occurrence where reflection = :reflection), first_seen),
+    last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
+where id = :reflection;
+
+-- name: delete_reflection
+delete from reflection where id = :reflection;
+
+-- name: clear_lineage
+delete from lineage where child in (select example from origin where scope = :scope);
+
+-- name: clear_origins
+delete from origin where scope = :scope;
 
 -- name: insert_ruling
 insert into ruling (tenant, project, action, subject, by, why, record, at)

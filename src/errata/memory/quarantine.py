@@ -1,0 +1,71 @@
+"""The quarantine of one scope: what tools and documents said, until a person rules on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from errata.errors import InvalidInput, NotFound
+from errata.memory.trust import Held, Removed
+from errata.protocols import Scope, Store
+
+
+class Quarantine:
+    """What waits for a ruling, and the sources of all that was learnt. Every ruling is on record.
+
+    Bound to a scope: `Memory.quarantine`. All raise StoreError.
+    """
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store, self._scope = store, scope
+
+    async def waiting(self, limit: int = 50) -> list[Held]:
+        """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
+
+        The score is an order to read in; it keeps nothing out and lets nothing in.
+        """
+        if limit < 1:
+            raise InvalidInput("limit", limit, "an integer of at least 1")
+        found = [_screened(one) for one in await self._store.held(self._scope, None)]
+        return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
+
+    async def show(self, id: int) -> Held:
+        """An example, waiting or ruled on, with where it comes from. Raises NotFound."""
+        for one in await self._store.held(self._scope, [id]):
+            provenance = await self._store.provenance(self._scope, one)
+            return replace(_screened(one), provenance=provenance)
+        where = f"the memory of {self._scope.tenant}/{self._scope.project}"
+        raise NotFound("example", str(id), where)
+
+    async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Let these be recalled, with the trust of the operator `by`: all of them, or none.
+
+        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined where somebody
+        ruled before.
+        """
+        await self._store.settle(self._scope, ids, "release", by, why)
+
+    async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Retire these: the same text comes back no more. All or none; raises as `release`."""
+        await self._store.settle(self._scope, ids, "reject", by, why)
+
+    async def revoke(
+        self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
+    ) -> Removed:
+        """Remove all that rests on `source`, and what it saw, in one transaction.
+
+        Also what was derived from it, and what loops learnt with it in their prompts. A lesson that
+        others have said, too, stays in their words. With `dry_run` nothing is removed, and nobody
+        need answer for it. Raises NotFound where the source left nothing, InvalidInput without a
+        name or an actor.
+        """
+        if not source.strip():
+            raise InvalidInput("source", source, "the name of a source")
+        return await self._store.revoke(self._scope, source, by, why, dry_run)
+
+
+def _screened(one: Held) -> Held:
+    from errata.memory.screen import screen  # whose many words only this needs
+
+    said = screen(one.texts)
+    return replace(one, score=said.score, why=said.why)
