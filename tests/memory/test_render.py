@@ -60,7 +60,10 @@ def test_a_mark_that_the_data_has_is_not_taken(monkeypatch):
     ("fields", "said"),
     [
         ({"error_type": "units"}, "lesson 7, verified, seen 3 times, learnt from check units"),
-        ({"kind": "example"}, "lesson 7, verified, seen 3 times, accepted at the first try"),
+        (
+            {"kind": "example", "seen": 1},
+            "lesson 7, verified, seen once, accepted at the first try",
+        ),
         (
             {"kind": "error", "error_type": "Timeout", "verified": False},
             "lesson 7, not verified, seen 3 times, remembered as Timeout",
@@ -72,7 +75,7 @@ def test_a_mark_that_the_data_has_is_not_taken(monkeypatch):
     ],
 )
 def test_where_an_example_comes_from_is_one_line(fields, said):
-    assert provenance(found(7, "t", seen=3, **fields)) == said
+    assert provenance(found(7, "t", **{"seen": 3, **fields})) == said
 
 
 def test_provenance_stands_beside_a_turn_and_in_the_text_form_before_the_task():

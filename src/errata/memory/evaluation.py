@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from errata.errors import InvalidInput
 from errata.loop.measure import LARGEST, number, thousandths
-from errata.memory.learn import LONGEST, Example, Reflection, State, Trust
+from errata.memory.learn import LONGEST, Example, Reflection, Trust
 from errata.memory.signature import signature
+from errata.memory.trust import ORDER, RAISING, begins
 from errata.redact import redacted
 
 RISE = 0.1
@@ -44,11 +45,12 @@ def learn_from_evaluation(
     number("iteration", iteration, 0, LARGEST)
     if not isinstance(iteration, int):
         raise InvalidInput("iteration", iteration, "an integer")
-    if trust is not None and trust not in get_args(Trust):
-        raise InvalidInput("trust", trust, f"one of {', '.join(get_args(Trust))}")
+    if trust not in (None, *ORDER):
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
     before, after = _quality("before", quality_before), _quality("after", quality_after)
     rise = after["quality"] - before["quality"] if before and after else 0.0
-    found = _taught(said, _results(verification), rise)
+    risen = thousandths(rise) > thousandths(RISE)
+    found = _taught(said, _results(verification), rise if risen else None)
     if found is None:
         return None
     error_type, head, told, most = found
@@ -63,7 +65,7 @@ def learn_from_evaluation(
         text,
         text,
         example=Example(asked or text, "", "", text, before, after, told[:LONGEST], during),
-        state=_state(trust, rise),
+        state=begins(trust, "verified" if trust in RAISING and risen else "candidate"),
         trust=trust,
         tags=("reflection", "self-correction", error_type, f"sig:{known.exact}"),
         context=during,
@@ -89,7 +91,7 @@ def as_entry(text: str, tags: Sequence[str], example: Example) -> dict[str, Any]
 
 
 def _taught(
-    critique: str, results: Sequence[Mapping[str, Any]], rise: float
+    critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
 ) -> tuple[str, str, str, int] | None:
     """The type of the error, how its text begins, what is told, and how much of it, at most."""
     for status, key, error_type, head, most in (
@@ -101,16 +103,9 @@ def _taught(
                 return error_type, head, _text(key, one.get(key)), most
     if "CONFLICTS" in critique:
         return "factual_error", "", critique, 200
-    if thousandths(rise) > thousandths(RISE):
+    if rise is not None:
         return "quality_improvement", f"Quality improved by {rise:.2f}: ", critique, 150
     return None
-
-
-def _state(trust: Trust, rise: float) -> State:
-    if trust in ("tool", "external"):
-        return "quarantined"
-    measured = trust in ("operator", "measured") and thousandths(rise) > thousandths(RISE)
-    return "verified" if measured else "candidate"
 
 
 def _text(field: str, value: object) -> str:

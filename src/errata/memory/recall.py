@@ -181,7 +181,8 @@ def provenance(one: Found) -> str:
     origin = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
     state = "verified" if one.verified else "not verified"
     said = origin.get(one.kind, f"remembered as {about}")
-    return f"lesson {one.reflection}, {state}, seen {one.seen} times, {said}"
+    times = "once" if one.seen == 1 else f"{one.seen} times"
+    return f"lesson {one.reflection}, {state}, seen {times}, {said}"
 
 
 def _told(one: Found) -> tuple[str, ...]:
