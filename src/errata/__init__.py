@@ -58,7 +58,7 @@ _HOMES = {
     "Result": "errata.result",
     "Run": "errata.drive",
     "Scope": "errata.protocols",
-    "Seen": "errata.memory.memory",
+    "Seen": "errata.lessons",
     "Signature": "errata.memory.signature",
     "Standing": "errata.decisions",
     "Stop": "errata.loop.stop",
@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from errata.drive import Run, run
     from errata.errors import ErrataError, NotPassed
     from errata.generate import Writer, targeted
+    from errata.lessons import Seen
     from errata.loop import policies as policies
     from errata.loop.change import Change
     from errata.loop.decide import Again, Done, Policy, Trigger, decide
@@ -133,7 +134,7 @@ if TYPE_CHECKING:
     )
     from errata.memory.episode import Event, RepeatedStep, repeated_step
     from errata.memory.learn import Example, Reflection
-    from errata.memory.memory import Memory, Seen
+    from errata.memory.memory import Memory
     from errata.memory.proof import Exposure, Outcome, Proof, proof
     from errata.memory.signature import Signature, signature
     from errata.memory.templates import Templates

@@ -302,8 +302,9 @@ class Run(Generic[C]):
             lessons = memory.lessons(loop, _text(self._task), state.briefing)
         if memory is not None and self._journal.shares(memory.store, memory.scope):
             entry = replace(entry, reflections=lessons, exposures=state.briefing.exposures)
+            entry = replace(entry, most=memory.max_entries or 0)
         elif memory is not None and lessons:
-            await memory.store.remember(memory.scope, lessons)
+            await memory.store.remember(memory.scope, lessons, most=memory.max_entries or 0)
         if self._journal.durable:
             worn = standing(loop, self.policy)
             entry = replace(entry, verdict=verdict, standing=worn)

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from errata.memory.learn import Reflection
     from errata.memory.proof import Exposure, Outcome
+    from errata.memory.signature import Signature
+    from errata.memory.templates import Merge
     from errata.protocols import Filter, Found, Remembered, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Whether an error is known: true where it is, with its count and its lessons.
+
+    With a `group` its pattern was merged with others by evidence: both are then of all of them, the
+    lessons of the very pattern first, then those most often seen, 50 at most.
+    """
+
+    count: int
+    lessons: tuple[Mapping[str, Any], ...] = ()
+    group: Merge | None = None
+
+    def __bool__(self) -> bool:
+        return self.count > 0
 
 
 class Lessons(Protocol):
@@ -25,7 +44,8 @@ class Lessons(Protocol):
     ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new; and write down what a loop was shown.
 
-        With `most` above 0 the least useful lessons beyond so many are evicted, none pinned.
+        With `most` above 0 the least useful lessons beyond so many are evicted, none pinned; for a
+        new one that is not kept itself the answer is `Remembered(0, False, 0)`.
         """
         ...
 
@@ -33,8 +53,32 @@ class Lessons(Protocol):
         """The reflections most often seen, as plain data."""
         ...
 
-    async def seen(self, scope: Scope, signature: str) -> Sequence[Mapping[str, Any]]:
-        """The reflections of that pattern digest, as plain data; empty where there is none."""
+    async def seen(self, scope: Scope, signature: Signature) -> Seen:
+        """The lessons of a pattern, and of those it is grouped with."""
+        ...
+
+    async def patterns(self, scope: Scope, error_type: str = "") -> Sequence[Mapping[str, Any]]:
+        """Patterns that are grouped, and those kept apart, as plain data, the most seen first."""
+        ...
+
+    async def set_apart(
+        self, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str
+    ) -> None:
+        """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+        ...
+
+    async def pin(self, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
+        """Keep a lesson from eviction and pruning, or no longer; on record. Raises NotFound."""
+        ...
+
+    async def prune(
+        self, scope: Scope, unused_for: float, keep: int, by: str, dry_run: bool
+    ) -> Sequence[Mapping[str, Any]]:
+        """Remove lessons not used for so many seconds, then the least useful beyond `keep`.
+
+        0 and -1 ask for nothing. None that is pinned or proved helpful; on record. Answers what is
+        removed, as plain data with `why`, and with `dry_run` what would be.
+        """
         ...
 
     async def search(

@@ -212,7 +212,8 @@ class Entry:
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
     their overrides; `standing` is how worn the loop was then, `decided` when that was
     (seconds since 1970; 0: just now). `reflections`, `exposures` and `outcome`
-    belong to memory. `leaves`: whoever comes next may drive the loop.
+    belong to memory, which keeps `most` lessons (0: all). `leaves`: whoever comes next may drive
+    the loop.
     """
 
     id: str
@@ -230,12 +231,17 @@ class Entry:
     reflections: Sequence[Reflection] = ()
     exposures: Sequence[Exposure] = ()
     outcome: Outcome | None = None
+    most: int = 0
     leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The answer of an upsert: the lesson's id, whether it is new, and how often it was seen."""
+    """The answer of an upsert: the lesson's id, whether it is new, and how often it was seen.
+
+    `seen` counts this very pattern; what a group of patterns comes to says `seen()`. All is 0 where
+    a new lesson is not kept: memory is full of lessons that are worth more or pinned.
+    """
 
     id: int
     created: bool

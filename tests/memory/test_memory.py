@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput, StoreError
+from errata.lessons import Seen
 from errata.memory.learn import Example, Reflection, located
-from errata.memory.memory import Memory, Seen
+from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.protocols import Remembered, Scope
 from errata.store.sqlite import Sqlite

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from errata.errors import InvalidInput
+from errata.lessons import Seen
 from errata.loop.record import Loop
+from errata.memory.alike import alike
 from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
 from errata.memory.proof import Exposure
 from errata.memory.recall import as_messages, choose, rank
@@ -17,17 +19,6 @@ from errata.store import open_store
 
 LEG = 50
 TRUSTS = ("operator", "measured", "model", "tool", "external")
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Whether an error is known: true where it is, with its count and its lessons."""
-
-    count: int
-    lessons: tuple[Mapping[str, Any], ...] = ()
-
-    def __bool__(self) -> bool:
-        return self.count > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +40,23 @@ class Memory:
     """What was learnt in one scope, kept in a store.
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and with an
-    `embedder` meanings, too.
+    `embedder` meanings, too. `max_entries` bounds the lessons of the scope: for a new one the least
+    useful is evicted, what is quarantined first, never what is pinned. Raises InvalidInput.
     """
 
     def __init__(
-        self, store: Store | str, scope: Scope | None = None, embedder: Embedder | None = None
+        self,
+        store: Store | str,
+        scope: Scope | None = None,
+        embedder: Embedder | None = None,
+        max_entries: int | None = None,
     ) -> None:
+        if max_entries is not None and max_entries < 1:
+            raise InvalidInput("max_entries", max_entries, "an integer of at least 1, or None")
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
+        self.max_entries = max_entries
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
@@ -105,13 +104,46 @@ class Memory:
             context=context,
         )
         space, vector = await self._place(example.task if example else one.text)
-        (answer,) = await self.store.remember(self.scope, located([one], space, vector))
+        (answer,) = await self.store.remember(
+            self.scope, located([one], space, vector), most=self.max_entries or 0
+        )
         return answer
 
     async def seen(self, error_type: str, text: str) -> Seen:
-        """Have I seen this error before? One indexed read. Raises StoreError."""
-        lessons = await self.store.seen(self.scope, signature(error_type, text).digest)
-        return Seen(sum(int(one["seen"]) for one in lessons), tuple(lessons))
+        """Have I seen this error before? Indexed reads. Raises StoreError.
+
+        Counts the sightings of its pattern, and of those that evidence has merged with it.
+        """
+        return await self.store.seen(self.scope, signature(error_type, text))
+
+    async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
+        """Which patterns are merged, and which are kept apart, as plain data, and why."""
+        return await self.store.patterns(self.scope, error_type)
+
+    async def unmerge(self, *digests: str, by: str, why: str = "") -> None:
+        """Count patterns apart from all others from now on; on record, and taken back by `remerge`.
+
+        Raises NotFound for a digest without a lesson, InvalidInput without an actor.
+        """
+        await self.store.set_apart(self.scope, digests, True, by, why)
+
+    async def remerge(self, *digests: str, by: str, why: str = "") -> None:
+        """Let patterns that were kept apart be grouped by evidence again. Raises as `unmerge`."""
+        await self.store.set_apart(self.scope, digests, False, by, why)
+
+    async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
+        """Pairs of lessons whose words mean nearly the same, for a person to judge.
+
+        Compares the `among` lessons most often seen; merges nothing. Raises InvalidInput without
+        an embedder, ModelError, StoreError.
+        """
+        if self.embedder is None:
+            raise InvalidInput("embedder", None, "one, since likeness is one of meanings")
+        lessons = [
+            one for one in await self.top(among) if one["state"] in ("candidate", "verified")
+        ]
+        vectors = await self.embedder.embed([one["text"] for one in lessons])
+        return alike(lessons, vectors, await self.patterns())[:limit]
 
     async def recall(
         self,
@@ -158,6 +190,39 @@ class Memory:
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """The lessons most often seen, as plain data."""
         return await self.store.reflections(self.scope, limit)
+
+    async def pin(self, id: int, *, by: str, why: str = "") -> None:
+        """Keep a lesson from eviction, pruning and retirement; on record.
+
+        Raises NotFound, InvalidInput without an actor.
+        """
+        await self.store.pin(self.scope, id, True, by, why)
+
+    async def unpin(self, id: int, *, by: str, why: str = "") -> None:
+        """Take a pin back. Raises as `pin`."""
+        await self.store.pin(self.scope, id, False, by, why)
+
+    async def prune(
+        self,
+        *,
+        unused_for: float | None = None,
+        keep: int | None = None,
+        by: str = "prune",
+        dry_run: bool = False,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Remove what was neither seen nor shown for `unused_for` seconds, and all but `keep`.
+
+        Never what is pinned or has proved helpful. One transaction, on record; answers what is
+        removed, or with `dry_run` what would be, as plain data with `why`. Raises InvalidInput.
+        """
+        if unused_for is None and keep is None:
+            raise InvalidInput("prune", None, "given unused_for, keep, or both")
+        if unused_for is not None and not 0 < unused_for < float("inf"):
+            raise InvalidInput("unused_for", unused_for, "a number of seconds above 0")
+        if keep is not None and keep < 0:
+            raise InvalidInput("keep", keep, "an integer of at least 0")
+        least = -1 if keep is None else keep
+        return await self.store.prune(self.scope, unused_for or 0.0, least, by, dry_run)
 
     async def clear(self) -> int:
         """Forget everything learnt in this scope; how many lessons that were."""

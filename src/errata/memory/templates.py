@@ -78,9 +78,9 @@ class Branch:
         )
 
     @cached_property
-    def groups(self) -> Mapping[str, str]:
-        """Digest -> the name of its group, for the patterns that are merged."""
-        return {digest: merge.group for merge in self.merges for digest in merge.members}
+    def groups(self) -> Mapping[str, Merge]:
+        """Digest -> its group, for the patterns that are merged."""
+        return {digest: merge for merge in self.merges for digest in merge.members}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Templates:
         for one in signatures:
             key = _key(one.error_type, one.pattern)
             known = one.digest in self._branch(key).patterns or one.digest in new.get(key, ())
-            if room > 0 and not known and _learnable(one):
+            if room > 0 and not known and learnable(one):
                 new[key][one.digest] = one.pattern
                 room -= 1
         grown = {
@@ -126,12 +126,17 @@ class Templates:
 
     def group(self, one: Signature) -> str:
         """The name of its group: a digest, its own where it stands alone. Learns nothing."""
-        if not _learnable(one):
-            return one.digest
+        merge = self.merge(one)
+        return merge.group if merge else one.digest
+
+    def merge(self, one: Signature) -> Merge | None:
+        """Its group of several patterns; None where it stands alone. Learns nothing."""
+        if not learnable(one):
+            return None
         branch = self._branch(_key(one.error_type, one.pattern))
         if one.digest not in branch.patterns:
             branch = replace(branch, patterns={**branch.patterns, one.digest: one.pattern})
-        return branch.groups.get(one.digest, one.digest)
+        return branch.groups.get(one.digest)
 
     def merges(self) -> tuple[Merge, ...]:
         """Every group of several patterns, and why they are one."""
@@ -183,7 +188,8 @@ def _key(error_type: str, pattern: str) -> tuple[str, str]:
     return error_type, "" if "<" in first else first
 
 
-def _learnable(one: Signature) -> bool:
+def learnable(one: Signature) -> bool:
+    """Whether a pattern can be grouped: not too long, and no assertion."""
     return (
         len(one.pattern) <= LONGEST
         and "<ACTUAL>" not in one.pattern

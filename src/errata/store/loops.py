@@ -16,7 +16,7 @@ from errata.loop.decide import Done, Verdict
 from errata.loop.record import Attempt, Loop, Override
 from errata.protocols import Entry, Head, Scope, Stored, Usage
 from errata.redact import redacted_data
-from errata.store import exposures, reflections
+from errata.store import exposures, reflections, size
 from errata.store.lease import LEASE_SECONDS, alive
 from errata.store.statements import statements
 
@@ -76,7 +76,8 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         db.execute(statements()["end_lease"], {"n": n})
     exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
-        reflections.remember(db, scope, entry.reflections, now)
+        answers = reflections.remember(db, scope, entry.reflections, now)
+        size.evict(db, scope, answers, entry.most)
 
 
 def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:

@@ -98,13 +98,7 @@ def _add_example(
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """The reflections most often seen."""
     rows = db.execute(statements()["top_reflections"], {**key_of(scope), "limit": limit}).fetchall()
-    return [_plain(row) for row in rows]
-
-
-def seen(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
-    """The reflections of a pattern digest: one indexed read."""
-    rows = db.execute(statements()["seen"], {**key_of(scope), "signature": signature}).fetchall()
-    return [_plain(row) for row in rows]
+    return [plain(row) for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
@@ -139,7 +133,5 @@ def _blob(vector: Sequence[float]) -> bytes:
     return np.asarray(vector, dtype="<f4").tobytes()
 
 
-def _plain(row: sqlite3.Row) -> Mapping[str, Any]:
-    plain = dict(row)
-    plain["tags"] = json.loads(plain["tags"])
-    return plain
+def plain(row: sqlite3.Row) -> Mapping[str, Any]:
+    return {**dict(row), "tags": json.loads(row["tags"])}

@@ -16,13 +16,15 @@ from errata.errors import StoreCorrupt, StoreNewer
 from errata.memory.learn import Reflection
 from errata.protocols import ANY, Entry, Filter, Found, Head, Remembered, Scope, Stored
 from errata.store import exposures as shown
-from errata.store import loops, search
+from errata.store import grouping, loops, search, size
 from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
 
 if TYPE_CHECKING:
+    from errata.lessons import Seen
     from errata.memory.proof import Exposure, Outcome
+    from errata.memory.signature import Signature
 
 T = TypeVar("T")
 
@@ -44,6 +46,7 @@ class Sqlite:
         connect = partial(_connect, path if alone else os.path.abspath(path), busy_seconds)
         self._writer = Thread(connect, writes=True)
         self._reader = self._writer if alone else Thread(partial(_reading, connect), writes=False)
+        self._learned = grouping.Learned()  # of the reader's thread
         # The threads know nothing of the store, so that one that nobody uses any more is closed.
         finalize(self, _close, self._writer, self._reader)
 
@@ -96,7 +99,7 @@ class Sqlite:
         def work(db: sqlite3.Connection) -> list[Remembered]:
             now = time.time()
             shown.expose(db, scope, exposures, outcome, now)
-            return lessons.remember(db, scope, reflections, now)
+            return size.evict(db, scope, lessons.remember(db, scope, reflections, now), most)
 
         return await self._write(work)
 
@@ -104,9 +107,33 @@ class Sqlite:
         """The reflections most often seen, as plain data."""
         return await self._read(lambda db: lessons.top(db, scope, limit))
 
-    async def seen(self, scope: Scope, signature: str) -> Sequence[Mapping[str, Any]]:
-        """The reflections of that pattern digest, as plain data."""
-        return await self._read(lambda db: lessons.seen(db, scope, signature))
+    async def seen(self, scope: Scope, signature: Signature) -> Seen:
+        """The lessons of a pattern, and of those it is grouped with."""
+        return await self._read(lambda db: grouping.seen(db, scope, signature, self._learned))
+
+    async def patterns(self, scope: Scope, error_type: str = "") -> Sequence[Mapping[str, Any]]:
+        """Patterns that are grouped, and those kept apart, the most seen first."""
+        return await self._read(lambda db: grouping.patterns(db, scope, error_type))
+
+    async def set_apart(
+        self, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str
+    ) -> None:
+        """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+        now = time.time()
+        await self._write(lambda db: grouping.set_apart(db, scope, digests, apart, by, why, now))
+
+    async def pin(self, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
+        """Keep a lesson from eviction and pruning, or no longer; on record. Raises NotFound."""
+        await self._write(lambda db: size.pin(db, scope, id, pinned, by, why, time.time()))
+
+    async def prune(
+        self, scope: Scope, unused_for: float, keep: int, by: str, dry_run: bool
+    ) -> Sequence[Mapping[str, Any]]:
+        """Remove lessons not used for so many seconds, then the least useful beyond `keep`."""
+        now = time.time()
+        if dry_run:
+            return await self._read(lambda db: size.prunable(db, scope, unused_for, keep, now))
+        return await self._write(lambda db: size.prune(db, scope, unused_for, keep, by, now))
 
     async def search(
         self,

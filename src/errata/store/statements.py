@@ -6,7 +6,7 @@ import os
 import re
 from functools import cache
 
-ROOMS = ("loops", "lessons", "search", "proof", "trust")
+ROOMS = ("loops", "lessons", "search", "proof", "trust", "grouping", "size")
 
 
 @cache

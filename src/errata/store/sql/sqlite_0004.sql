@@ -9,7 +9,32 @@ alter table reflection add column useful real not null default 1;
 alter table reflection add column helped integer not null default 0;
 alter table reflection add column hurt integer not null default 0;
 alter table reflection add column apart integer not null default 0;
-create index reflection_type on reflection (tenant, project, error_type);
+-- When it was last shown in a prompt: with `last_seen`, when it was last of use.
+alter table reflection add column last_shown real not null default 0;
+-- The patterns of an error type that teach the templates, in the order learnt.
+create index reflection_type on reflection (tenant, project, error_type, id, signature, apart, state)
+where state <> 'quarantined';
+-- The least useful first; what orders by these very expressions needs no sort.
+create index reflection_useful on reflection (
+  tenant, project, pinned,
+  case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
+  useful, importance, max(last_seen, last_shown)
+);
+-- How many lessons a scope has, so that nobody counts them.
+create table tally (
+  tenant text not null,
+  project text not null,
+  lessons integer not null,
+  primary key (tenant, project)
+) without rowid;
+insert into tally (tenant, project, lessons) select tenant, project, count(*) from reflection group by tenant, project;
+create trigger reflection_added after insert on reflection begin
+  insert into tally (tenant, project, lessons) values (new.tenant, new.project, 1)
+  on conflict (tenant, project) do update set lessons = lessons + 1;
+end;
+create trigger reflection_gone after delete on reflection begin
+  update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+end;
 alter table occurrence add column source text not null default '';
 
 alter table example add column trust text not null default 'external';
@@ -65,6 +90,15 @@ from exposure x join loop p on p.n = x.loop join example e on e.id = x.example j
 group by p.n, l.id;
 drop table exposure;
 alter table seen_exposure rename to exposure;
+update reflection set last_shown = x.at from (
+  select tenant, project, kind, signature, max(at) as at from exposure where shown group by tenant, project, kind, signature
+) x
+where reflection.tenant = x.tenant and reflection.project = x.project
+  and reflection.kind = x.kind and reflection.signature = x.signature;
+create trigger exposure_shown after insert on exposure when new.shown begin
+  update reflection set last_shown = max(last_shown, new.at)
+  where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+end;
 
 create table outcome (
   tenant text not null,

@@ -34,19 +34,13 @@ where example.state = 'quarantined' and excluded.state <> 'quarantined'
    or example.task <> excluded.task;
 
 -- name: top_reflections
-select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned,
-       useful, helped, hurt, first_seen, last_seen, (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
+select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned, apart,
+       useful, helped, hurt, first_seen, last_seen, last_shown, (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
--- name: seen
-select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned,
-       useful, helped, hurt, first_seen, last_seen, (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
-from reflection where tenant = :tenant and project = :project and signature = :signature
-order by seen desc, id;
-
 -- name: count_reflections
-select count(*) as n from reflection where tenant = :tenant and project = :project;
+select coalesce(sum(lessons), 0) as n from tally where tenant = :tenant and project = :project;
 
 -- name: clear_reflections
 delete from reflection where tenant = :tenant and project = :project;

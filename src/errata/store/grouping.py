@@ -1,0 +1,163 @@
+"""The learned level in SQLite: patterns that count as one, by evidence, and apart again.
+
+Rows are never merged. Every pattern keeps its own lesson; which of them are a group is a reading of
+the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
+from errata.errors import NotFound
+from errata.lessons import Seen
+from errata.protocols import Scope
+from errata.store.reflections import key_of, plain, storable
+from errata.store.rulings import rule
+from errata.store.statements import statements
+
+if TYPE_CHECKING:
+    from errata.memory.signature import Signature
+    from errata.memory.templates import Merge, Templates
+
+Db = sqlite3.Connection
+# Of so many error types a process keeps the templates; of a group so many lessons are shown.
+KEPT = 32
+LESSONS = 50
+
+
+class Learned:
+    """The templates of each error type; those kept count as long as the store says the same.
+
+    Only what is not quarantined teaches: no flood of texts from outside merges trusted patterns.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
+
+    def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
+        """What the first patterns of the type teach, whoever wrote them."""
+        from errata.memory.templates import MOST_PATTERNS
+
+        values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
+        state = db.execute(statements()["learnt_state"], values).fetchall()[0]["state"]
+        kept = self._kept.pop((scope, error_type), None)
+        if kept is None or kept[0] != state:
+            rows = db.execute(statements()["learnt_patterns"], values).fetchall()
+            kept = state, _templates(error_type, rows)
+        self._kept[scope, error_type] = kept
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]  # the one that was not asked for longest
+        return kept[1]
+
+
+def seen(db: Db, scope: Scope, given: Signature, learned: Learned) -> Seen:
+    """The lessons of a pattern and of its group, by two indexed reads; a group costs two more."""
+    alone = _lessons(db, scope, given.digest, (given.digest,))
+    merge = None if any(one["apart"] for one in alone) else _merge(db, scope, given, learned)
+    if merge is None:
+        return Seen(sum(one["seen"] for one in alone), alone)
+    values = {
+        **key_of(scope),
+        "signature": given.digest,
+        "members": json.dumps(merge.members),
+    }
+    count = db.execute(statements()["count_seen"], values).fetchall()[0]["n"]
+    return Seen(count, _lessons(db, scope, given.digest, merge.members), merge)
+
+
+def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
+    """The groups of a scope and what is kept apart, as plain data, the most seen first."""
+    values = {**key_of(scope), "error_type": storable(error_type)}
+    rows = db.execute(statements()["every_pattern"], values).fetchall()
+    told = [
+        one
+        for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
+        for one in _grouped(db, scope, kind, list(those))
+    ]
+    return sorted(told, key=lambda one: (one["apart"], -one["seen"]))
+
+
+def set_apart(
+    db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str, now: float
+) -> None:
+    """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+    for digest in digests:
+        values = {**key_of(scope), "signature": digest, "apart": apart}
+        if not db.execute(statements()["set_apart"], values).fetchall():
+            raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
+        rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, now)
+
+
+def _lessons(
+    db: Db, scope: Scope, signature: str, members: Sequence[str]
+) -> tuple[Mapping[str, Any], ...]:
+    values = {
+        **key_of(scope),
+        "signature": signature,
+        "members": json.dumps(members),
+        "limit": LESSONS,
+    }
+    return tuple(map(plain, db.execute(statements()["seen"], values).fetchall()))
+
+
+def _templates(error_type: str, rows: Sequence[sqlite3.Row]) -> Templates:
+    from errata.memory.signature import Signature
+    from errata.memory.templates import Templates, learnable
+
+    given = [
+        (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
+    ]
+    apart = [one.digest for one, out in given if out and learnable(one)]
+    return Templates().learn(*(one for one, _ in given)).unmerge(*apart)
+
+
+def _merge(db: Db, scope: Scope, given: Signature, learned: Learned) -> Merge | None:
+    from errata.memory.signature import Signature
+    from errata.memory.templates import learnable
+
+    if not learnable(given):
+        return None
+    error_type = storable(given.error_type)
+    known = learned.templates(db, scope, error_type)
+    return known.merge(Signature("", storable(given.pattern), given.digest, error_type))
+
+
+def _grouped(
+    db: Db, scope: Scope, error_type: str, rows: Sequence[sqlite3.Row]
+) -> Iterator[Mapping[str, Any]]:
+    from errata.memory.templates import MOST_PATTERNS
+
+    told = {
+        row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
+        for row in rows
+    }
+    for merge in _templates(error_type, list(islice(rows, MOST_PATTERNS))).merges():
+        members = [told[digest] for digest in merge.members]
+        yield _entry(error_type, merge.template, members, merge.why, False)
+    for row in rows:
+        if row["apart"]:
+            values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
+            ruled = db.execute(statements()["last_ruling"], values).fetchall()
+            why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
+            yield _entry(error_type, row["pattern"], [told[row["signature"]]], why, True)
+
+
+def _entry(
+    error_type: str,
+    template: str,
+    members: Sequence[Mapping[str, Any]],
+    why: Sequence[str],
+    apart: bool,
+) -> Mapping[str, Any]:
+    return {
+        "error_type": error_type,
+        "template": template,
+        "seen": sum(one["seen"] for one in members),
+        "apart": apart,
+        "why": list(why),
+        "patterns": list(members),
+    }

@@ -1,0 +1,42 @@
+-- name: learnt_state
+select group_concat(signature || apart, '') as state from (
+  select signature, apart from reflection indexed by reflection_type
+  where tenant = :tenant and project = :project and error_type = :error_type and state <> 'quarantined'
+  order by id limit :most
+);
+
+-- name: learnt_patterns
+select signature, pattern, apart from reflection indexed by reflection_type
+where tenant = :tenant and project = :project and error_type = :error_type and state <> 'quarantined'
+order by id limit :most;
+
+-- name: every_pattern
+select error_type, signature, pattern, max(apart) as apart, sum(seen) as seen from reflection
+where tenant = :tenant and project = :project and state <> 'quarantined'
+  and (:error_type = '' or error_type = :error_type)
+group by error_type, signature
+order by error_type, min(id);
+
+-- name: seen
+select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned, apart,
+       useful, helped, hurt, first_seen, last_seen, last_shown,
+       (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
+from reflection
+where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
+  and (state <> 'quarantined' or signature = :signature)
+order by signature <> :signature, seen desc, id limit :limit;
+
+-- name: count_seen
+select sum(seen) as n from reflection
+where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
+  and (state <> 'quarantined' or signature = :signature);
+
+-- name: set_apart
+update reflection set apart = :apart
+where tenant = :tenant and project = :project and signature = :signature
+returning id;
+
+-- name: last_ruling
+select by, why, at from ruling
+where tenant = :tenant and project = :project and action = :action and subject = :subject
+order by id desc limit 1;

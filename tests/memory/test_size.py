@@ -1,0 +1,504 @@
+"""Memory stays small: a bound that evicts the least useful, pins, and pruning on request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import errata
+from errata import checks
+from errata.errors import InvalidInput, NotFound
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory
+from errata.memory.proof import Exposure
+from errata.memory.signature import signature
+from errata.protocols import Remembered, Scope
+from errata.store import sqlite
+from errata.testing import FixedEmbedder, ScriptedModel
+from tests.store.support import ended, opened, python, rows
+
+DAY = 86_400.0
+NOT_KEPT = Remembered(0, created=False, seen=0)
+
+
+class Clock:
+    """The store's clock, set by hand."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        self.now += 1
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    one = Clock(1_000 * DAY)
+    monkeypatch.setattr(sqlite, "time", one)
+    return one
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def store(path):
+    with opened(path) as one:
+        yield one
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+async def kept(memory: Memory) -> set[str]:
+    return {one["text"] for one in await memory.top(999)}
+
+
+def lesson(text: str, **fields: Any) -> Reflection:
+    return Reflection("check", signature("c", text), "c", text, text, **fields)
+
+
+async def set_to(store: Any, text: str, **columns: Any) -> None:
+    """As a proof or a ruling would have left it."""
+    for name, value in columns.items():
+        sql = f"update reflection set {name} = ? where text = ?"
+        await store._write(lambda db, s=sql, v=value: db.execute(s, (v, text)).rowcount)
+
+
+# -- max_entries
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_bound_is_at_least_one(store, most):
+    with pytest.raises(InvalidInput, match="max_entries"):
+        Memory(store, max_entries=most)
+
+
+def test_without_a_bound_all_is_kept(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        for n in range(30):
+            await memory.remember("E", f"error {chr(97 + n)}")
+        assert await memory.count() == 30
+
+    do(scenario())
+
+
+def test_the_one_longest_of_no_use_makes_room(store, clock):
+    memory = Memory(store, max_entries=3)
+
+    async def scenario() -> None:
+        for text in ("one", "two", "three", "one"):
+            await memory.remember("E", text)
+        answer = await memory.remember("E", "four")
+        assert answer.created
+        assert await kept(memory) == {"one", "three", "four"}
+        # What is seen again needs no room.
+        await memory.remember("E", "three")
+        assert await kept(memory) == {"one", "three", "four"}
+
+    do(scenario())
+
+
+def test_what_is_shown_is_of_use(store, clock):
+    memory = Memory(store, max_entries=2)
+
+    async def scenario() -> None:
+        await store.remember(memory.scope, [lesson("works"), lesson("not shown")])
+        name = f"check/{signature('c', 'works').digest}"
+        spared = f"check/{signature('c', 'not shown').digest}"
+        given = [
+            Exposure(name, "loop", True, share=0.5),
+            Exposure(spared, "loop", False, share=0.5),
+        ]
+        await store.remember(memory.scope, [], exposures=given)
+        await memory.remember("E", "new")
+        assert await kept(memory) == {"works", "new"}
+
+    do(scenario())
+
+
+ORDER: list[tuple[str, dict[str, Any]]] = [
+    ("quarantined", {"state": "quarantined", "useful": 1.5, "importance": 1.0}),
+    ("retired", {"state": "retired", "useful": 1.2}),
+    ("superseded", {"state": "superseded", "useful": 1.3}),
+    ("hurts", {"useful": 0.9, "importance": 1.0}),
+    ("unimportant", {"importance": 0.1}),
+    ("old", {"last_seen": 5.0}),
+    ("older shown later", {"last_seen": 1.0, "last_shown": 6.0}),
+    ("verified", {"state": "verified", "last_seen": 7.0}),
+    ("new", {"last_seen": 8.0}),
+    ("often helped, not proven", {"helped": 9, "last_seen": 9.0}),
+    ("important", {"importance": 0.9}),
+    ("helps", {"useful": 1.1, "importance": 0.0}),
+]
+
+
+def test_the_order_of_usefulness(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        for name, columns in reversed(ORDER):
+            await memory.remember("E", name)
+            await set_to(store, name, **columns)
+        await memory.remember("E", "pinned")
+        await set_to(store, "pinned", state="retired", useful=0.5, pinned=1)
+        for n in range(len(ORDER)):
+            bounded = Memory(store, max_entries=len(ORDER) + 1)
+            await bounded.remember("E", f"filler {chr(97 + n)}", importance=1.0)
+            await set_to(store, f"filler {chr(97 + n)}", useful=2.0)
+            left = await kept(memory)
+            assert [name in left for name, _ in ORDER] == [at > n for at in range(len(ORDER))]
+            assert "pinned" in left
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
+    memory = Memory(store, max_entries=3)
+
+    async def scenario() -> None:
+        for text in ("one", "two"):
+            await memory.remember("E", text)
+        await set_to(store, "one", state="retired")
+        for n in range(20):
+            answer = await memory.remember("E", f"flood {chr(97 + n)}", trust=trust)
+            assert answer.created
+            assert await kept(memory) == {"one", "two", f"flood {chr(97 + n)}"}
+        await memory.remember("E", "three")
+        assert await kept(memory) == {"one", "two", "three"}
+        # Now there is no room for it at all, and it is told so.
+        assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
+        assert await kept(memory) == {"one", "two", "three"}
+        assert not await memory.seen("E", "flood")
+
+    do(scenario())
+
+
+def test_what_is_pinned_stays_and_a_full_memory_says_so(store):
+    memory = Memory(store, max_entries=2)
+
+    async def scenario() -> None:
+        first = await memory.remember("E", "one")
+        await memory.pin(first.id, by="ann")
+        await memory.remember("E", "two")
+        await memory.remember("E", "three")
+        assert await kept(memory) == {"one", "three"}
+        (three,) = (one for one in await memory.top() if one["text"] == "three")
+        await memory.pin(three["id"], by="ann")
+        assert await memory.remember("E", "four") == NOT_KEPT
+        assert (await memory.remember("E", "one")).seen == 2
+        await memory.unpin(first.id, by="ann")
+        assert (await memory.remember("E", "four")).created
+        assert await kept(memory) == {"three", "four"}
+
+    do(scenario())
+
+
+def test_a_smaller_bound_holds_from_the_next_lesson_on(store):
+    async def scenario() -> None:
+        for n in range(12):
+            await Memory(store).remember("E", f"error {chr(97 + n)}")
+        await Memory(store, max_entries=4).remember("E", "new")
+        assert await Memory(store).count() == 4
+        assert await kept(Memory(store)) == {"new", "error j", "error k", "error l"}
+
+    do(scenario())
+
+
+def test_nothing_is_left_of_what_is_evicted(store, path):
+    memory = Memory(store, embedder=FixedEmbedder(), max_entries=1)
+
+    async def scenario() -> None:
+        for n in range(3):
+            example = Example(f"weigh the parcel {chr(97 + n)}", f"{n} kg")
+            await memory.remember("E", f"error {chr(97 + n)}", example=example)
+        (one,) = await memory.recall("weigh the parcel a")
+        assert one.example.accepted == "2 kg"
+        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+        await store._write(lambda db: db.execute(check).fetchall())
+
+    do(scenario())
+    for table in ("reflection", "occurrence", "example", "vector"):
+        assert rows(path, f"select count(*) from {table}") == [(1,)]
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one store", "two stores"])
+def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
+    async def scenario() -> None:
+        with opened(tmp_path / "a.db") as store, opened(tmp_path / "b.db") as other:
+            memory = Memory(store, max_entries=2)
+            for word in ("red", "green", "blue", "grey"):
+                await errata.run(
+                    f"Say {word}",
+                    generate=ScriptedModel("x", word),
+                    checks=[checks.contains(word)],
+                    memory=memory,
+                    store=other if apart else store,
+                )
+            texts = await kept(memory)
+            assert len(texts) == 2
+            assert all(any(word in text for text in texts) for word in ("blue", "grey"))
+
+    do(scenario())
+
+
+def test_processes_at_once_keep_within_the_bound(path):
+    program = """
+import asyncio, sys
+from errata.memory.memory import Memory
+from tests.store.support import opened
+
+async def main(memory):
+    for n in range(20):
+        await memory.remember("E", f"error {sys.argv[2]} {chr(97 + n)}")
+
+with opened(sys.argv[1]) as store:
+    asyncio.run(main(Memory(store, max_entries=7)))
+"""
+    with opened(path) as store:
+        do(Memory(store).count())
+    for process in [python(program, path, name) for name in "abc"]:
+        ended(process)
+    assert rows(path, "select count(*), (select sum(lessons) from tally) from reflection") == [
+        (7, 7)
+    ]
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["operator", "external", "pin", "unpin", "clear", "prune"]),
+        st.sampled_from([Scope("a"), Scope("b")]),
+        st.integers(0, 9),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(done=steps, most=st.integers(1, 4))
+def test_a_bound_holds_whatever_happens(done, most):
+    async def scenario(store: Any) -> None:
+        for what, scope, n in done:
+            memory = Memory(store, scope, max_entries=most)
+            before = {one["signature"]: one for one in await memory.top(99)}
+            if what in ("pin", "unpin"):
+                for one in await memory.top(1):
+                    await (memory.pin if what == "pin" else memory.unpin)(one["id"], by="ann")
+            elif what == "clear":
+                await memory.clear()
+            elif what == "prune":
+                await memory.prune(keep=n)
+            else:
+                answer = await memory.remember("E", f"error {chr(97 + n)}", trust=what)
+                after = {one["signature"]: one for one in await memory.top(99)}
+                gone = [one for name, one in before.items() if name not in after]
+                assert all(not one["pinned"] for one in gone)
+                if what == "external":
+                    assert all(one["state"] == "quarantined" for one in gone)
+                known = await memory.seen("E", f"error {chr(97 + n)}")
+                assert known.count == answer.seen
+            after = {one["signature"]: one for one in await memory.top(99)}
+            assert len(after) == await memory.count()
+            pinned = sum(one["pinned"] for one in after.values())
+            assert len(after) <= max(most, pinned)
+
+    with opened(":memory:") as store:
+        asyncio.run(scenario(store))
+
+
+def test_what_is_evicted_is_found_without_a_sort(store):
+    from errata.store.statements import statements
+
+    values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
+    plan = do(
+        store._read(
+            lambda db: [
+                row["detail"]
+                for row in db.execute(f"explain query plan {statements()['evict']}", values)
+            ]
+        )
+    )
+    assert any("INDEX reflection_useful (tenant=? AND project=? AND pinned=?)" in p for p in plan)
+    assert not any("TEMP B-TREE" in line for line in plan)
+
+
+# -- pin
+
+
+def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        answer = await memory.remember("E", "one")
+        with pytest.raises(InvalidInput, match="by is ''"):
+            await memory.pin(answer.id, by="")
+        assert not (await memory.top())[0]["pinned"]
+        with pytest.raises(NotFound, match="no lesson '99'"):
+            await memory.pin(99, by="ann")
+        with pytest.raises(NotFound):
+            await Memory(store, Scope("other")).pin(answer.id, by="ann")
+        await memory.pin(answer.id, by="ann", why="it is the house rule")
+        assert (await memory.top())[0]["pinned"]
+        await memory.unpin(answer.id, by="bob")
+        assert not (await memory.top())[0]["pinned"]
+
+    do(scenario())
+    name = f"error/{signature('E', 'one').digest}"
+    assert rows(path, "select action, subject, by, why from ruling order by id") == [
+        ("pin", name, "ann", "it is the house rule"),
+        ("unpin", name, "bob", ""),
+    ]
+
+
+# -- prune
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({}, "prune"),
+        ({"unused_for": 0}, "unused_for"),
+        ({"unused_for": -1.0}, "unused_for"),
+        ({"unused_for": float("inf")}, "unused_for"),
+        ({"unused_for": float("nan")}, "unused_for"),
+        ({"keep": -1}, "keep"),
+    ],
+)
+def test_what_cannot_be_asked_for(store, given, field):
+    with pytest.raises(InvalidInput) as caught:
+        do(Memory(store).prune(**given))
+    assert caught.value.field == field
+
+
+def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
+            await store.remember(memory.scope, [lesson(text)])
+        await set_to(store, "pinned", pinned=1)
+        await set_to(store, "helps", useful=1.01, state="verified")
+        await set_to(store, "hurts", useful=0.9, state="verified")
+        clock.now += 100 * DAY
+        await store.remember(memory.scope, [lesson("seen")])
+        shown = Exposure(f"check/{signature('c', 'shown').digest}", "loop", True, share=0.0)
+        await store.remember(memory.scope, [], exposures=[shown])
+        clock.now += 10 * DAY
+        for dry in (True, True, False):
+            found = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)
+            assert {one["text"]: one["why"] for one in found} == {
+                "unused": "not used for 110 days",
+                "hurts": "not used for 110 days",
+            }
+        assert await memory.prune(unused_for=60 * DAY) == []
+        assert await kept(memory) == {"seen", "shown", "pinned", "helps"}
+
+    do(scenario())
+    ((by, subject, record),) = rows(path, "select by, subject, record from ruling")
+    assert (by, subject) == ("ann", "2 lessons")
+    names = {f"check/{signature('c', text).digest}" for text in ("unused", "hurts")}
+    assert {one["lesson"] for one in json.loads(record)["removed"]} == names
+
+
+def test_so_many_are_kept_the_most_useful(store, clock):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        for n in range(9):
+            await memory.remember("E", f"error {chr(97 + n)}", importance=0.9 if n == 3 else 0.5)
+            clock.now += DAY
+        found = await memory.prune(unused_for=6.5 * DAY, keep=4)
+        assert [(one["text"], one["why"]) for one in found] == [
+            ("error a", "not used for 9 days"),
+            ("error b", "not used for 8 days"),
+            ("error c", "not used for 7 days"),
+            ("error e", "the least useful beyond 4"),
+            ("error f", "the least useful beyond 4"),
+        ]
+        assert await memory.prune(keep=4) == []
+
+    do(scenario())
+
+
+def test_what_is_pinned_or_helps_counts_among_those_kept(store):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        for text in ("one", "two", "three", "four"):
+            await memory.remember("E", text)
+        await set_to(store, "one", pinned=1)
+        await set_to(store, "two", useful=1.2)
+        await memory.prune(keep=3)
+        assert await kept(memory) == {"one", "two", "four"}
+        await memory.prune(keep=0)
+        assert await kept(memory) == {"one", "two"}
+
+    do(scenario())
+
+
+def test_nothing_crosses_a_scope(store):
+    here, there = Memory(store, Scope("here"), max_entries=1), Memory(store, Scope("there"))
+
+    async def scenario() -> None:
+        for memory in (there, here):
+            for text in ("one", "two"):
+                await memory.remember("E", text)
+        assert (await here.count(), await there.count()) == (1, 2)
+        await here.prune(keep=0)
+        assert (await here.count(), await there.count()) == (0, 2)
+
+    do(scenario())
+
+
+# -- a clock that is wrong
+
+
+def test_a_clock_that_jumps_back_makes_no_lesson_older(store, clock):
+    memory = Memory(store)
+
+    async def scenario() -> None:
+        await memory.remember("E", "one")
+        (before,) = await memory.top()
+        clock.now -= 500 * DAY
+        await memory.remember("E", "one")
+        await memory.remember("E", "two")
+        for one in await memory.top():
+            assert one["first_seen"] <= one["last_seen"]
+            if one["text"] == "one":
+                assert one["last_seen"] == before["last_seen"]
+                assert one["seen"] == 2
+        # What bears a time that is still to come is not old.
+        assert await memory.prune(unused_for=DAY) == []
+        clock.now += 2 * DAY
+        assert [one["text"] for one in await memory.prune(unused_for=DAY)] == ["two"]
+
+    do(scenario())
+
+
+def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
+    memory = Memory(store, max_entries=9)
+
+    async def scenario() -> None:
+        clock.now += 9_000 * DAY
+        await memory.remember("E", "from the future")
+        clock.now -= 9_000 * DAY
+        await memory.remember("E", "of today")
+        assert await memory.prune(unused_for=DAY) == []
+        assert await kept(memory) == {"from the future", "of today"}
+
+    do(scenario())
