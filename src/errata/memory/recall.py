@@ -123,10 +123,11 @@ def choose(
     near.sort(key=lambda pair: _order(pair[0], pair[1], now))
     chosen: list[Found] = []
     for _, one in near:
+        if len(chosen) == most:
+            break
         length = sum(map(tokens, _told(one)))
-        if length > budget or len(chosen) == most:
-            continue
-        if one.verified or sum(not c.verified for c in chosen) < unverified:
+        spare = one.verified or sum(not c.verified for c in chosen) < unverified
+        if spare and length <= budget:
             chosen.append(one)
             budget -= length
     return chosen
