@@ -63,10 +63,21 @@ class Branch:
     patterns: Mapping[str, str]
     apart: frozenset[str] = frozenset()
 
+    def plus(self, one: Signature) -> Branch:
+        """The same with one pattern more; the others are not taken apart again."""
+        more = replace(self, patterns={**self.patterns, one.digest: one.pattern})
+        vars(more)["parsed"] = {**self.parsed, one.digest: _parsed(one.pattern)}
+        return more
+
+    @cached_property
+    def parsed(self) -> Mapping[str, tuple[Tokens, Tokens]]:
+        """Digest -> the tokens of the pattern, as they are and with holes for its masks."""
+        return {digest: _parsed(text) for digest, text in self.patterns.items()}
+
     @cached_property
     def merges(self) -> tuple[Merge, ...]:
         """The groups of several patterns."""
-        together = {one: text for one, text in self.patterns.items() if one not in self.apart}
+        together = {one: both for one, both in self.parsed.items() if one not in self.apart}
         members: dict[Tokens, list[str]] = defaultdict(list)
         why: dict[Tokens, list[str]] = defaultdict(list)
         for digest, template in _templates(together, why).items():
@@ -134,8 +145,7 @@ class Templates:
         if not learnable(one):
             return None
         branch = self._branch(_key(one.error_type, one.pattern))
-        if one.digest not in branch.patterns:
-            branch = replace(branch, patterns={**branch.patterns, one.digest: one.pattern})
+        branch = branch if one.digest in branch.patterns else branch.plus(one)
         return branch.groups.get(one.digest)
 
     def merges(self) -> tuple[Merge, ...]:
@@ -197,24 +207,29 @@ def learnable(one: Signature) -> bool:
     )
 
 
-def _templates(patterns: Mapping[str, str], why: dict[Tokens, list[str]]) -> dict[str, Tokens]:
+def _templates(
+    parsed: Mapping[str, tuple[Tokens, Tokens]], why: dict[Tokens, list[str]]
+) -> dict[str, Tokens]:
     """The template of each pattern, by digest; `why` is told what was merged."""
-    tokens = {digest: _tokens(text) for digest, text in patterns.items()}
-    found = {digest: _opened(those) for digest, those in tokens.items()}
     by_length: dict[int, dict[Tokens, list[Tokens]]] = defaultdict(lambda: defaultdict(list))
-    for digest, those in tokens.items():
+    for those, opened in parsed.values():
         if len(those) <= MOST_TOKENS:
-            by_length[len(those)][found[digest]].append(those)
+            by_length[len(those)][opened].append(those)
     moved: dict[Tokens, Tokens] = {}
     for members in by_length.values():
         for template, merged, reasons in _grown(sorted(members), members):
             moved |= dict.fromkeys(merged, template)
             why[template] += reasons
-    grown = {digest: moved.get(one, one) for digest, one in found.items()}
+    grown = {digest: moved.get(one, one) for digest, (_, one) in parsed.items()}
     within = _within_words(set(grown.values()))
     for narrow, wide in within.items():
         why[wide] += [*why[narrow], f"{''.join(narrow)!r} holds within a word what is there a word"]
     return {digest: within.get(one, one) for digest, one in grown.items()}
+
+
+def _parsed(pattern: str) -> tuple[Tokens, Tokens]:
+    tokens = _tokens(pattern)
+    return tokens, _opened(tokens)
 
 
 def _tokens(pattern: str) -> Tokens:

@@ -20,11 +20,14 @@ order by error_type, min(id);
 -- name: seen
 select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned, apart,
        useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
-from reflection
-where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-  and (state <> 'quarantined' or signature = :signature)
-order by signature <> :signature, seen desc, id limit :limit;
+       (select count(*) from example where reflection = reflection.id and digest not like 'lesson%') as examples
+from reflection where id in (
+  select id from reflection
+  where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
+    and (state <> 'quarantined' or signature = :signature)
+  order by signature <> :signature, seen desc, id limit :limit
+)
+order by signature <> :signature, seen desc, id;
 
 -- name: count_seen
 select sum(seen) as n from reflection
