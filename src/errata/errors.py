@@ -110,7 +110,8 @@ class NotQuarantined(UsageError):
         self.id: int = id
         self.state: str = state
         super().__init__(
-            f"example {id} is not quarantined: it is {ruled or state}; look at it again"
+            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
+            f"errata quarantine show {id} tells why"
         )
 
 

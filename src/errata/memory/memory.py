@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from errata.errors import InvalidInput
 from errata.lessons import Seen
 from errata.loop.record import Loop
 from errata.memory.alike import alike
-from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
+from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
 from errata.memory.proof import Exposure
+from errata.memory.quarantine import Quarantine
 from errata.memory.recall import as_messages, choose, rank
 from errata.memory.signature import signature
+from errata.memory.trust import ORDER, Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.store import open_store
 
 LEG = 50
-TRUSTS = ("operator", "measured", "model", "tool", "external")
+LONGEST_SOURCE = 500  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Memory:
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and with an
     `embedder` meanings, too. `max_entries` bounds the lessons of the scope: for a new one the least
-    useful is evicted, what is quarantined first, never what is pinned. Raises InvalidInput.
+    useful is evicted, what is quarantined first, never what is pinned. `quota` bounds what one
+    source that is not trusted may have in it. Raises InvalidInput.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Memory:
         scope: Scope | None = None,
         embedder: Embedder | None = None,
         max_entries: int | None = None,
+        quota: Quota | None = None,
     ) -> None:
         if max_entries is not None and max_entries < 1:
             raise InvalidInput("max_entries", max_entries, "an integer of at least 1, or None")
@@ -57,6 +61,7 @@ class Memory:
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
         self.max_entries = max_entries
+        self.quota: Quota = quota or Quota()
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
@@ -74,22 +79,30 @@ class Memory:
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
+        source: str = "",
+        derived_from: Sequence[int] = (),
+        pinned: bool = False,
     ) -> Remembered:
         """Count one sighting of an error; a new pattern becomes a lesson. One transaction.
 
         `recall` finds it by the task of its example, or without one by its own words; and by the
         words of `context`, what stood around it, which has no part in its meaning. `trust` says
-        where the text came from; what a tool or a document said is quarantined. `tags` and
-        `importance` (0..1) are those of a new lesson. Raises InvalidInput, and StoreError: a
-        failure is never silence.
+        where the text came from, and `source` names it, so that it can be revoked; what a tool or
+        a document said is quarantined. What is `derived_from` examples, by their ids, has the
+        lowest trust of all. `tags` and `importance` (0..1) are those of a new lesson. An operator
+        may have it `pinned`. Raises InvalidInput, QuotaExceeded, and StoreError: a failure is never
+        silence.
         """
-        if trust not in TRUSTS:
-            raise InvalidInput("trust", trust, f"one of {', '.join(TRUSTS)}")
+        if trust not in ORDER:
+            raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
         if not text.strip():
             raise InvalidInput("text", text, "the text of an error")
         if not 0 <= importance <= 1:
             raise InvalidInput("importance", importance, "a number of 0 to 1")
-        state: State = "quarantined" if trust in ("tool", "external") else "candidate"
+        if pinned and trust != "operator":
+            raise InvalidInput("pinned", True, "False but for an operator")
+        if len(source) > LONGEST_SOURCE:
+            raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
         one = Reflection(
             "error",
             signature(error_type, text),
@@ -97,17 +110,27 @@ class Memory:
             (lesson or text)[:LONGEST],
             text[:LONGEST],
             example=example,
-            state=state,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
+            source=source,
+            parents=tuple(derived_from),
+            pinned=pinned,
         )
         space, vector = await self._place(example.task if example else one.text)
         (answer,) = await self.store.remember(
-            self.scope, located([one], space, vector), most=self.max_entries or 0
+            self.scope,
+            located([one], space, vector),
+            most=self.max_entries or 0,
+            quota=self.quota,
         )
         return answer
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What tools and documents said: read, release or reject it, and revoke a source."""
+        return Quarantine(self.store, self.scope)
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Have I seen this error before? Indexed reads. Raises StoreError.
@@ -184,8 +207,14 @@ class Memory:
         return Briefing(as_messages(chosen), shown, _exposures(chosen, loop), space, vector)
 
     def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:
-        """What a finished loop teaches, ready to be written."""
-        return located(learn(loop, task), briefing.space, briefing.vector)
+        """What a finished loop teaches, ready to be written; it rests on what the loop was shown.
+
+        So to revoke a source removes what was learnt with its text in the prompt, too.
+        """
+        found = located(learn(loop, task), briefing.space, briefing.vector)
+        return tuple(
+            replace(one, source=f"loop:{loop.id}", parents=briefing.shown) for one in found
+        )
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """The lessons most often seen, as plain data."""

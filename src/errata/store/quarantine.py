@@ -79,7 +79,7 @@ def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, 
     rows = db.execute(statements()["settle_example"], values).fetchall()
     if not rows:
         last = db.execute(statements()["rulings_on"], values).fetchone()
-        ruled = f"{DONE[last['action']]} by {last['by']}" if last is not None else ""
+        ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
         raise NotQuarantined(one.id, one.state, ruled)
     (row,) = rows
     digest = mark(row["digest"], one.lesson)

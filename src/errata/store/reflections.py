@@ -10,24 +10,38 @@ from dataclasses import asdict
 from typing import Any
 
 from errata.memory.learn import Example, Reflection
+from errata.memory.trust import HELD, Quota, lowest
 from errata.protocols import Remembered, Scope
 from errata.redact import redacted, redacted_data
+from errata.store import trust
 from errata.store.statements import statements
 
 Db = sqlite3.Connection
+Plain = dict[str, Any]
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
 def remember(
-    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float
+    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
 ) -> list[Remembered]:
-    """One upsert a reflection: counted in the database, with its sighting and its example."""
-    return [_remember(db, scope, one, now) for one in reflections]
+    """One upsert a reflection: counted in the database, with its sighting and its example.
+
+    A lesson of a loop that was shown what is gone by now is left out. Raises InvalidInput for an
+    unknown parent, and QuotaExceeded.
+    """
+    key = {**key_of(scope), "scope": token(scope)}
+    answers = []
+    for one in reflections:
+        if (stamped := trust.stamped(db, key, one)) is not None:
+            answers.append(_remember(db, key, stamped, now))
+            if quota is not None and stamped.state == "quarantined":
+                trust.within(db, key, storable(stamped.source), quota)
+    return answers
 
 
-def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remembered:
+def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
     values = {
-        **key_of(scope),
+        **key,
         "kind": reflection.kind,
         "signature": reflection.signature.digest,
         "pattern": storable(reflection.signature.pattern),
@@ -39,60 +53,83 @@ def _remember(db: Db, scope: Scope, reflection: Reflection, now: float) -> Remem
         "importance": reflection.importance,
         "source": storable(reflection.source),
         "pinned": reflection.pinned,
+        "loop": reflection.loop,
+        "parents": json.dumps(reflection.parents),
         "now": now,
     }
     row = db.execute(statements()["upsert_reflection"], values).fetchall()[0]
-    id, seen = int(row["id"]), int(row["seen"])
-    sighting = {
-        "reflection": id,
-        "loop": reflection.loop,
-        "text": storable(reflection.sighting),
-        "source": values["source"],
-        "now": now,
-    }
+    values["reflection"] = id = int(row["id"])
+    sighting = {**values, "text": storable(reflection.sighting)}
     db.execute(statements()["insert_occurrence"], sighting)
-    if reflection.example is not None:
-        _add_example(db, scope, id, reflection, reflection.example, now)
-    elif row["text"] == values["text"]:  # not where what was said before is trusted more
-        _add_example(db, scope, id, reflection, Example(reflection.text, ""), now, LESSON)
-    return Remembered(id, created=seen == 1, seen=seen)
+    raised = row["author"] is None and row["seen"] > 1
+    if raised:
+        db.execute(statements()["drop_voice"], values)
+    example, digest = reflection.example, ""
+    if example is None and (digest := _speaks(reflection, row, values["text"])):
+        example = Example(reflection.text, "")
+    if example is not None:
+        values["digest"] = digest = digest or example.digest
+        raised |= add_example(db, values, reflection, example)
+    if raised and reflection.trust == "operator":
+        trust.vouched(db, values, name_of(reflection), mark(digest, values["text"]))
+    if row["author"] is None:
+        db.execute(statements()["set_author"], values)
+    return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
 
 
-def _add_example(
-    db: Db,
-    scope: Scope,
-    id: int,
-    reflection: Reflection,
-    example: Example,
-    now: float,
-    digest: str = "",
-) -> None:
+def _speaks(reflection: Reflection, row: sqlite3.Row, text: str) -> str:
+    """The digest of the row that a lesson without an example has; "" where it has none.
+
+    That of its own where these are its words. Others are kept beside it where they are no mere
+    sighting: to be released, or since less trusted words must not silence them.
+    """
+    if row["text"] == text:
+        return LESSON
+    told = reflection.text != reflection.sighting
+    held = reflection.trust in HELD or lowest([reflection.trust, row["trust"]]) != reflection.trust
+    return mark(LESSON, text) if told and held else ""
+
+
+def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> bool:
+    """Write an example of a lesson, with what it comes from, unless it is there and trusted more.
+
+    Whether it was there, and is trusted more now. `values`: its `reflection`, `digest`, `text`,
+    `state`, `trust`, `source`, `parents` and `now`, and the scope.
+    """
     from errata.memory.words import (
         words,
     )  # costs 0.3 MB, which a loop without memory can do without
 
-    digest, task = digest or example.digest, storable(example.task)
+    task = storable(example.task)
     values = {
-        "reflection": id,
-        "scope": token(scope),
+        **values,
         "task": task,
         "record": json.dumps(redacted_data(asdict(example))),
-        "digest": digest,
-        "state": reflection.state,
-        "trust": reflection.trust,
-        "now": now,
+        "lesson": values["text"],
         "words": " ".join(words(f"{task}\n{storable(reflection.context)}")),
     }
-    db.execute(statements()["insert_example"], values)
-    if reflection.vector is not None:
-        vector = {
-            **key_of(scope),
-            "reflection": id,
-            "digest": digest,
-            "space": reflection.space,
-            "data": _blob(reflection.vector),
-        }
+    if values["state"] == "quarantined":
+        known = mark(values["digest"], values["text"])
+        rejected = trust.was_rejected(db, values, name_of(reflection), known)
+        values["state"] = "retired" if rejected else "quarantined"
+    rows = db.execute(statements()["insert_example"], values).fetchall()
+    raised = bool(rows) and trust.rests(db, values, rows[0]["id"])
+    if not rows:
+        db.execute(statements()["verify_example"], values)
+    if reflection.vector is not None and (rows or reflection.trust not in HELD):
+        vector = {**values, "space": reflection.space, "data": blob(reflection.vector)}
         db.execute(statements()["insert_vector"], vector)
+    return raised
+
+
+def name_of(reflection: Reflection) -> str:
+    """What a ruling names it by."""
+    return f"{reflection.kind}/{reflection.signature.digest}"
+
+
+def mark(digest: str, lesson: str) -> str:
+    """What tells a text apart for good: the row of a lesson itself may get other words."""
+    return Example(lesson, "").digest if digest == LESSON else digest
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
@@ -107,8 +144,11 @@ def count(db: Db, scope: Scope) -> int:
 
 
 def clear(db: Db, scope: Scope) -> int:
-    """Delete the reflections of the scope, with their examples and sightings."""
-    return db.execute(statements()["clear_reflections"], key_of(scope)).rowcount
+    """Delete the reflections of the scope, with their examples, sightings and origins."""
+    deleted = db.execute(statements()["clear_reflections"], key_of(scope)).rowcount
+    for name in ("clear_lineage", "clear_origins"):
+        db.execute(statements()[name], {"scope": token(scope)})
+    return deleted
 
 
 def token(scope: Scope) -> str:
@@ -127,7 +167,8 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _blob(vector: Sequence[float]) -> bytes:
+def blob(vector: Sequence[float]) -> bytes:
+    """The vector as 32-bit floats, the least byte first."""
     import numpy as np
 
     return np.asarray(vector, dtype="<f4").tobytes()

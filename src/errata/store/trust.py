@@ -9,7 +9,7 @@ from typing import Any
 
 from errata.errors import InvalidInput, QuotaExceeded
 from errata.memory.learn import Reflection
-from errata.memory.trust import HELD, Quota, begins, derived
+from errata.memory.trust import HELD, RAISING, Quota, begins, derived
 from errata.store.statements import statements
 
 Db = sqlite3.Connection
@@ -41,20 +41,21 @@ def stamped(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = derived(one.trust, trusts, one.loop) if parents else one.trust
-    if one.pinned and trust != "operator":
-        raise InvalidInput("pinned", True, "False for what is not all an operator's")
+    if one.pinned and trust not in RAISING:
+        raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
     state = begins(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
-def rests(db: Db, values: Plain, example: int) -> None:
-    """Write down what an example comes from, in place of what it came from before.
+def rests(db: Db, values: Plain, example: int) -> bool:
+    """Write down what an example comes from, in place of what it came from before, if it did.
 
     Not in place of it where it derives from itself: what it was before is then in it still.
     `values`: the scope, its `source`, and its `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
+    known = db.execute(statements()["has_origin"], values).fetchone() is not None
     if (
         values["parents"] == NOBODY
         or not db.execute(statements()["is_own_ancestor"], values).fetchall()
@@ -63,6 +64,15 @@ def rests(db: Db, values: Plain, example: int) -> None:
         db.execute(statements()["drop_lineage"], values)
     db.execute(statements()["insert_origin"], values)
     db.execute(statements()["insert_lineage"], values)
+    return known
+
+
+def vouched(db: Db, values: Plain, lesson: str, digest: str) -> None:
+    """Put on record that an operator raised what was known, by saying the same."""
+    by = values["source"] or "operator"
+    record = json.dumps({"digest": digest, "source": values["source"]})
+    told = {"action": "release", "subject": lesson, "by": by, "why": "said the same"}
+    db.execute(statements()["insert_ruling"], {**values, **told, "record": record})
 
 
 def within(db: Db, key: Plain, source: str, quota: Quota) -> None:

@@ -5,33 +5,39 @@ values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tag
         :importance, :source, :pinned, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
-    -- Only an operator or a measured outcome raises what is known already.
-    state = case when excluded.trust not in ('operator', 'measured') then reflection.state
-                 when reflection.state = 'quarantined' then excluded.state
-                 when reflection.state = 'candidate' and excluded.state = 'verified' then 'verified'
-                 else reflection.state end,
-    trust = iif(reflection.trust not in ('operator', 'measured')
-                and excluded.trust in ('operator', 'measured'), excluded.trust, reflection.trust),
-    text = iif(reflection.trust not in ('operator', 'measured')
-               and excluded.trust in ('operator', 'measured'), excluded.text, reflection.text),
-    source = iif(reflection.trust not in ('operator', 'measured')
-                 and excluded.trust in ('operator', 'measured'), excluded.source, reflection.source),
+    -- Only an operator or a measured outcome raises it (errata.memory.trust), and then all of it is theirs.
+    state = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+                 then excluded.state
+                 when reflection.state = 'candidate' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
+                 then 'verified' else reflection.state end,
+    (trust, text, source, tags, importance, author) = (
+      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, null
+      where reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+      union all
+      select reflection.trust, reflection.text, reflection.source, reflection.tags, reflection.importance, reflection.author
+      where not (reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+    ),
     pinned = max(reflection.pinned, excluded.pinned)
-returning id, seen, text;
+returning id, seen, text, trust, author;
 
 -- name: insert_occurrence
-insert into occurrence (reflection, loop, text, source, at)
-values (:reflection, :loop, :text, :source, :now);
+insert into occurrence (reflection, loop, text, source, trust, parents, at)
+values (:reflection, :loop, :text, :source, :trust, :parents, :now);
 
 -- name: insert_example
-insert into example (reflection, scope, task, record, digest, state, trust, at, words)
-values (:reflection, :scope, :task, :record, :digest, :state, :trust, :now, :words)
+insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
+values (1 + max((select example from gone), (select coalesce(max(id), 0) from example)),
+        :reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
 on conflict (reflection, digest) do update
-set state = excluded.state, trust = excluded.trust, task = excluded.task, record = excluded.record, words = excluded.words
-where example.state = 'quarantined' and excluded.state <> 'quarantined'
-   or example.state = 'candidate' and excluded.state = 'verified'
-   -- The row of the lesson itself, whose text was replaced by one of more trust.
-   or example.task <> excluded.task;
+set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
+    task = excluded.task, record = excluded.record, words = excluded.words
+where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+returning id;
+
+-- name: verify_example
+update example set state = 'verified'
+where reflection = :reflection and digest = :digest and state = 'candidate'
+  and :state = 'verified' and :trust in ('operator', 'measured');
 
 -- name: top_reflections
 select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned, apart,
