@@ -18,10 +18,10 @@ from errata.loop import policies
 from errata.loop.decide import Again, Done, Policy, Verdict, decide, overridden, spent
 from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override, agreeing
 from errata.loop.stop import Budget, counts_scope
-from errata.memory.learn import Reflection
-from errata.memory.memory import Briefing, Memory
+from errata.memory.memory import Memory
 from errata.near import near
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
+from errata.remembering import Remembering
 from errata.result import Result
 
 C = TypeVar("C")
@@ -37,7 +37,6 @@ class _State:
     values: tuple[Any, ...] = ()
     verdict: Verdict = field(default_factory=Again)
     finished: tuple[str, Produced] | None = None  # a journalled answer that is not recorded yet
-    briefing: Briefing = field(default_factory=Briefing)
 
 
 class Run(Generic[C]):
@@ -77,11 +76,13 @@ class Run(Generic[C]):
         self._samples = isinstance(self._generate, Writer) and revise is None
         self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
         self._labels = dict(labels or {})
-        self._memory = memory if memory is None else Memory.of(memory, scope)
-        scope = scope or (self._memory.scope if self._memory else None)
+        remembers = memory if memory is None else Memory.of(memory, scope)
+        scope = scope or (remembers.scope if remembers else None)
         self._timeout, self._temperature, self._seed = timeout, temperature, seed
         self._pure = pure(self._checks, evaluate)
         self._journal = journal(store, scope, self.id, known=bool(id))
+        judged = bool(self._checks or evaluate)
+        self._record = Remembering(self._journal, remembers, _text(task), judged)
         self._lock = asyncio.Lock()
         self._state: _State | None = None
 
@@ -107,7 +108,7 @@ class Run(Generic[C]):
             loop = replace(state.loop, cancelled=by or "cancelled", at=time.time())
             verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
             entry = Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict, standing=worn)
-            await self._journal.commit(replace(entry, decided=loop.at))
+            await self._record.commit(replace(entry, decided=loop.at), loop)
             return replace(state, loop=loop, verdict=verdict)
 
         return (await self._held(cancelled)).verdict
@@ -130,7 +131,7 @@ class Run(Generic[C]):
             if isinstance(state.verdict, Done):
                 worn = standing(loop, self.policy)
                 entry = replace(entry, verdict=verdict, standing=worn, decided=loop.at)
-            await self._journal.commit(entry)
+            await self._record.commit(entry, loop)
             return replace(state, loop=after, verdict=verdict)
 
         return (await self._held(lifted)).verdict
@@ -160,8 +161,8 @@ class Run(Generic[C]):
         if self._journal.durable and any(map(counts_scope, self.policy.rules)):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
-        if self._memory is not None and not isinstance(state.verdict, Done):
-            state = replace(state, briefing=await self._memory.brief(_text(self._task), self.id))
+        if not isinstance(state.verdict, Done):
+            await self._record.brief(self.id)
         return state
 
     async def _attempted(self, state: _State) -> _State:
@@ -193,12 +194,19 @@ class Run(Generic[C]):
         except (UserCodeError, ModelError) as error:
             await self._cut(time.perf_counter() - began, getattr(error, "usage", None))
             raise
+        return await self._decided(state, value, attempt)
+
+    async def _decided(self, state: _State, value: Any, attempt: Attempt) -> _State:
+        """The state after this attempt, its verdict and all written down."""
         loop = state.loop.then(attempt)
         loop = replace(loop, at=time.time()) if loop.overrides else loop
         verdict = decide(loop, self.policy)
-        await self._record(state, loop, value, verdict)
-        values = (*state.values, value)
-        return _State(spent(loop, verdict), values, verdict, None, state.briefing)
+        entry = Entry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
+        if self._journal.durable:
+            decided = loop.at if loop.overrides else 0.0
+            entry = replace(entry, standing=standing(loop, self.policy), decided=decided)
+        await self._record.commit(entry, loop)
+        return _State(spent(loop, verdict), (*state.values, value), verdict)
 
     async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
         loop, number = state.loop, len(state.loop.attempts) + 1
@@ -212,9 +220,8 @@ class Run(Generic[C]):
             produced = Produced(produced.values, cost)
             plain = produced.plain() if self._journal.durable else None
             if plain and not self._pure:
-                await self._journal.commit(Entry(self.id, 0, step=(key, plain)))
-            done = (key, produced)
-            self._state = _State(loop, state.values, state.verdict, done, state.briefing)
+                await self._record.commit(Entry(self.id, 0, step=(key, plain)), loop)
+            self._state = _State(loop, state.values, state.verdict, (key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
         candidate = Candidate.of(value)
         usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
@@ -258,7 +265,7 @@ class Run(Generic[C]):
             self._data,
             max(warmer, self._temperature),
             self._seed + number - 1,
-            state.briefing.examples,
+            self._record.briefing.examples,
         )
 
     def _room(self, loop: Loop) -> float | None:
@@ -278,7 +285,7 @@ class Run(Generic[C]):
         loop = replace(state.loop, at=time.time())
         verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
         entry = Entry(self.id, 0, extra=loop.extra, verdict=verdict, standing=worn)
-        await self._journal.commit(replace(entry, decided=loop.at))
+        await self._record.commit(replace(entry, decided=loop.at), loop)
         return replace(state, verdict=verdict, finished=None)
 
     async def _cut(self, seconds: float, judging: Usage | None = None) -> None:
@@ -291,24 +298,8 @@ class Run(Generic[C]):
             extra = (judging or Usage()).lasting(seconds)
             step = (key, produced.plain()) if self._journal.durable else None
         loop = replace(state.loop, extra=state.loop.extra + extra)
-        await self._journal.commit(Entry(self.id, 0, step=step, extra=loop.extra))
+        await self._record.commit(Entry(self.id, 0, step=step, extra=loop.extra), loop)
         self._state = replace(state, loop=loop)
-
-    async def _record(self, state: _State, loop: Loop, value: Any, verdict: Verdict) -> None:
-        """Write the attempt down, and what the loop teaches, in one transaction where it can be."""
-        memory, entry = self._memory, Entry(self.id, 0, attempt=loop.attempts[-1], value=value)
-        lessons: Sequence[Reflection] = ()
-        if memory is not None and isinstance(verdict, Done) and (self._checks or self._evaluate):
-            lessons = memory.lessons(loop, _text(self._task), state.briefing)
-        if memory is not None and self._journal.shares(memory.store, memory.scope):
-            entry = replace(entry, reflections=lessons, exposures=state.briefing.exposures)
-            entry = replace(entry, most=memory.max_entries or 0)
-        elif memory is not None and lessons:
-            await memory.store.remember(memory.scope, lessons, most=memory.max_entries or 0)
-        if self._journal.durable:
-            worn = standing(loop, self.policy)
-            entry = replace(entry, verdict=verdict, standing=worn)
-            await self._journal.commit(replace(entry, decided=loop.at if loop.overrides else 0.0))
 
     def _result(self, verdict: Done) -> Result[C]:
         state = self._state or _State(Loop(self.id))

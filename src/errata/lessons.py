@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from errata.memory.learn import Reflection
-    from errata.memory.proof import Exposure, Outcome
+    from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
     from errata.memory.templates import Merge
-    from errata.memory.trust import Action, Held, Provenance, Quota, Removed
-    from errata.protocols import Filter, Found, Remembered, Scope
+    from errata.protocols import Filter, Found, Past, Remembered, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +41,12 @@ class Lessons(Protocol):
         exposures: Sequence[Exposure] = (),
         outcome: Outcome | None = None,
         most: int = 0,
-        quota: Quota | None = None,
     ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new; and write down what a loop was shown.
 
+        The first exposures of a loop stay, and so does its first outcome.
         With `most` above 0 the least useful lessons beyond so many are evicted, none pinned; for a
         new one that is not kept itself the answer is `Remembered(0, False, 0)`.
-        No source that is not trusted gets beyond its `quota`. What a loop learnt from what is gone
-        by now is left out. Raises InvalidInput, QuotaExceeded.
         """
         ...
 
@@ -97,25 +94,34 @@ class Lessons(Protocol):
         """Examples near `text`: at most `limit` by full text and `limit` by vector."""
         ...
 
-    async def held(self, scope: Scope, ids: Sequence[int] | None) -> Sequence[Held]:
-        """Examples by their ids, the newest first; with None all that wait in quarantine."""
+    async def past(self, scope: Scope, loop: str) -> Past:
+        """What the loop was shown, and how many loops of the scope have come to an outcome."""
         ...
 
-    async def provenance(self, scope: Scope, one: Held) -> Provenance:
-        """Where an example comes from, and what was ruled on it."""
-        ...
+    async def evidence(self, scope: Scope, most_calls: int) -> tuple[Cases, int]:
+        """What the opportunities of the scope came to, and how many loops are under way.
 
-    async def settle(
-        self, scope: Scope, ids: Sequence[int], action: Action, by: str, why: str
-    ) -> None:
-        """Release or reject what waits in quarantine, all of it or nothing; on record.
-
-        Raises InvalidInput without an id or an actor, NotFound, NotQuarantined.
+        A loop without outcome a day after counts as given up: not right at once, each error come
+        again, `most_calls` calls. Of a lesson that was restored, only what came after counts.
         """
         ...
 
-    async def revoke(self, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> Removed:
-        """Remove all that rests on a source; on record. `dry_run` only counts. Raises NotFound."""
+    async def conclude(
+        self, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
+    ) -> Sequence[str]:
+        """Retire what is proven to hurt, on record; the names of those that were not before.
+
+        What is pinned stays. `useful` are the factors by which lessons are ranked from now on, by
+        name (`kind/signature`); 1 for all others, and at least 1 for what is pinned.
+        """
+        ...
+
+    async def restore(self, scope: Scope, id: int, by: str, why: str) -> None:
+        """Bring back a lesson that a proof retired; on record. Raises NotFound."""
+        ...
+
+    async def rulings(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
+        """What was done to which lessons, by whom and why, as plain data, newest first."""
         ...
 
     async def clear(self, scope: Scope) -> int:

@@ -249,6 +249,19 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What a store knows of the exposures of one loop.
+
+    `ended` is how many loops with exposures have come to an outcome in the scope, `number` the
+    how-many-th of them this loop was, 0 where it has none.
+    """
+
+    exposures: tuple[Exposure, ...] = ()
+    ended: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which lessons a search may bring; a field that is left alone lets all through.
 

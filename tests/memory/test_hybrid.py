@@ -52,7 +52,7 @@ def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
         assert (one.example.task, one.example.accepted) == (one.lesson, "")
         assert (one.kind, one.error_type, one.seen) == ("error", "e0", 1)
         assert memory.render([one]) == ()
-        assert (await memory.brief("why does the billing host sleep")).examples == ()
+        assert (await memory.brief("why does the billing host sleep", "loop")).examples == ()
         assert [known["examples"] for known in await memory.top()] == [0, 0]
 
     do(scenario())

@@ -138,8 +138,8 @@ def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
         assert await memory.recall("") == []
         assert await memory.recall("!?") == []
         assert [m.content for m in memory.render([one])] == [WEIGHT.task, "7 kg"]
-        assert (await memory.brief(OTHER)).examples == ()
-        briefing = await memory.brief(SIMILAR)
+        assert (await memory.brief(OTHER, "loop")).examples == ()
+        briefing = await memory.brief(SIMILAR, "loop")
         assert briefing.shown == (one.id,)
 
     do(scenario())
@@ -163,7 +163,7 @@ def test_a_limit_is_kept(memory):
             example = replace(WEIGHT, accepted=f"{n} kg")
             await memory.remember("units", "7 has no unit", example=example)
         assert len(await memory.recall(SIMILAR, limit=4)) == 4
-        assert len((await memory.brief(SIMILAR)).shown) == 1  # none of them is verified
+        assert len((await memory.brief(SIMILAR, "loop")).shown) == 1  # none of them is verified
 
     do(scenario())
 
@@ -193,7 +193,7 @@ def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
             kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
             (placed,) = located([kept], *await memory._place(task))
             await memory.store.remember(memory.scope, [placed])
-        said = [turn.content for turn in (await memory.brief(tasks[2])).examples[::2]]
+        said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
         assert (len(said), said[-1]) == (3, tasks[2])
 
     do(scenario())

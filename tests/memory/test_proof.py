@@ -14,19 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput
+from errata.memory.briefing import TOGETHER, together, withheld
 from errata.memory.interval import interval
 from errata.memory.proof import (
-    TOGETHER,
     Comparison,
     Effect,
     Exposure,
     Outcome,
     Proof,
     _level,
+    concluded,
+    due,
     proof,
-    together,
+    proven,
     usefulness,
-    withheld,
 )
 
 Pairs = list[tuple[Exposure, Outcome]]
@@ -56,13 +57,13 @@ def loops(
     return made
 
 
-def proven(pairs: Iterable[tuple[Exposure, Outcome]], **options: Any) -> Proof:
+def proved(pairs: Iterable[tuple[Exposure, Outcome]], **options: Any) -> Proof:
     pairs = list(pairs)
     return proof([one for one, _ in pairs], [end for _, end in pairs], **options)
 
 
 def only(pairs: Pairs, **options: Any) -> Comparison:
-    (one,) = proven(pairs, **options).lessons
+    (one,) = proved(pairs, **options).lessons
     return one
 
 
@@ -176,13 +177,13 @@ def test_a_table_by_hand():
     ],
 )
 def test_what_is_said(counts, conclusion):
-    said = [one.conclusion for one in proven(loops("a", *counts)).lessons]
+    said = [one.conclusion for one in proved(loops("a", *counts)).lessons]
     assert said == ([conclusion] if conclusion else [])
 
 
 def test_only_harm_retires():
     pairs = loops("bad", 20, 160, 18, 2) + loops("good", 160, 20, 2, 18) + loops("new", 3, 2, 1, 0)
-    found = proven(pairs)
+    found = proved(pairs)
     assert [one.conclusion for one in found.lessons] == ["hurts", "helps", "insufficient data"]
     assert found.retire == ("bad",)
 
@@ -274,7 +275,7 @@ def test_a_change_of_the_share_confounds_nothing():
 def test_a_coin_that_was_not_fair_proves_nothing():
     one = only(loops("a", 0, 90, 90, 0))
     assert (one.fair, one.conclusion) == (False, "insufficient data")
-    assert proven(loops("a", 0, 90, 90, 0)).retire == ()
+    assert proved(loops("a", 0, 90, 90, 0)).retire == ()
     assert only(loops("a", 0, 90, 90, 0, share=0.5)).conclusion == "hurts"
 
 
@@ -350,20 +351,20 @@ def test_e_bh_by_hand(evidence, level):
 def test_among_many_lessons_more_is_asked_of_each():
     bad = loops("bad", 60, 120, 18, 2)
     others = [pair for n in range(400) for pair in loops(f"n{n}", 5, 4, 1, 0)]
-    alone, crowd = only(bad), proven(bad + others)
+    alone, crowd = only(bad), proved(bad + others)
     (among,) = [one for one in crowd.lessons if one.lesson == "bad"]
     assert alone.conclusion == "hurts"
     assert among.conclusion == "insufficient data"
     assert alone.uplift.high < 0 < among.uplift.high
     assert among.recurrence == alone.recurrence
     several = [pair for n in range(400) for pair in loops(f"b{n}", 60, 120, 18, 2)]
-    assert len(proven(several).retire) == 400
+    assert len(proved(several).retire) == 400
 
 
 def test_lessons_that_cannot_be_compared_ask_nothing_of_others():
     bad = loops("bad", 60, 120, 18, 2)
     others = [pair for n in range(400) for pair in loops(f"n{n}", 5, 4, 0, 0)]
-    assert proven(bad + others).retire == ("bad",)
+    assert proved(bad + others).retire == ("bad",)
 
 
 def test_a_coin_that_fell_badly_is_no_evidence_of_harm() -> None:
@@ -372,14 +373,14 @@ def test_a_coin_that_fell_badly_is_no_evidence_of_harm() -> None:
     one = only(loops("odd", *odd))
     assert (one.fair, one.uplift.gain, one.uplift.high) == (True, 0, 0)
     assert one.conclusion == "no difference shown"
-    beside_odd, beside_idle = (proven(bad + loops("odd", *counts)) for counts in (odd, idle))
+    beside_odd, beside_idle = (proved(bad + loops("odd", *counts)) for counts in (odd, idle))
     assert beside_odd.lessons[0] == beside_idle.lessons[0]
     assert beside_odd.retire == ("bad",)
 
 
 def test_names_may_be_numbers():
     pairs = [(replace(one, lesson=7), end) for one, end in loops("x", 20, 160, 18, 2)]
-    assert proven(pairs).retire == (7,)
+    assert proved(pairs).retire == (7,)
 
 
 # Usefulness
@@ -421,7 +422,7 @@ tables = st.tuples(small, small, small, small)
 
 @given(counts=tables, share=st.sampled_from([0.1, 0.3, 0.5]))
 def test_every_interval_holds_its_estimate(counts, share):
-    found = proven(loops("a", *counts, share=share))
+    found = proved(loops("a", *counts, share=share))
     for one in (*found.lessons, found.pooled):
         for effect, unit in ((one.uplift, 1), (one.recurrence, 1), (one.calls, 10)):
             assert -unit <= effect.low <= effect.high <= unit
@@ -445,8 +446,8 @@ def test_the_order_of_records_does_not_matter(many, seed):
 @given(counts=tables)
 def test_right_and_wrong_are_treated_alike(counts):
     a, b, c, d = counts
-    one = proven(loops("a", a, b, c, d, share=0.3)).pooled
-    other = proven(loops("a", b, a, d, c, share=0.3)).pooled
+    one = proved(loops("a", a, b, c, d, share=0.3)).pooled
+    other = proved(loops("a", b, a, d, c, share=0.3)).pooled
     assert (other.uplift.low, other.uplift.high) == pytest.approx(
         (-one.uplift.high, -one.uplift.low), abs=1e-6
     )
@@ -455,8 +456,8 @@ def test_right_and_wrong_are_treated_alike(counts):
 @given(counts=tables)
 def test_shown_and_withheld_are_treated_alike(counts):
     a, b, c, d = counts
-    one = proven(loops("a", a, b, c, d, share=0.5)).pooled
-    other = proven(loops("a", c, d, a, b, share=0.5)).pooled
+    one = proved(loops("a", a, b, c, d, share=0.5)).pooled
+    other = proved(loops("a", c, d, a, b, share=0.5)).pooled
     assert (other.uplift.low, other.uplift.high) == pytest.approx(
         (-one.uplift.high, -one.uplift.low), abs=1e-6
     )
@@ -475,5 +476,57 @@ def test_more_of_the_same_is_narrower(counts, times):
 
 def test_harm_is_never_said_where_the_shown_did_as_well():
     for right, wrong, without in product((0, 9, 90), (0, 9, 90), (0, 1, 10, 100)):
-        found = proven(loops("a", right, wrong, 0, without, share=0.1))
+        found = proved(loops("a", right, wrong, 0, without, share=0.1))
         assert found.retire == ()
+
+
+# Only what helps or hurts, quicker
+
+
+one_case = st.tuples(
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 12),
+).map(lambda case: (case[0], case[1] or not case[0], *case[2:]))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([None, "check/a", "check/b", "error/a", "example/a"]),
+        st.dictionaries(one_case, st.integers(1, 200), max_size=6),
+    )
+)
+def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases: Any):
+    said = concluded(cases, 0).lessons
+    assert proven(cases) == tuple(one for one in said if one.conclusion in ("helps", "hurts"))
+
+
+def test_looks_come_more_seldom_but_never_too_seldom():
+    looks = [n for n in range(100_001) if due(n)]
+    assert looks[:4] == [20, 40, 60, 80]
+    for one, after in pairwise(looks):
+        assert after - one <= max(20, one // 8)
+    assert sum(looks) <= 16 * 100_000 + 26 * 20
+
+
+# In words
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (
+            ("a", 30, 10, 2, 3),
+            "shown 40, withheld 5: right at once 75 % against 40 %; +35 points, ",
+        ),
+        (("a", 30, 10, 0, 0), "shown 40, withheld 0: insufficient data"),
+        (("a", 0, 300, 40, 0), "; −100 points, between −"),
+        (("a", 0, 300, 40, 0), "; hurts"),
+        (("a", 1, 0, 300, 0), "; insufficient data, and the numbers contradict the coin"),
+        (("a", 2, 2, 2, 2), " +0 points, between −70 and +70; insufficient data"),
+    ],
+)
+def test_a_comparison_is_a_sentence(made, words):
+    assert words in str(only(loops(*made)))

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from errata.memory.briefing import together, withheld
 from errata.memory.interval import PRIOR, interval, payoffs, stakes
-from errata.memory.proof import Exposure, Outcome, Proof, _level, proof, together, withheld
+from errata.memory.proof import Exposure, Outcome, Proof, _level, proof
 from tests.conftest import SOAK
 
 pytestmark = pytest.mark.soak

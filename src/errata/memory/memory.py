@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from errata.errors import InvalidInput
 from errata.lessons import Seen
 from errata.loop.record import Loop
 from errata.memory.alike import alike
-from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
-from errata.memory.proof import Exposure
-from errata.memory.quarantine import Quarantine
+from errata.memory.briefing import FIRST, Briefing, drawn
+from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
+from errata.memory.proof import (
+    MOST_CALLS,
+    SHARE,
+    Proof,
+    concluded,
+    due,
+    proven,
+    usefulness,
+)
 from errata.memory.recall import as_messages, choose, rank
 from errata.memory.signature import signature
-from errata.memory.trust import ORDER, Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.store import open_store
 
 LEG = 50
-LONGEST_SOURCE = 500  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class Briefing:
-    """What memory has to say to one task: chat turns, and the ids of the examples in them.
-
-    `exposures` are what the loop is shown of each lesson, or spared. `vector` is where the task
-    lies in the embedding space named `space`.
-    """
-
-    examples: tuple[Message, ...] = ()
-    shown: tuple[int, ...] = ()
-    exposures: tuple[Exposure, ...] = ()
-    space: str = ""
-    vector: Sequence[float] | None = None
+TRUSTS = ("operator", "measured", "model", "tool", "external")
 
 
 class Memory:
     """What was learnt in one scope, kept in a store.
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and with an
-    `embedder` meanings, too. `max_entries` bounds the lessons of the scope: for a new one the least
-    useful is evicted, what is quarantined first, never what is pinned. `quota` bounds what one
-    source that is not trusted may have in it. Raises InvalidInput.
+    `embedder` meanings, too. `holdout` is the share of what recall ranks into prompts that a coin
+    withholds, so that there is something to compare with: at least 0, which is off, and below 1.
+    `max_entries` bounds the lessons of the scope: for a new one the least useful is evicted, what
+    is quarantined first, never what is pinned. Raises InvalidInput.
     """
 
     def __init__(
@@ -52,16 +45,18 @@ class Memory:
         store: Store | str,
         scope: Scope | None = None,
         embedder: Embedder | None = None,
+        holdout: float = SHARE,
         max_entries: int | None = None,
-        quota: Quota | None = None,
     ) -> None:
+        if not 0 <= holdout < 1:
+            raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
         if max_entries is not None and max_entries < 1:
             raise InvalidInput("max_entries", max_entries, "an integer of at least 1, or None")
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
+        self.holdout = holdout
         self.max_entries = max_entries
-        self.quota: Quota = quota or Quota()
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
@@ -79,30 +74,22 @@ class Memory:
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
-        source: str = "",
-        derived_from: Sequence[int] = (),
-        pinned: bool = False,
     ) -> Remembered:
         """Count one sighting of an error; a new pattern becomes a lesson. One transaction.
 
         `recall` finds it by the task of its example, or without one by its own words; and by the
         words of `context`, what stood around it, which has no part in its meaning. `trust` says
-        where the text came from, and `source` names it, so that it can be revoked; what a tool or
-        a document said is quarantined. What is `derived_from` examples, by their ids, has the
-        lowest trust of all. `tags` and `importance` (0..1) are those of a new lesson. An operator
-        may have it `pinned`. Raises InvalidInput, QuotaExceeded, and StoreError: a failure is never
-        silence.
+        where the text came from; what a tool or a document said is quarantined. `tags` and
+        `importance` (0..1) are those of a new lesson. Raises InvalidInput, and StoreError: a
+        failure is never silence.
         """
-        if trust not in ORDER:
-            raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+        if trust not in TRUSTS:
+            raise InvalidInput("trust", trust, f"one of {', '.join(TRUSTS)}")
         if not text.strip():
             raise InvalidInput("text", text, "the text of an error")
         if not 0 <= importance <= 1:
             raise InvalidInput("importance", importance, "a number of 0 to 1")
-        if pinned and trust != "operator":
-            raise InvalidInput("pinned", True, "False but for an operator")
-        if len(source) > LONGEST_SOURCE:
-            raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
+        state: State = "quarantined" if trust in ("tool", "external") else "candidate"
         one = Reflection(
             "error",
             signature(error_type, text),
@@ -110,27 +97,17 @@ class Memory:
             (lesson or text)[:LONGEST],
             text[:LONGEST],
             example=example,
+            state=state,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=source,
-            parents=tuple(derived_from),
-            pinned=pinned,
         )
         space, vector = await self._place(example.task if example else one.text)
         (answer,) = await self.store.remember(
-            self.scope,
-            located([one], space, vector),
-            most=self.max_entries or 0,
-            quota=self.quota,
+            self.scope, located([one], space, vector), most=self.max_entries or 0
         )
         return answer
-
-    @property
-    def quarantine(self) -> Quarantine:
-        """What tools and documents said: read, release or reject it, and revoke a source."""
-        return Quarantine(self.store, self.scope)
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Have I seen this error before? Indexed reads. Raises StoreError.
@@ -198,23 +175,55 @@ class Memory:
         """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified."""
         return as_messages(choose(found))
 
-    async def brief(self, task: str, loop: str = "") -> Briefing:
-        """Recall and render for one task, with what is needed to record both for its loop."""
+    async def brief(self, task: str, loop: str) -> Briefing:
+        """What to show a loop before its task, and what a coin withholds of that.
+
+        The coin is of the scope, the loop and the lesson. A loop that was briefed before, and has
+        written it down, is shown the same again.
+        """
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, LEG)
+        past = await self.store.past(self.scope, loop)
+        if past.exposures:
+            before = {id for one in past.exposures for id in one.examples}
+            found = [one for one in found if one.id in before]
         chosen = choose(rank(task, found, len(found)))
-        shown = tuple(one.id for one in chosen)
-        return Briefing(as_messages(chosen), shown, _exposures(chosen, loop), space, vector)
+        share = self.holdout if past.ended >= FIRST else 0.0
+        seed = f"{self.scope.tenant}\0{self.scope.project}"
+        exposures = past.exposures or drawn(chosen, loop, seed, share)
+        shown = {id for one in exposures for id in one.examples}
+        told = [one for one in chosen if one.id in shown]
+        return Briefing(as_messages(told), tuple(one.id for one in told), exposures, space, vector)
 
     def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:
-        """What a finished loop teaches, ready to be written; it rests on what the loop was shown.
+        """What a finished loop teaches, ready to be written."""
+        return located(learn(loop, task), briefing.space, briefing.vector)
 
-        So to revoke a source removes what was learnt with its text in the prompt, too.
+    async def prove(self) -> Proof:
+        """What the exposures and outcomes of this scope prove about its lessons."""
+        cases, pending = await self.store.evidence(self.scope, MOST_CALLS)
+        return await asyncio.to_thread(concluded, cases, pending)
+
+    async def look(self, loop: str) -> Sequence[str]:
+        """After a loop has ended: where it is time to look, prove and act; what was retired.
+
+        Proven harm retires a lesson, what is proven of the others changes their rank.
         """
-        found = located(learn(loop, task), briefing.space, briefing.vector)
-        return tuple(
-            replace(one, source=f"loop:{loop.id}", parents=briefing.shown) for one in found
-        )
+        if not due((await self.store.past(self.scope, loop)).number):
+            return ()
+        cases, _ = await self.store.evidence(self.scope, MOST_CALLS)
+        found = await asyncio.to_thread(proven, cases)  # seconds, where lessons are many
+        useful = {str(one.lesson): usefulness(one) for one in found}
+        hurting = [one for one in found if one.conclusion == "hurts"]
+        return await self.store.conclude(self.scope, useful, hurting)
+
+    async def restore(self, id: int, *, by: str, why: str = "") -> None:
+        """Bring back a lesson that a proof retired; on record.
+
+        What was proven is put aside: from now on only what comes after counts for the lesson or
+        against it. Raises NotFound, InvalidInput without an actor.
+        """
+        await self.store.restore(self.scope, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """The lessons most often seen, as plain data."""
@@ -266,14 +275,3 @@ class Memory:
             return "", None
         (vector,) = await self.embedder.embed([text])
         return self.embedder.name, vector
-
-
-def _exposures(chosen: Sequence[Found], loop: str) -> tuple[Exposure, ...]:
-    """One a lesson, of however many examples."""
-    examples: dict[str, list[int]] = {}
-    for one in chosen:
-        examples.setdefault(f"{one.kind}/{one.signature}", []).append(one.id)
-    return tuple(
-        Exposure(lesson, loop, True, lesson.partition("/")[2], 0.0, examples=tuple(ids))
-        for lesson, ids in examples.items()
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from math import inf, log
 from typing import Literal
 
@@ -20,43 +19,18 @@ from errata.memory.interval import Cells, Wealth, against, interval, mirrored
 Lesson = str | int
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
 # What one opportunity came to: (share, shown, right at once, recurred, calls).
-_Case = tuple[float, bool, bool, bool, int]
+Case = tuple[float, bool, bool, bool, int]
+# How often each case was met, by lesson; None: memory as a whole.
+Cases = Mapping[Lesson | None, Mapping[Case, int]]
 
 SHARE = 0.10
-# In one loop of four, one coin decides over all lessons together.
-TOGETHER = 0.25
+# Model calls of a loop count up to this; one that was given up counts as so many.
+MOST_CALLS = 10
+LEVEL = 0.05
+# An uplift as small as this does not matter.
+MARGIN = 0.1
 # Evidence against the coin from which on a comparison says nothing: by chance once in 1,000.
 UNFAIR = log(1_000)
-
-
-def together(seed: str | int, loop_id: str) -> bool:
-    """Whether this loop tests memory as a whole: one coin for all of its lessons."""
-    return _chance("together", seed, loop_id) < TOGETHER
-
-
-def withheld(seed: str | int, loop_id: str, lesson_id: Lesson, share: float = SHARE) -> bool:
-    """Whether a lesson that recall ranked into the prompt of a loop is to be left out of it.
-
-    A pure function, so a resumed loop gets the same answer; true with probability `share` (at least
-    0, which is off, and below 1), independent between loops. What is randomised decides what can be
-    said. In three loops of four every lesson has a coin of its own: the rest of the prompt is alike
-    with and without it, so the difference is what this lesson adds to the others, which are there
-    or not as their own coins fell. Of three lessons that say the same each would seem useless so;
-    therefore in one loop of four a single coin decides over all of them, and its difference is the
-    effect of memory as a whole. A loop with one lesson tells both. The place of a lesson that is
-    withheld stays empty. What is estimated is the effect of the coin: of the intention to show.
-    Raises InvalidInput.
-    """
-    if not 0 <= share < 1:
-        raise InvalidInput("share", share, "a probability of at least 0 and below 1")
-    coin = "" if together(seed, loop_id) else f"lesson {lesson_id}"
-    return _chance("withheld", seed, loop_id, coin) < share
-
-
-def _chance(*names: str | int) -> float:
-    """Uniform in 0..1, decided by the names."""
-    digest = sha256(ascii(tuple(map(str, names))).encode()).digest()
-    return int.from_bytes(digest[:6], "big") / 2**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +68,9 @@ class Outcome:
 class Effect:
     """A mean over the opportunities where shown and where withheld, and how much better the first.
 
-    The true `gain` lies within `low` and `high`. None where there was no such opportunity. Where
-    the share of the holdout was changed, the means are weighed by what each share made likely.
+    The true `gain` lies within `low` and `high`. None where there was no such opportunity; then the
+    interval leaves all possible. Where the share of the holdout was changed, the means are weighed
+    by what each share made likely.
     """
 
     shown: float | None
@@ -124,6 +99,19 @@ class Comparison:
     fair: bool
     conclusion: Conclusion
 
+    def __str__(self) -> str:
+        """In a sentence, shares in percent and the uplift in points."""
+        counts = f"shown {self.shown}, withheld {self.withheld}"
+        one = self.uplift
+        if one.shown is None or one.withheld is None or one.gain is None:
+            return f"{counts}: {self.conclusion}"
+        shares = f"right at once {100 * one.shown:.0f} % against {100 * one.withheld:.0f} %"
+        ends = (one.gain, one.low, one.high)
+        gain, low, high = (f"{round(100 * end):+d}".replace("-", "−") for end in ends)
+        unfair = "" if self.fair else ", and the numbers contradict the coin"
+        points = f"{gain} points, between {low} and {high}"
+        return f"{counts}: {shares}; {points}; {self.conclusion}{unfair}"
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -138,6 +126,15 @@ class Proof:
         """The lessons whose harm is proven."""
         hurting = (one.lesson for one in self.lessons if one.conclusion == "hurts")
         return tuple(lesson for lesson in hurting if lesson is not None)
+
+
+def due(outcomes: int) -> bool:
+    """Whether to look after so many outcomes: after every 20th, and ever more seldom from 512 on.
+
+    Then a look comes whenever there are a sixteenth to an eighth more, so that all looks together
+    read each outcome 16 times at most; the intervals allow for any number of looks.
+    """
+    return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
 
 
 def usefulness(one: Comparison) -> float:
@@ -155,9 +152,9 @@ def proof(
     exposures: Iterable[Exposure],
     outcomes: Iterable[Outcome],
     *,
-    alpha: float = 0.05,
-    margin: float = 0.1,
-    most_calls: int = 10,
+    alpha: float = LEVEL,
+    margin: float = MARGIN,
+    most_calls: int = MOST_CALLS,
 ) -> Proof:
     """What the exposures of one scope prove; hand over all of them, in any order.
 
@@ -173,26 +170,63 @@ def proof(
     outcome is left out, so one that was given up needs an outcome, too. Exposures from while the
     holdout was off count only where there are no others. Raises InvalidInput.
     """
+    cases, pending = _joined(exposures, outcomes)
+    return concluded(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
+
+
+def concluded(
+    cases: Cases,
+    pending: int,
+    *,
+    alpha: float = LEVEL,
+    margin: float = MARGIN,
+    most_calls: int = MOST_CALLS,
+) -> Proof:
+    """The same as `proof` says, from how often each case was met. Raises InvalidInput."""
     if not 0 < alpha < 1:
         raise InvalidInput("alpha", alpha, "a probability above 0 and below 1")
     if not 0 <= margin <= 1:
         raise InvalidInput("margin", margin, "a difference of shares, 0..1")
     if most_calls < 1:
         raise InvalidInput("most_calls", most_calls, "an integer of at least 1")
-    cases, pending = _joined(exposures, outcomes)
-    pooled = _Table.of(None, cases.pop(None, Counter()), most_calls)
-    names = sorted(cases, key=lambda name: (str(name), isinstance(name, str)))
-    tables = [_Table.of(name, cases[name], most_calls) for name in names]
-    tested = [one for one in tables if one.gain is not None]
-    low = _level([one.evidence(better=True) for one in tested], alpha / 2)
-    high = _level([one.evidence(better=False) for one in tested], alpha / 2)
+    tables = _tables(cases, most_calls)
+    low, high = _levels(tables, alpha / 2)
     lessons = tuple(one.compared(low, high, alpha / 2, margin) for one in tables)
+    pooled = _Table.of(None, cases.get(None, {}), most_calls)
     return Proof(pooled.compared(alpha / 2, alpha / 2, alpha / 2, margin), lessons, pending)
+
+
+def proven(cases: Cases) -> tuple[Comparison, ...]:
+    """What `concluded` says of those lessons that help or hurt; the others cost little."""
+    tables, most = _tables(cases, MOST_CALLS), LEVEL / 2
+    low, high = _levels(tables, most)
+    enough = {True: -log(low) - 1e-6, False: -log(high) - 1e-6}
+    moved = [one for one in tables if any(one.evidence(b) >= enough[b] for b in enough)]
+    found = (one.compared(low, high, most, MARGIN) for one in moved)
+    return tuple(one for one in found if one.conclusion in ("helps", "hurts"))
+
+
+def _tables(cases: Cases, most_calls: int) -> list[_Table]:
+    """Of every lesson, ordered by name."""
+    names = sorted(
+        (name for name in cases if name is not None),
+        key=lambda name: (str(name), isinstance(name, str)),
+    )
+    return [_Table.of(name, cases[name], most_calls) for name in names]
+
+
+def _levels(tables: Sequence[_Table], alpha: float) -> tuple[float, float]:
+    """The levels of e-BH at which a lesson helps, and at which it hurts."""
+    tested = [one for one in tables if one.gain is not None]
+    low, high = (
+        _level([one.evidence(better) for one in tested], alpha) for better in (True, False)
+    )
+    return low, high
 
 
 def _joined(
     exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
-) -> tuple[dict[Lesson | None, Counter[_Case]], int]:
+) -> tuple[dict[Lesson | None, Counter[Case]], int]:
     """How often each case was met, by lesson, None for memory as a whole; loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
@@ -202,7 +236,7 @@ def _joined(
     for one in exposures:
         if (first := offered[one.loop].setdefault(one.lesson, one)) is not one and first != one:
             raise InvalidInput("exposure", one, f"the only one of its kind, but there is {first}")
-    cases: defaultdict[Lesson | None, Counter[_Case]] = defaultdict(Counter)
+    cases: defaultdict[Lesson | None, Counter[Case]] = defaultdict(Counter)
     for loop, lessons in offered.items():
         if loop in ended:
             for lesson, case in _cases(list(lessons.values()), ended[loop]):
@@ -210,7 +244,7 @@ def _joined(
     return dict(cases), sum(loop not in ended for loop in offered)
 
 
-def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson | None, _Case]]:
+def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson | None, Case]]:
     """What one loop tells: of the lessons that had coins of their own, and of one coin for all."""
     alone, together = len(ranked) == 1, any(one.together for one in ranked)
     if together and len({(one.together, one.shown, one.share) for one in ranked}) > 1:
@@ -248,7 +282,7 @@ class _Table:
     most: int
 
     @classmethod
-    def of(cls, lesson: Lesson | None, cases: Mapping[_Case, int], most: int) -> _Table:
+    def of(cls, lesson: Lesson | None, cases: Mapping[Case, int], most: int) -> _Table:
         """From the cases that a coin decided, where there are any; calls in parts of `most`."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         right: Counter[tuple[float, bool, float]] = Counter()
@@ -278,7 +312,7 @@ class _Table:
         """The estimated uplift; None where there is nothing to compare, or not fairly."""
         return _difference(self.right) if self.fair else None
 
-    def evidence(self, *, better: bool) -> float:
+    def evidence(self, better: bool) -> float:
         """The logarithm of the evidence that to be shown is better, or worse, than not to be."""
         if not self.gain or (self.gain > 0) != better:
             return -inf
@@ -304,8 +338,10 @@ def _effect(
 ) -> Effect:
     """The effect with an interval that holds its estimate, in units; `fewer` is better."""
     better = mirrored(cells) if fewer else cells
-    least, most = interval({cell: n for cell, n in better.items() if 0 < cell[0] < 1}, low, high)
-    if (gain := _difference(better)) is not None:
+    least, most, gain = -1.0, 1.0, _difference(better)
+    if gain is not None:
+        inner = {cell: n for cell, n in better.items() if 0 < cell[0] < 1}
+        least, most = interval(inner, low, high)
         least, most = min(least, gain), max(most, gain)
     means = [_mean(cells, shown) for shown in (True, False)]
     shown, withheld, gain = (None if it is None else unit * it for it in (*means, gain))

@@ -1,37 +1,137 @@
-"""What loops were shown, and what came of it, in SQLite."""
+"""What loops were shown, what came of it, and what was ruled on that, in SQLite."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from errata.protocols import Scope
+from errata.errors import NotFound
+from errata.protocols import Past, Scope
 from errata.store.reflections import key_of
+from errata.store.rulings import rule
 from errata.store.statements import statements
 
 if TYPE_CHECKING:
-    from errata.memory.proof import Exposure, Outcome
+    from errata.memory.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome
 
 Db = sqlite3.Connection
+# A loop that has not ended after so many seconds counts as given up.
+GIVEN_UP = 86_400.0
 
 
 def expose(
     db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
 ) -> None:
-    """Write down what a loop was shown, once, and how it ended."""
-    for one in exposures:
-        kind, _, signature = str(one.lesson).partition("/")
-        values = {
-            **key_of(scope),
-            "loop": one.loop,
-            "kind": kind,
-            "signature": signature,
-            "shown": one.shown,
-            "share": one.share,
-            "together": one.together,
-            "examples": json.dumps(one.examples),
-            "now": now,
-        }
-        db.execute(statements()["insert_exposure"], values)
+    """Write down what a loop was shown, and how it ended, each once: what was first stays."""
+    if exposures and not _read(db, scope, exposures[0].loop):
+        for one in exposures:
+            kind, _, signature = str(one.lesson).partition("/")
+            values = {
+                **key_of(scope),
+                "loop": one.loop,
+                "kind": kind,
+                "signature": signature,
+                "shown": one.shown,
+                "share": one.share,
+                "together": one.together,
+                "among": len(exposures),
+                "examples": json.dumps(one.examples),
+                "now": now,
+            }
+            db.execute(statements()["insert_exposure"], values)
+    if outcome is not None:
+        _end(db, scope, outcome, now)
+
+
+def _end(db: Db, scope: Scope, outcome: Outcome, now: float) -> None:
+    """The outcome of a loop that has exposures, counted on the lessons that it was shown."""
+    values = {
+        **key_of(scope),
+        "loop": outcome.loop,
+        "right_at_once": outcome.right_at_once,
+        "calls": outcome.calls,
+        "signatures": json.dumps(sorted(outcome.signatures)),
+        "now": now,
+    }
+    if db.execute(statements()["insert_outcome"], values).fetchall():
+        db.execute(statements()["count_outcome"], values)
+
+
+def past(db: Db, scope: Scope, loop: str) -> Past:
+    """What the loop was shown, and how many loops have come to an outcome."""
+    row = db.execute(statements()["count_outcomes"], {**key_of(scope), "loop": loop}).fetchone()
+    return Past(tuple(_read(db, scope, loop)), row["ended"], row["number"])
+
+
+def _read(db: Db, scope: Scope, loop: str) -> list[Exposure]:
+    from errata.memory.proof import Exposure
+
+    rows = db.execute(statements()["read_exposures"], {**key_of(scope), "loop": loop}).fetchall()
+    return [
+        Exposure(
+            f"{row['kind']}/{row['signature']}",
+            loop,
+            bool(row["shown"]),
+            row["signature"],
+            row["share"],
+            bool(row["together"]),
+            tuple(json.loads(row["examples"])),
+        )
+        for row in rows
+    ]
+
+
+def evidence(db: Db, scope: Scope, most_calls: int, now: float) -> tuple[Cases, int]:
+    """How often each case was met, counted by the database; and the loops under way."""
+    values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": now}
+    cases: defaultdict[Lesson | None, dict[Case, int]] = defaultdict(dict)
+    for row in db.execute(statements()["read_evidence"], values):
+        lesson, share, shown, right, recurred, calls, n = row
+        cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
+    return dict(cases), int(db.execute(statements()["count_pending"], values).fetchone()["n"])
+
+
+def conclude(
+    db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison], now: float
+) -> list[str]:
+    """Set by what lessons are ranked, and retire; the names of those that were not before."""
+    db.execute(statements()["reset_useful"], key_of(scope))
+    for lesson, factor in useful.items():
+        db.execute(statements()["set_useful"], {**_key(scope, lesson), "useful": factor})
+    retired = []
+    for one in hurting:
+        lesson = str(one.lesson)
+        if db.execute(statements()["retire"], _key(scope, lesson)).fetchall():
+            rule(db, scope, "retire", lesson, "proof", str(one), now, asdict(one))
+            retired.append(lesson)
+    return retired
+
+
+def restore(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> None:
+    """Bring back a lesson that a proof retired; on record. Raises NotFound."""
+    rows = db.execute(statements()["restore"], {**key_of(scope), "id": id}).fetchall()
+    if not rows:
+        where = f"the lessons of {scope.tenant}/{scope.project}"
+        raise NotFound("lesson that a proof retired", str(id), where)
+    rule(db, scope, "restore", f"{rows[0]['kind']}/{rows[0]['signature']}", by, why, now)
+
+
+def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
+    """What was done to which lessons, by whom and why, newest first."""
+    rows = db.execute(statements()["read_rulings"], {**key_of(scope), "limit": limit}).fetchall()
+    return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
+
+
+def clear(db: Db, scope: Scope) -> None:
+    """Delete exposures and outcomes of the scope; rulings stay on record."""
+    for table in ("exposures", "outcomes"):
+        db.execute(statements()[f"clear_{table}"], key_of(scope))
+
+
+def _key(scope: Scope, lesson: str) -> dict[str, str]:
+    kind, _, signature = lesson.partition("/")
+    return {**key_of(scope), "kind": kind, "signature": signature}

@@ -14,18 +14,27 @@ from weakref import finalize
 
 from errata.errors import StoreCorrupt, StoreNewer
 from errata.memory.learn import Reflection
-from errata.protocols import ANY, Entry, Filter, Found, Head, Remembered, Scope, Stored
+from errata.protocols import (
+    ANY,
+    Entry,
+    Filter,
+    Found,
+    Head,
+    Past,
+    Remembered,
+    Scope,
+    Stored,
+)
 from errata.store import exposures as shown
-from errata.store import grouping, loops, quarantine, search, size
+from errata.store import grouping, loops, search, size
 from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
 
 if TYPE_CHECKING:
     from errata.lessons import Seen
-    from errata.memory.proof import Exposure, Outcome
+    from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
-    from errata.memory.trust import Action, Held, Provenance, Quota, Removed
 
 T = TypeVar("T")
 
@@ -94,15 +103,13 @@ class Sqlite:
         exposures: Sequence[Exposure] = (),
         outcome: Outcome | None = None,
         most: int = 0,
-        quota: Quota | None = None,
     ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new; and write down what a loop was shown."""
 
         def work(db: sqlite3.Connection) -> list[Remembered]:
             now = time.time()
             shown.expose(db, scope, exposures, outcome, now)
-            answers = lessons.remember(db, scope, reflections, now, quota)
-            return size.evict(db, scope, answers, most)
+            return size.evict(db, scope, lessons.remember(db, scope, reflections, now), most)
 
         return await self._write(work)
 
@@ -152,29 +159,36 @@ class Sqlite:
             lambda db: search.search(db, scope, text, space, vector, limit, only or ANY)
         )
 
-    async def held(self, scope: Scope, ids: Sequence[int] | None) -> Sequence[Held]:
-        """Examples by their ids, the newest first; with None all that wait in quarantine."""
-        return await self._read(lambda db: quarantine.held(db, scope, ids))
+    async def past(self, scope: Scope, loop: str) -> Past:
+        """What the loop was shown, and how many loops of the scope have come to an outcome."""
+        return await self._read(lambda db: shown.past(db, scope, loop))
 
-    async def provenance(self, scope: Scope, one: Held) -> Provenance:
-        """Where an example comes from, and what was ruled on it."""
-        return await self._read(lambda db: quarantine.provenance(db, scope, one))
+    async def evidence(self, scope: Scope, most_calls: int) -> tuple[Cases, int]:
+        """What the opportunities of the scope came to, and how many loops are under way."""
+        return await self._read(lambda db: shown.evidence(db, scope, most_calls, time.time()))
 
-    async def settle(
-        self, scope: Scope, ids: Sequence[int], action: Action, by: str, why: str
-    ) -> None:
-        """Release or reject what waits in quarantine, all of it or nothing; on record."""
-        now = time.time()
-        await self._write(lambda db: quarantine.settle(db, scope, ids, action, by, why, now))
+    async def conclude(
+        self, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
+    ) -> Sequence[str]:
+        """Retire what is proven to hurt, on record, and set by what lessons are ranked."""
+        return await self._write(lambda db: shown.conclude(db, scope, useful, hurting, time.time()))
 
-    async def revoke(self, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> Removed:
-        """Remove all that rests on a source; on record. `dry_run` only counts."""
-        given = (source, by, why, time.time(), dry_run)
-        return await self._write(lambda db: quarantine.revoke(db, scope, *given))
+    async def restore(self, scope: Scope, id: int, by: str, why: str) -> None:
+        """Bring back a lesson that a proof retired; on record. Raises NotFound."""
+        await self._write(lambda db: shown.restore(db, scope, id, by, why, time.time()))
+
+    async def rulings(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
+        """What was done to which lessons, by whom and why, newest first."""
+        return await self._read(lambda db: shown.rulings(db, scope, limit))
 
     async def clear(self, scope: Scope) -> int:
-        """Forget the reflections of the scope; how many there were."""
-        return await self._write(lambda db: lessons.clear(db, scope))
+        """Forget the reflections of the scope, and what they came to; how many there were."""
+
+        def work(db: sqlite3.Connection) -> int:
+            shown.clear(db, scope)
+            return lessons.clear(db, scope)
+
+        return await self._write(work)
 
     async def count(self, scope: Scope) -> int:
         """How many reflections the scope has."""

@@ -1,3 +1,92 @@
 -- name: insert_exposure
-insert or ignore into exposure (tenant, project, loop, kind, signature, shown, share, together, examples, at)
-values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :examples, :now);
+insert into exposure (tenant, project, loop, kind, signature, shown, share, together, among, examples, at)
+values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now);
+
+-- name: read_exposures
+select kind, signature, shown, share, together, examples
+from exposure where tenant = :tenant and project = :project and loop = :loop;
+
+-- name: insert_outcome
+insert or ignore into outcome (tenant, project, loop, n, right_at_once, calls, signatures, at)
+select :tenant, :project, :loop,
+       (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project),
+       :right_at_once, :calls, :signatures, :now
+where exists (select 1 from exposure where tenant = :tenant and project = :project and loop = :loop)
+returning n;
+
+-- name: count_outcome
+update reflection
+set helped = helped + :right_at_once, hurt = hurt + (instr(:signatures, '"' || signature || '"') > 0)
+where tenant = :tenant and project = :project and (kind, signature) in (
+  select kind, signature from exposure
+  where tenant = :tenant and project = :project and loop = :loop and shown
+);
+
+-- name: count_outcomes
+select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
+       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
+
+-- name: read_evidence
+with restored as materialized (
+  select subject, max(at) as at from ruling
+  where tenant = :tenant and project = :project and action = 'restore' group by subject
+),
+opportunity as not materialized (
+  select x.kind || '/' || x.signature as lesson, x.loop, x.share, x.shown, x.at,
+         x.among > 1 and x.together as shared, x.among > 1 and not x.together and x.share > 0 as apart,
+         -- What did not end within a day counts as given up, whatever came later.
+         iif(o.at <= x.at + :day, o.right_at_once, 0) as right_at_once,
+         iif(o.at <= x.at + :day, instr(o.signatures, '"' || x.signature || '"') > 0, 1) as recurred,
+         iif(o.at <= x.at + :day, min(o.calls, :most), :most) as calls
+  from exposure x left join outcome o using (tenant, project, loop)
+  where x.tenant = :tenant and x.project = :project
+    and (o.loop is not null or x.share > 0 and x.at + :day < :now)
+)
+select p.lesson, share, shown, right_at_once, recurred, calls, count(*) as n
+from opportunity p left join restored r on r.subject = p.lesson
+where not shared and (r.at is null or p.at > r.at)
+group by 1, 2, 3, 4, 5, 6
+union all
+select null, share, shown, right_at_once, recurred, calls, count(*) from (
+  select share, shown, right_at_once, max(recurred) as recurred, calls
+  from opportunity where not apart group by loop
+) group by 2, 3, 4, 5, 6;
+
+-- name: count_pending
+select count(distinct x.loop) as n from exposure x left join outcome o using (tenant, project, loop)
+where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now;
+
+-- name: reset_useful
+update reflection set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
+
+-- name: set_useful
+update reflection set useful = iif(pinned, max(1, :useful), :useful)
+where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
+
+-- name: retire
+update reflection set state = 'retired'
+where tenant = :tenant and project = :project and kind = :kind and signature = :signature
+  and not pinned and state in ('candidate', 'verified')
+returning id;
+
+-- name: restore
+update reflection
+set useful = 1, state = iif(exists (select 1 from example where reflection = reflection.id and state = 'verified'),
+                            'verified', 'candidate')
+where tenant = :tenant and project = :project and id = :id and state = 'retired' and 'retire' = (
+  select action from ruling
+  where tenant = :tenant and project = :project and subject = reflection.kind || '/' || reflection.signature
+    and action in ('retire', 'restore')
+  order by id desc limit 1
+)
+returning kind, signature;
+
+-- name: read_rulings
+select action, subject, by, why, record, at from ruling
+where tenant = :tenant and project = :project order by id desc limit :limit;
+
+-- name: clear_exposures
+delete from exposure where tenant = :tenant and project = :project;
+
+-- name: clear_outcomes
+delete from outcome where tenant = :tenant and project = :project;

@@ -1,0 +1,286 @@
+"""What loops were shown and came to, in SQLite: written once, counted as `proof` counts it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import InvalidInput, NotFound, StoreError
+from errata.memory.learn import Reflection
+from errata.memory.proof import MOST_CALLS, Comparison, Exposure, Outcome, _joined, concluded, proof
+from errata.memory.signature import Signature
+from errata.protocols import Past, Scope
+from errata.store.exposures import GIVEN_UP, evidence, expose
+from errata.store.sqlite import Sqlite
+from tests.store.support import SCOPE, opened, rows
+
+OTHER = Scope("other")
+NOW = 10 * GIVEN_UP
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def store(path):
+    with opened(path) as one:
+        yield one
+
+
+def lesson(name: str, **fields: Any) -> Reflection:
+    given: dict[str, Any] = {"state": "verified", **fields}
+    return Reflection("check", Signature("", name, name), "E", f"lesson {name}", name, **given)
+
+
+def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
+    return Exposure(f"check/{name}", loop, shown, name, **fields)
+
+
+def write(
+    store: Sqlite,
+    exposures: Sequence[Exposure] = (),
+    outcome: Outcome | None = None,
+    lessons: Sequence[Reflection] = (),
+    scope: Scope = SCOPE,
+) -> None:
+    asyncio.run(store.remember(scope, lessons, exposures=exposures, outcome=outcome))
+
+
+def counts(path: Any) -> dict[str, tuple[int, int]]:
+    found = rows(path, "select signature, helped, hurt from reflection order by signature")
+    return {name: (helped, hurt) for name, helped, hurt in found}
+
+
+def hurting(name: str) -> Comparison:
+    pairs = [(True, False)] * 200 + [(False, True)] * 40
+    exposures = [shown(name, f"h {n}", kind) for n, (kind, _) in enumerate(pairs)]
+    ends = [Outcome(f"h {n}", right, 1) for n, (_, right) in enumerate(pairs)]
+    (one,) = proof(exposures, ends).lessons
+    assert one.conclusion == "hurts"
+    return one
+
+
+# -- what a loop was shown, and came to
+
+
+def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, path):
+    first = [shown("a", "l", examples=(1, 2)), shown("b", "l", False)]
+    write(store, first)
+    write(store, [shown("a", "l", False), shown("c", "l")])
+    write(store, (), Outcome("l", True, 1, frozenset({"b", "a"})))
+    write(store, (), Outcome("l", False, 9))
+    found = asyncio.run(store.past(SCOPE, "l"))
+    assert sorted(found.exposures, key=lambda one: one.signature) == first
+    assert (found.ended, found.number) == (1, 1)
+    ends = rows(path, "select loop, n, right_at_once, calls, signatures from outcome")
+    assert ends == [("l", 1, 1, 1, '["a", "b"]')]
+
+
+def test_outcomes_are_numbered_in_their_scope(store):
+    for n in range(3):
+        for scope in (SCOPE, OTHER):
+            write(store, [shown("a", f"l{n}")], Outcome(f"l{n}", True, 1), scope=scope)
+    assert asyncio.run(store.past(SCOPE, "l1")) == Past((shown("a", "l1"),), 3, 2)
+    assert asyncio.run(store.past(OTHER, "new")) == Past((), 3, 0)
+    assert asyncio.run(store.past(Scope("nobody"), "l1")) == Past()
+
+
+def test_a_loop_that_was_shown_nothing_has_no_outcome(store, path):
+    write(store, (), Outcome("l", True, 1))
+    assert rows(path, "select * from outcome") == []
+
+
+def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path):
+    write(store, lessons=[lesson("a"), lesson("b"), lesson("c")])
+    write(store, lessons=[lesson("a")], scope=OTHER)
+    for loop, right, wrong in (("1", True, ""), ("2", False, "a"), ("3", False, "xx")):
+        exposures = [shown("a", loop), shown("b", loop), shown("c", loop, False)]
+        end = Outcome(loop, right, 1, frozenset({wrong} - {""}))
+        for _ in range(2):  # told twice, it counts once
+            write(store, exposures, end)
+    found = rows(path, "select tenant, signature, helped, hurt from reflection order by 1, 2")
+    default = [("default", "a", 1, 1), ("default", "b", 1, 0), ("default", "c", 0, 0)]
+    assert found == [*default, ("other", "a", 0, 0)]
+
+
+def test_a_share_that_withholds_nothing_withholds_nothing(store):
+    with pytest.raises(StoreError):
+        write(store, [shown("a", "l", False, share=0.0)])
+    with pytest.raises(StoreError):
+        write(store, [shown("a", "l", share=1.0)])
+
+
+def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
+    for scope in (SCOPE, OTHER):
+        write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
+    asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
+    assert asyncio.run(store.clear(SCOPE)) == 1
+    for table in ("exposure", "outcome", "reflection"):
+        assert rows(path, f"select tenant from {table}") == [("other",)]
+    assert rows(path, "select tenant, action, subject, by from ruling") == [
+        ("default", "retire", "check/a", "proof")
+    ]
+
+
+# -- the same cases as `proof` finds
+
+
+NAMES = ("aaaa", "bbbb", "aaaabbbb")
+opportunity = st.fixed_dictionaries(
+    {
+        "shown": st.lists(st.booleans(), min_size=1, max_size=3),
+        "share": st.sampled_from([0.0, 0.1, 0.5]),
+        "together": st.booleans(),
+        "began": st.floats(0, NOW),
+        "lasted": st.none() | st.floats(0, 2 * GIVEN_UP),
+        "right": st.booleans(),
+        "calls": st.integers(0, 20),
+        "wrong": st.frozensets(st.sampled_from(NAMES)),
+    }
+)
+
+
+def told(loop: str, one: dict[str, Any]) -> tuple[list[Exposure], Outcome | None, Outcome | None]:
+    """The exposures of a loop, its outcome as it was stored, and as it counts."""
+    share, together = one["share"], one["together"] and one["share"] > 0
+    arms = one["shown"] if not together else one["shown"][:1] * len(one["shown"])
+    exposures = [
+        shown(name, loop, arm or not share, share=share, together=together)
+        for name, arm in zip(NAMES, arms, strict=False)
+    ]
+    end = Outcome(loop, one["right"], one["calls"], one["wrong"])
+    if one["lasted"] is not None and one["lasted"] <= GIVEN_UP:
+        return exposures, end, end
+    given_up = Outcome(loop, False, MOST_CALLS, frozenset(NAMES))
+    late = one["lasted"] is not None
+    counts = given_up if late or (share and one["began"] + GIVEN_UP < NOW) else None
+    return exposures, end if late else None, counts
+
+
+@given(st.lists(opportunity, max_size=12))
+def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
+    exposures: list[Exposure] = []
+    outcomes: list[Outcome] = []
+    with opened(":memory:") as store:
+
+        def fill(db: sqlite3.Connection) -> Any:
+            for n, one in enumerate(made):
+                loop = f"l{n}"
+                ranked, stored, counted = told(loop, one)
+                expose(db, SCOPE, ranked, None, one["began"])
+                expose(db, OTHER, ranked, stored, one["began"])
+                expose(db, SCOPE, (), stored, one["began"] + (one["lasted"] or 0))
+                if counted is not None or one["began"] + GIVEN_UP >= NOW:
+                    exposures.extend(ranked)
+                outcomes.extend([counted] if counted else [])
+            return evidence(db, SCOPE, MOST_CALLS, NOW)
+
+        found, pending = asyncio.run(store._write(fill))
+    cases, waiting = _joined(exposures, outcomes)
+    capped = {
+        name: {(*case[:4], min(case[4], MOST_CALLS)): 0 for case in counts}
+        for name, counts in cases.items()
+    }
+    for name, counts in cases.items():
+        for case, n in counts.items():
+            capped[name][(*case[:4], min(case[4], MOST_CALLS))] += n
+    assert (found, pending) == (capped, waiting)
+    assert concluded(found, pending) == proof(exposures, outcomes)
+
+
+def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
+    write(store, [shown("a", "l", share=0.0)])
+    values = asyncio.run(store._read(lambda db: evidence(db, SCOPE, 10, time.time() + NOW)))
+    assert values == ({}, 0)
+    assert asyncio.run(store.evidence(SCOPE, 10)) == ({}, 1)
+
+
+# -- retired, and brought back
+
+
+def test_harm_retires_once_and_on_record(store, path):
+    write(store, lessons=[lesson("a"), lesson("b", state="candidate"), lesson("q")])
+    write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
+    names = ["a", "b", "p", "x", "gone"]
+    found = [hurting(name) for name in names]
+    assert asyncio.run(store.conclude(SCOPE, {}, found)) == ["check/a", "check/b"]
+    assert asyncio.run(store.conclude(SCOPE, {}, found)) == []
+    states = dict(rows(path, "select signature, state from reflection"))
+    expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
+    assert states == {**expected, "x": "quarantined"}
+    first, last = asyncio.run(store.rulings(SCOPE, 9))
+    assert (first["subject"], last["subject"]) == ("check/b", "check/a")
+    assert last["why"].startswith("shown 200, withheld 40: right at once 0 % against 100 %; −100")
+    assert last["record"]["uplift"]["gain"] == -1
+    assert abs(last["at"] - time.time()) < 60
+
+
+def test_ranks_are_those_of_the_last_look(store, path):
+    write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
+    useful = "select useful from reflection order by signature"
+    asyncio.run(store.conclude(SCOPE, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4}, []))
+    assert rows(path, useful) == [(1.2,), (1.0,), (1.0,)]
+    asyncio.run(store.conclude(SCOPE, {"check/b": 0.9, "check/p": 1.1}, []))
+    assert rows(path, useful) == [(1.0,), (0.9,), (1.1,)]
+    assert rows(path, "select * from ruling") == []
+
+
+def test_what_is_brought_back_begins_anew(store, path):
+    write(store, lessons=[lesson("a"), lesson("b", state="candidate")])
+    write(store, [shown("a", "before")], Outcome("before", False, 1))
+    asyncio.run(store.conclude(SCOPE, {"check/a": 0.6}, [hurting("a")]))
+    id = rows(path, "select id from reflection where signature = 'a'")[0][0]
+    asyncio.run(store.restore(SCOPE, id, "ada", "it was the model"))
+    assert rows(path, "select state, useful from reflection where signature = 'a'") == [
+        ("verified", 1.0)
+    ]
+    newest = asyncio.run(store.rulings(SCOPE, 1))[0]
+    assert [newest[key] for key in ("action", "subject", "by", "why")] == [
+        "restore",
+        "check/a",
+        "ada",
+        "it was the model",
+    ]
+    write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
+    cases, _ = asyncio.run(store.evidence(SCOPE, 10))
+    assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
+    assert cases[None] == {(0.1, True, False, False, 1): 1}  # memory as a whole forgets nothing
+    # Proven again by what came after, it is retired again.
+    assert asyncio.run(store.conclude(SCOPE, {}, [hurting("a")])) == ["check/a"]
+
+
+@pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
+def test_only_what_a_proof_retired_is_brought_back(store, path, state):
+    write(store, lessons=[lesson("a", state=state)])
+    id = rows(path, "select id from reflection")[0][0]
+    for wrong in (id, id + 1):
+        with pytest.raises(NotFound, match="lesson that a proof retired"):
+            asyncio.run(store.restore(SCOPE, wrong, "ada", ""))
+    assert rows(path, "select state from reflection") == [(state,)]
+
+
+def test_who_brings_back_says_so(store, path):
+    write(store, lessons=[lesson("a")])
+    asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
+    with pytest.raises(InvalidInput):
+        asyncio.run(store.restore(SCOPE, 1, " ", ""))
+    with pytest.raises(NotFound):
+        asyncio.run(store.restore(OTHER, 1, "ada", ""))
+    assert rows(path, "select state from reflection") == [("retired",)]
+
+
+def test_what_is_seen_again_stays_retired(store, path):
+    write(store, lessons=[lesson("a")])
+    asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
+    write(store, lessons=[replace(lesson("a"), trust="operator")])
+    assert rows(path, "select state, seen from reflection") == [("retired", 2)]
