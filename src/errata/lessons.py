@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
     from errata.memory.templates import Merge
+    from errata.memory.trust import Action, Held, Provenance, Quota, Removed
     from errata.protocols import Filter, Found, Past, Remembered, Scope
 
 
@@ -41,12 +42,15 @@ class Lessons(Protocol):
         exposures: Sequence[Exposure] = (),
         outcome: Outcome | None = None,
         most: int = 0,
+        quota: Quota | None = None,
     ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new; and write down what a loop was shown.
 
         The first exposures of a loop stay, and so does its first outcome.
         With `most` above 0 the least useful lessons beyond so many are evicted, none pinned; for a
         new one that is not kept itself the answer is `Remembered(0, False, 0)`.
+        No source that is not trusted gets beyond its `quota`. What a loop learnt from what is gone
+        by now is left out. Raises InvalidInput, QuotaExceeded.
         """
         ...
 
@@ -92,6 +96,27 @@ class Lessons(Protocol):
         only: Filter | None = None,
     ) -> Sequence[Found]:
         """Examples near `text`: at most `limit` by full text and `limit` by vector."""
+        ...
+
+    async def held(self, scope: Scope, ids: Sequence[int] | None) -> Sequence[Held]:
+        """Examples by their ids, the newest first; with None all that wait in quarantine."""
+        ...
+
+    async def provenance(self, scope: Scope, one: Held) -> Provenance:
+        """Where an example comes from, and what was ruled on it."""
+        ...
+
+    async def settle(
+        self, scope: Scope, ids: Sequence[int], action: Action, by: str, why: str
+    ) -> None:
+        """Release or reject what waits in quarantine, all of it or nothing; on record.
+
+        Raises InvalidInput without an id or an actor, NotFound, NotQuarantined.
+        """
+        ...
+
+    async def revoke(self, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> Removed:
+        """Remove all that rests on a source; on record. `dry_run` only counts. Raises NotFound."""
         ...
 
     async def past(self, scope: Scope, loop: str) -> Past:

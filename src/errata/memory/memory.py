@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from errata.errors import InvalidInput
@@ -11,7 +12,7 @@ from errata.lessons import Seen
 from errata.loop.record import Loop
 from errata.memory.alike import alike
 from errata.memory.briefing import FIRST, Briefing, drawn
-from errata.memory.learn import LONGEST, Example, Reflection, State, Trust, learn, located
+from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
 from errata.memory.proof import (
     MOST_CALLS,
     SHARE,
@@ -21,13 +22,15 @@ from errata.memory.proof import (
     proven,
     usefulness,
 )
+from errata.memory.quarantine import Quarantine
 from errata.memory.recall import as_messages, choose, rank
 from errata.memory.signature import signature
+from errata.memory.trust import ORDER, Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.store import open_store
 
 LEG = 50
-TRUSTS = ("operator", "measured", "model", "tool", "external")
+LONGEST_SOURCE = 500  # characters
 
 
 class Memory:
@@ -37,7 +40,8 @@ class Memory:
     `embedder` meanings, too. `holdout` is the share of what recall ranks into prompts that a coin
     withholds, so that there is something to compare with: at least 0, which is off, and below 1.
     `max_entries` bounds the lessons of the scope: for a new one the least useful is evicted, what
-    is quarantined first, never what is pinned. Raises InvalidInput.
+    is quarantined first, never what is pinned. `quota` bounds what one source that is not trusted
+    may have in it. Raises InvalidInput.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Memory:
         embedder: Embedder | None = None,
         holdout: float = SHARE,
         max_entries: int | None = None,
+        quota: Quota | None = None,
     ) -> None:
         if not 0 <= holdout < 1:
             raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
@@ -57,6 +62,7 @@ class Memory:
         self.embedder = embedder
         self.holdout = holdout
         self.max_entries = max_entries
+        self.quota: Quota = quota or Quota()
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
@@ -74,22 +80,30 @@ class Memory:
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
+        source: str = "",
+        derived_from: Sequence[int] = (),
+        pinned: bool = False,
     ) -> Remembered:
         """Count one sighting of an error; a new pattern becomes a lesson. One transaction.
 
         `recall` finds it by the task of its example, or without one by its own words; and by the
         words of `context`, what stood around it, which has no part in its meaning. `trust` says
-        where the text came from; what a tool or a document said is quarantined. `tags` and
-        `importance` (0..1) are those of a new lesson. Raises InvalidInput, and StoreError: a
-        failure is never silence.
+        where the text came from, and `source` names it, so that it can be revoked; what a tool or
+        a document said is quarantined. What is `derived_from` examples, by their ids, has the
+        lowest trust of all. `tags` and `importance` (0..1) are those of a new lesson. An operator
+        may have it `pinned`. Raises InvalidInput, QuotaExceeded, and StoreError: a failure is never
+        silence.
         """
-        if trust not in TRUSTS:
-            raise InvalidInput("trust", trust, f"one of {', '.join(TRUSTS)}")
+        if trust not in ORDER:
+            raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
         if not text.strip():
             raise InvalidInput("text", text, "the text of an error")
         if not 0 <= importance <= 1:
             raise InvalidInput("importance", importance, "a number of 0 to 1")
-        state: State = "quarantined" if trust in ("tool", "external") else "candidate"
+        if pinned and trust != "operator":
+            raise InvalidInput("pinned", True, "False but for an operator")
+        if len(source) > LONGEST_SOURCE:
+            raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
         one = Reflection(
             "error",
             signature(error_type, text),
@@ -97,17 +111,27 @@ class Memory:
             (lesson or text)[:LONGEST],
             text[:LONGEST],
             example=example,
-            state=state,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
+            source=source,
+            parents=tuple(derived_from),
+            pinned=pinned,
         )
         space, vector = await self._place(example.task if example else one.text)
         (answer,) = await self.store.remember(
-            self.scope, located([one], space, vector), most=self.max_entries or 0
+            self.scope,
+            located([one], space, vector),
+            most=self.max_entries or 0,
+            quota=self.quota,
         )
         return answer
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What tools and documents said: read, release or reject it, and revoke a source."""
+        return Quarantine(self.store, self.scope)
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Have I seen this error before? Indexed reads. Raises StoreError.
@@ -196,8 +220,14 @@ class Memory:
         return Briefing(as_messages(told), tuple(one.id for one in told), exposures, space, vector)
 
     def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:
-        """What a finished loop teaches, ready to be written."""
-        return located(learn(loop, task), briefing.space, briefing.vector)
+        """What a finished loop teaches, ready to be written; it rests on what the loop was shown.
+
+        So to revoke a source removes what was learnt with its text in the prompt, too.
+        """
+        found = located(learn(loop, task), briefing.space, briefing.vector)
+        return tuple(
+            replace(one, source=f"loop:{loop.id}", parents=briefing.shown) for one in found
+        )
 
     async def prove(self) -> Proof:
         """What the exposures and outcomes of this scope prove about its lessons."""

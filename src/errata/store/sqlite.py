@@ -26,7 +26,7 @@ from errata.protocols import (
     Stored,
 )
 from errata.store import exposures as shown
-from errata.store import grouping, loops, search, size
+from errata.store import grouping, loops, quarantine, search, size
 from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from errata.lessons import Seen
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
+    from errata.memory.trust import Action, Held, Provenance, Quota, Removed
 
 T = TypeVar("T")
 
@@ -103,13 +104,15 @@ class Sqlite:
         exposures: Sequence[Exposure] = (),
         outcome: Outcome | None = None,
         most: int = 0,
+        quota: Quota | None = None,
     ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new; and write down what a loop was shown."""
 
         def work(db: sqlite3.Connection) -> list[Remembered]:
             now = time.time()
             shown.expose(db, scope, exposures, outcome, now)
-            return size.evict(db, scope, lessons.remember(db, scope, reflections, now), most)
+            answers = lessons.remember(db, scope, reflections, now, quota)
+            return size.evict(db, scope, answers, most)
 
         return await self._write(work)
 
@@ -158,6 +161,26 @@ class Sqlite:
         return await self._read(
             lambda db: search.search(db, scope, text, space, vector, limit, only or ANY)
         )
+
+    async def held(self, scope: Scope, ids: Sequence[int] | None) -> Sequence[Held]:
+        """Examples by their ids, the newest first; with None all that wait in quarantine."""
+        return await self._read(lambda db: quarantine.held(db, scope, ids))
+
+    async def provenance(self, scope: Scope, one: Held) -> Provenance:
+        """Where an example comes from, and what was ruled on it."""
+        return await self._read(lambda db: quarantine.provenance(db, scope, one))
+
+    async def settle(
+        self, scope: Scope, ids: Sequence[int], action: Action, by: str, why: str
+    ) -> None:
+        """Release or reject what waits in quarantine, all of it or nothing; on record."""
+        now = time.time()
+        await self._write(lambda db: quarantine.settle(db, scope, ids, action, by, why, now))
+
+    async def revoke(self, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> Removed:
+        """Remove all that rests on a source; on record. `dry_run` only counts."""
+        given = (source, by, why, time.time(), dry_run)
+        return await self._write(lambda db: quarantine.revoke(db, scope, *given))
 
     async def past(self, scope: Scope, loop: str) -> Past:
         """What the loop was shown, and how many loops of the scope have come to an outcome."""

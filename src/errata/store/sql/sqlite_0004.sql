@@ -36,24 +36,52 @@ create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
 end;
 alter table occurrence add column source text not null default '';
+alter table occurrence add column trust text not null default 'external';
+alter table occurrence add column parents text not null default '[]';
+update occurrence set trust = (select trust from reflection where id = occurrence.reflection);
+-- Those that have a quota.
+create index occurrence_source on occurrence (source, reflection) where trust in ('tool', 'external');
 
 alter table example add column trust text not null default 'external';
 update example set trust = (select trust from reflection where id = example.reflection) where state <> 'quarantined';
+-- What the lesson said as it came with this example; `author` is the one whose words the lesson has now.
+alter table example add column lesson text not null default '';
+update example set lesson = (select text from reflection where id = example.reflection);
+alter table reflection add column author integer;
+update reflection set author = coalesce((select min(id) from example where reflection = reflection.id), 0);
+create index example_held on example (scope) where state = 'quarantined';
 
--- Every source that an example rests on, those of the examples that it derives from included.
+-- What an example comes from: the sources of its own and, in `lineage`, the examples that it derives from. Both outlive
+-- an example that is evicted, so that a chain holds; a source is revoked with all that is reached from it. Kept for
+-- each example, the sources of all that lies before it would be as many as there are examples to the power of 5/3.
 create table origin (
-  example integer not null references example (id) on delete cascade,
+  example integer not null,
   source text not null,
+  scope text not null,
   primary key (example, source)
 ) without rowid;
-create index origin_source on origin (source);
+create index origin_source on origin (scope, source);
+insert into origin (example, source, scope) select id, '', scope from example;
 
 create table lineage (
-  child integer not null references example (id) on delete cascade,
-  parent integer not null references example (id) on delete cascade,
+  child integer not null,
+  parent integer not null,
   primary key (child, parent)
 ) without rowid;
 create index lineage_parent on lineage (parent);
+
+-- The largest id of an example that is gone: none is given twice, or a loop that was shown one would learn from another.
+create table gone (example integer not null);
+insert into gone (example) values (0);
+create trigger example_not_again after delete on example when old.id > (select example from gone) begin
+  update gone set example = old.id;
+end;
+-- Of what nobody was shown and nothing derives from, no trace stays.
+create trigger held_gone after delete on example
+when old.state = 'quarantined' and not exists (select 1 from lineage where parent = old.id) begin
+  delete from origin where example = old.id;
+  delete from lineage where child = old.id;
+end;
 
 -- What a person or a proof decided about lessons, and why.
 create table ruling (
@@ -67,7 +95,7 @@ create table ruling (
   record text not null default '{}',
   at real not null
 );
-create index ruling_scope on ruling (tenant, project);
+create index ruling_subject on ruling (tenant, project, subject);
 
 -- A lesson ranked into the prompt of a loop: shown, or withheld with the probability `share`. It is
 -- named by kind and signature, so that the record outlives the lesson and the loop. `among` is how many
