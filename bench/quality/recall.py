@@ -14,6 +14,7 @@ from typing import Any
 
 import errata
 from bench.quality.rows import Row, read
+from errata.memory.places import space_of
 from errata.memory.recall import relevance
 from errata.models import open_embedder
 from errata.protocols import Embedder, Found
@@ -63,7 +64,8 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
                 new, asked = not row["relevant"], question(row)
                 recalled[new].append(best(await memory.recall(asked)))
                 (vector,) = await embedder.embed([asked])
-                found = await memory.store.search(memory.scope, asked, embedder.name, vector, 50)
+                space = space_of(embedder)
+                found = await memory.store.search(memory.scope, asked, space, vector, 50)
                 searched[new].append(best(found))
         await memory.store.close()
     return recalled, searched

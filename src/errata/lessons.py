@@ -149,6 +149,22 @@ class Lessons(Protocol):
         """What was done to which lessons, by whom and why, as plain data, newest first."""
         ...
 
+    async def spaces(self, scope: Scope) -> Mapping[str, int]:
+        """Space -> how many examples that may be recalled lie in it; "" those without a vector."""
+        ...
+
+    async def unplaced(
+        self, scope: Scope, space: str, after: int, limit: int
+    ) -> Sequence[tuple[int, str]]:
+        """The examples above the id `after` without a vector in that space: id and task."""
+        ...
+
+    async def place(
+        self, scope: Scope, space: str, found: Sequence[tuple[int, str, Sequence[float]]]
+    ) -> int:
+        """Write vectors by id and task, each where its example still has that task; how many."""
+        ...
+
     async def clear(self, scope: Scope) -> int:
         """Forget the reflections of the scope; how many there were."""
         ...

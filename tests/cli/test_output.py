@@ -100,8 +100,8 @@ def test_an_error_is_told_where_no_document_can_be(capsys, monkeypatch):
 def test_many_loops_are_counted_in_a_few_lines(capsys, total, lines):
     with Progress() as progress:
         for done in range(0, total + 1, 100):
-            progress.loops("reading", done, total)
-        progress.loops("reading", total, total)
+            progress.counted("reading", done, total)
+        progress.counted("reading", total, total)
     err = capsys.readouterr().err.splitlines()
     assert len(err) == lines
     assert all(line.endswith(f" of {total} loops") for line in err)

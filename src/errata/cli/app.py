@@ -27,6 +27,7 @@ COMMANDS = {
     "lessons": "errata.cli.told:lessons",
     "seen": "errata.cli.told:seen",
     "recall": "errata.cli.told:recall",
+    "reembed": "errata.cli.reembed:reembed",
     "model": "errata.cli.model:app",
     "doctor": "errata.cli.doctor:doctor",
 }

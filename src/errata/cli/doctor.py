@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from errata.cli.interrupt import drive
-from errata.cli.opening import EMBEDDER, by_meaning
+from errata.cli.opening import EMBEDDER, by_meaning, embedder_of, scope_of
 from errata.cli.output import Db, Json, ModelName, print_json, show
 from errata.cli.settings import Settings, settings
 from errata.errors import ErrataError, StoreCorrupt, StoreNewer
@@ -51,7 +51,7 @@ def doctor(
     Python, packages, SQLite, the database, weights, keys; exits 1 where something is ill.
     """
     values = settings(model=model, db=db)
-    looks = [_python, _packages, _folder, _database, _weights, _keys]
+    looks = [_python, _packages, _folder, _database, _vectors, _weights, _keys]
     signs = [sign for look in looks for sign in _looked(look, values)]
     ill = [sign for sign in signs if not sign.well]
     if json:
@@ -113,8 +113,7 @@ def _database(values: Settings) -> Iterator[Sign]:
         yield Sign("database", True, f"{path} is not there yet; errata run makes it")
         return
     try:
-        address = f"{path.resolve().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=5)) as db:
+        with closing(_looking(path)) as db:
             said, check = _examined(db)
             rows = db.execute("select id, owner, lease from loop where state = 'open'").fetchall()
     except (StoreCorrupt, StoreNewer, sqlite3.Error) as error:
@@ -128,6 +127,28 @@ def _database(values: Settings) -> Iterator[Sign]:
     hint = f": {ids}; errata run … --resume goes on" if ids else ""
     found = f"{len(rows) - len(idle)} running, {len(idle)} interrupted{hint}"
     yield Sign("open loops", True, found)
+
+
+def _looking(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
+    db.row_factory = sqlite3.Row
+    return db
+
+
+def _vectors(values: Settings) -> Iterator[Sign]:
+    """Whether recall can compare all that was learnt by meaning, where it compares meanings."""
+    from errata.memory.places import Spaces, space_of
+    from errata.store.places import spaces
+    from errata.store.sqlite import SCHEMA
+
+    path, space = Path(values.db), space_of(embedder_of(values))
+    if not space or not path.exists():
+        return
+    with closing(_looking(path)) as db:
+        if db.execute("pragma user_version").fetchone()[0] != SCHEMA:
+            return
+        found = Spaces.of(spaces(db, scope_of(values)), space)
+    yield Sign("vectors", not found.behind, str(found), "errata reembed")
 
 
 def _examined(db: sqlite3.Connection) -> tuple[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from errata.cli.batch import Row
 
 
-MANY = 5_000  # loops; fewer are read and replayed within a few seconds
+MANY = 5_000  # loops or lessons; with fewer it takes but a few seconds
 
 
 class Progress:
@@ -71,16 +71,16 @@ class Progress:
                 self.say(f"{name}: {what} ({size})")
             self._said[name] = what
 
-    def loops(self, what: str, done: int, total: int) -> None:
-        """So many loops of `total`: a bar; elsewhere, where they are many, ten lines at most."""
+    def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
+        """So many of `total`: a bar; elsewhere, where they are many, ten lines at most."""
         live = self._console.is_terminal
         step = 100 if live else max(MANY, total // 10)
         if done // step == self._counted.get(what, -1 if live else 0):
             return
         self._counted[what] = done // step
-        self.bar(what, done, total, f"{done}/{total} loops")
+        self.bar(what, done, total, f"{done}/{total} {noun}")
         if not live:
-            self.say(f"{what}: {done} of {total} loops")
+            self.say(f"{what}: {done} of {total} {noun}")
 
     def tasks(self, total: int, ended: list[Row]) -> None:
         """So many tasks of `total` have ended; the last one is told of."""

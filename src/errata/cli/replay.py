@@ -90,7 +90,7 @@ def read(source: str | None, last: int, progress: Progress) -> list[Recorded]:
     if path.is_file() and path.stat().st_size >= LARGE:
         progress.say(f"reading {name}, {path.stat().st_size / 1e6:.0f} MB")
     if is_file(name):
-        return from_file(path, lambda done, total: progress.loops("reading", done, total))
+        return from_file(path, lambda done, total: progress.counted("reading", done, total))
     try:
         return drive(from_store(values, last))
     except StoreCorrupt as error:

@@ -21,10 +21,10 @@ def compared(
     """What the record holds, and what each policy would have made of it."""
     every = [WHOLE, *policies]
     made, total = list[Figures](), len(every) * len(recorded)
-    progress.loops("replaying", 0, total)
+    progress.counted("replaying", 0, total)
     for policy in every:
         made += compare(recorded, [policy])
-        progress.loops("replaying", len(made) * len(recorded), total)
+        progress.counted("replaying", len(made) * len(recorded), total)
     # Of what it holds, a record can always tell.
     return replace(made[0], beyond=0), made[1:]
 

@@ -12,6 +12,7 @@ import typer
 from errata import codec
 from errata.cli.opening import ask
 from errata.cli.output import MOST, Db, Json, print_json, show, table, when
+from errata.cli.reembed import spaces_to, warn
 from errata.decisions import echoes_before, reasoning
 from errata.errors import NotFound, UsageError
 from errata.loop.change import Change
@@ -20,7 +21,10 @@ from errata.loop.explain import Explanation, explain
 from errata.loop.feedback import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from errata.memory.memory import Memory
+    from errata.memory.places import Spaces
     from errata.protocols import Found, Stored
 
 CANDIDATE = 400
@@ -240,9 +244,17 @@ def recall(
 ) -> int:
     """Show which accepted answers a task brings back."""
     given = _given(task)
-    found = ask(db, lambda memory: memory.recall(given, limit))
+
+    async def recalled(memory: Memory) -> tuple[Sequence[Found], Spaces | None]:
+        found = await memory.recall(given, limit)
+        return found, await memory.spaces() if memory.embedder is not None else None
+
+    found, spaces = ask(db, recalled)
+    if spaces is not None:
+        warn(spaces, db or "")
     if json:
-        print_json({"examples": [asdict(one) for one in found]})
+        where = None if spaces is None else spaces_to(spaces)
+        print_json({"examples": [asdict(one) for one in found], "spaces": where})
         return 0
     for one in found:
         _print_example(one)

@@ -42,7 +42,7 @@ def tune(
     before = policy_of(policy)
     with Progress() as progress:
         recorded = read(source, last, progress)
-        found = tuned(recorded, before, keep, partial(progress.loops, "replaying"))
+        found = tuned(recorded, before, keep, partial(progress.counted, "replaying"))
     halves = (found.chosen_on, found.reported_on, found.before)
     notes = [*cannot_tell(halves), *caveats(recorded, [found.policy])]
     if json:

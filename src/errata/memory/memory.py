@@ -13,6 +13,7 @@ from errata.loop.record import Loop
 from errata.memory.alike import alike
 from errata.memory.briefing import FIRST, Briefing, drawn
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
+from errata.memory.places import Progress, Spaces, placed, reembed, space_of
 from errata.memory.proof import (
     MOST_CALLS,
     SHARE,
@@ -292,6 +293,21 @@ class Memory:
         least = -1 if keep is None else keep
         return await self.store.prune(self.scope, unused_for or 0.0, least, by, dry_run)
 
+    async def spaces(self) -> Spaces:
+        """Where the examples lie, seen from the embedder: whether it was changed since."""
+        return Spaces.of(await self.store.spaces(self.scope), space_of(self.embedder))
+
+    async def reembed(self, progress: Progress | None = None) -> int:
+        """Give a vector to each example without one in the embedder's space; how many those were.
+
+        In small batches that may be stopped at any time, so a host may run it as a task beside its
+        work. `progress(done, total)` is called after each. Raises InvalidInput without an embedder,
+        ModelError, StoreError.
+        """
+        if self.embedder is None:
+            raise InvalidInput("embedder", None, "one, whose space the examples move into")
+        return await reembed(self.store, self.scope, self.embedder, progress)
+
     async def clear(self) -> int:
         """Forget everything learnt in this scope; how many lessons that were."""
         return await self.store.clear(self.scope)
@@ -303,5 +319,5 @@ class Memory:
     async def _place(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():
             return "", None
-        (vector,) = await self.embedder.embed([text])
-        return self.embedder.name, vector
+        (vector,) = await placed(self.embedder, [text])
+        return space_of(self.embedder), vector

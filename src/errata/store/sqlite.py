@@ -26,7 +26,7 @@ from errata.protocols import (
     Stored,
 )
 from errata.store import exposures as shown
-from errata.store import grouping, loops, quarantine, search, size
+from errata.store import grouping, loops, places, quarantine, search, size
 from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
@@ -203,6 +203,22 @@ class Sqlite:
     async def rulings(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
         """What was done to which lessons, by whom and why, newest first."""
         return await self._read(lambda db: shown.rulings(db, scope, limit))
+
+    async def spaces(self, scope: Scope) -> Mapping[str, int]:
+        """Space -> how many examples that may be recalled lie in it; "" those without a vector."""
+        return await self._read(lambda db: places.spaces(db, scope))
+
+    async def unplaced(
+        self, scope: Scope, space: str, after: int, limit: int
+    ) -> Sequence[tuple[int, str]]:
+        """The examples above the id `after` without a vector in that space: id and task."""
+        return await self._read(lambda db: places.unplaced(db, scope, space, after, limit))
+
+    async def place(
+        self, scope: Scope, space: str, found: Sequence[tuple[int, str, Sequence[float]]]
+    ) -> int:
+        """Write vectors by id and task, each where its example still has that task; how many."""
+        return await self._write(lambda db: places.place(db, scope, space, found))
 
     async def clear(self, scope: Scope) -> int:
         """Forget the reflections of the scope, and what they came to; how many there were."""

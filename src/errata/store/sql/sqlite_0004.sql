@@ -63,6 +63,9 @@ create table origin (
 create index origin_source on origin (scope, source);
 insert into origin (example, source, scope) select id, '', scope from example;
 
+-- A space is named by embedder and length of its vectors.
+update vector set space = space || '/' || (length(data) / 4);
+
 create table lineage (
   child integer not null,
   parent integer not null,

@@ -1,0 +1,78 @@
+"""`errata reembed`, and that a changed embedder is told by `errata recall` and `errata doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import errata.models
+from errata.memory.learn import Example
+from errata.memory.memory import Memory
+from errata.testing import FixedEmbedder
+from tests.cli.support import following
+from tests.store.support import opened
+
+TASK = "convert the weight of parcel 7 to kilograms"
+
+
+@pytest.fixture
+def invoke(desk, monkeypatch):
+    """Commands whose embedder is a public double; `by` names it."""
+
+    def run(*arguments, by="minilm", dimensions=64):
+        double = FixedEmbedder(dimensions)
+        monkeypatch.setattr(errata.models, "open_embedder", lambda *_, **__: double)
+        monkeypatch.setenv("ERRATA_EMBEDDER", by)
+        return desk.invoke(monkeypatch, *arguments)
+
+    with opened(desk.folder / "errata.db") as store:
+        asyncio.run(Memory(store).remember("E", "no unit", example=Example(TASK, "7 kg")))
+    return run
+
+
+def sign(done, name):
+    return next(one for one in done.json["signs"] if one["name"] == name)
+
+
+def test_what_lies_elsewhere_is_told_and_moved(invoke):
+    known = invoke("recall", TASK)
+    assert known.code == 0
+    assert "by words alone: 1 example (0 in fixed/64, 1 without a vector)" in known.err
+    assert following(known.err) == ["reembed"]
+    ill = sign(invoke("doctor", "--model", "toy:answer", "--json"), "vectors")
+    assert ill == {
+        "name": "vectors",
+        "well": False,
+        "found": "0 in fixed/64, 1 without a vector",
+        "todo": "errata reembed",
+    }
+    done = invoke("reembed")
+    assert (done.code, done.out) == (0, "1 example embedded; 1 in fixed/64\n")
+    assert sign(invoke("doctor", "--model", "toy:answer", "--json"), "vectors")["well"] is True
+    after = invoke("recall", TASK, "--json")
+    assert after.err == ""
+    assert after.json["examples"][0]["cosine"] == pytest.approx(1.0)
+    there = {"space": "fixed/64", "here": 1, "elsewhere": {}, "nowhere": 0}
+    assert after.json["spaces"] == there
+    assert invoke("reembed", "--json").json == {"embedded": 0, **there}
+
+
+def test_vectors_of_another_length_are_another_space(invoke):
+    invoke("reembed")
+    done = invoke("recall", TASK, dimensions=8)
+    assert "cosine" not in done.out
+    assert "by words alone: 1 example (0 in fixed/8, 1 in fixed/64)" in done.err
+    assert invoke("reembed", dimensions=8).out == "1 example embedded; 1 in fixed/8\n"
+
+
+def test_where_words_are_compared_there_is_nothing_to_tell(invoke):
+    done = invoke("recall", TASK, "--json", by="none")
+    assert (done.code, done.err, done.json["spaces"]) == (0, "", None)
+    names = [one["name"] for one in invoke("doctor", "--json", by="none").json["signs"]]
+    assert "vectors" not in names
+    refused = invoke("reembed", by="none")
+    assert refused.code == 2
+    assert "recall compares words here" in refused.err
+    missing = invoke("reembed", "--db", "none.db")
+    assert missing.code == 3

@@ -1,0 +1,268 @@
+"""A changed embedder is noticed, its vectors are never mixed, and memory moves into its space."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import InvalidInput
+from errata.memory.learn import Example
+from errata.memory.memory import Memory
+from errata.memory.places import BATCH, Spaces
+from errata.protocols import Scope
+from errata.store.sqlite import Sqlite
+from errata.testing import FixedEmbedder
+from tests.store.support import opened, python, rows
+
+NAMES = "ash birch cedar elm fir hazel ivy larch maple oak pine rowan".split()
+PARCEL = Example("convert the weight of parcel 7 to kilograms", "7 kg")
+
+
+class Other(FixedEmbedder):
+    """Another model: the same words lie elsewhere."""
+
+    name = "other"
+
+
+class Lying(FixedEmbedder):
+    """Says one length and gives another, or gives no numbers."""
+
+    def __init__(self, says: int, gives: int, fill: float = 0.5, missing: int = 0) -> None:
+        super().__init__(says)
+        self._gives, self._fill, self._missing = gives, fill, missing
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return [[self._fill] * self._gives for _ in texts[self._missing :]]
+
+
+class Meanwhile(FixedEmbedder):
+    """Something is done while it embeds."""
+
+    def __init__(self, done: Callable[[], Awaitable[Any]]) -> None:
+        super().__init__()
+        self._done = done
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        await self._done()
+        return await super().embed(texts)
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def store(path):
+    with opened(path) as one:
+        yield one
+
+
+async def learn(memory: Memory, number: int) -> None:
+    for n in range(number):
+        await memory.remember("E", f"error '{n}'", example=Example(f"task {n} of parcels", "done"))
+
+
+def vectors(path: Any) -> list[tuple[str, int]]:
+    """Of each vector its space and its length."""
+    return rows(path, "select space, length(data) / 4 from vector order by example")
+
+
+def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
+    words, first = Memory(store), Memory(store, embedder=FixedEmbedder())
+    second, shorter = Memory(store, embedder=Other()), Memory(store, embedder=Other(8))
+
+    async def scenario() -> None:
+        assert await first.spaces() == Spaces("fixed/64")
+        await words.remember("E", "no unit", example=PARCEL)
+        await first.remember("E", "no date", example=Example("write the date 3 March", "2024"))
+        assert await words.spaces() == Spaces("", 0, {"fixed/64": 1}, 1)
+        assert (await words.spaces()).behind == 0
+        assert await first.spaces() == Spaces("fixed/64", 1, {}, 1)
+        there = await second.spaces()
+        assert there == Spaces("other/64", 0, {"fixed/64": 1}, 1)
+        assert there.behind == 2
+        assert str(there) == "0 in other/64, 1 in fixed/64, 1 without a vector"
+        # Never compared: what is found is found by its words.
+        assert [one.cosine for one in await second.recall(PARCEL.task)] == [None]
+
+        assert await second.reembed() == 2
+        assert await second.spaces() == Spaces("other/64", 2)
+        (found,) = await second.recall(PARCEL.task)
+        assert found.cosine == pytest.approx(1.0)
+        assert await second.reembed() == 0
+        # The same model with vectors of another length is another space.
+        assert await shorter.spaces() == Spaces("other/8", 0, {"other/64": 2})
+        assert [one.cosine for one in await shorter.recall(PARCEL.task)] == [None]
+        assert await shorter.reembed() == 2
+
+    do(scenario())
+    assert vectors(path) == [("other/8", 8), ("other/8", 8)]
+
+
+@pytest.mark.parametrize(
+    ("embedder", "said"),
+    [
+        (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of the 64"),
+        (Lying(64, 0), r"1 vectors of \[0\] numbers"),
+        (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
+        (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),
+        (Lying(64, 64, fill=float("inf")), "one that gives finite numbers"),
+    ],
+)
+def test_an_embedder_that_lies_about_its_vectors_writes_nothing(store, path, embedder, said):
+    memory = Memory(store, embedder=embedder)
+    do(Memory(store).remember("E", "no unit", example=PARCEL))
+    for work in (
+        lambda: memory.remember("E", "no date", example=PARCEL),
+        lambda: memory.recall("convert a weight"),
+        memory.reembed,
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            do(work())
+    assert vectors(path) == []
+    assert do(memory.count()) == 1
+
+
+def test_without_an_embedder_there_is_nothing_to_move_into(store):
+    with pytest.raises(InvalidInput, match="embedder is None"):
+        do(Memory(store).reembed())
+
+
+def test_progress_and_batches(store, path):
+    do(learn(Memory(store), 2 * BATCH + 1))
+    told: list[tuple[int, int]] = []
+    memory = Memory(store, embedder=FixedEmbedder())
+    assert do(memory.reembed(lambda *at: told.append(at))) == 2 * BATCH + 1
+    assert told == [(BATCH, 2 * BATCH + 1), (2 * BATCH, 2 * BATCH + 1), (2 * BATCH + 1,) * 2]
+
+
+def test_of_what_cannot_be_recalled_nothing_is_embedded(store, path):
+    memory = Memory(store, embedder=FixedEmbedder())
+    words = Memory(store)
+
+    async def scenario() -> None:
+        await words.remember("E", "said by a page", lesson="do this", trust="external")
+        await words.remember("E", "no task", example=Example(" \u3000\n", "answer"))
+        await Memory(store, Scope("acme")).remember("E", "no unit", example=PARCEL)
+        assert (await memory.spaces()).behind == 0
+        assert await memory.reembed() == 0
+        assert await Memory(store, Scope("acme"), FixedEmbedder()).reembed() == 1
+
+    do(scenario())
+    assert rows(path, "select tenant from vector") == [("acme",)]
+
+
+def test_what_is_written_meanwhile_is_not_written_over(store, path):
+    """A lesson whose words change while they are embedded gets no vector of the old ones."""
+    words = Memory(store)
+
+    async def corrected() -> None:
+        await words.remember("E", "bad value 'x'", lesson="the right words", trust="operator")
+
+    async def forgotten() -> None:
+        await words.clear()
+
+    async def scenario() -> None:
+        await words.remember("E", "bad value 'x'", lesson="the first words", trust="model")
+        await Memory(store, embedder=Meanwhile(corrected)).reembed()
+        memory = Memory(store, embedder=FixedEmbedder())
+        await memory.reembed()
+        assert (await memory.spaces()).behind == 0
+        (found,) = await memory.recall("the right words")
+        assert found.cosine == pytest.approx(1.0)
+        await words.remember("E", "bad value 'y'", lesson="soon forgotten")
+        assert await Memory(store, embedder=Meanwhile(forgotten)).reembed() == 0
+
+    do(scenario())
+    assert vectors(path) == []
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, None]), max_size=len(NAMES)))
+def test_any_embedders_in_turn_never_mix_lengths(turns):
+    """Each round learns a lesson with one of three embedders or none; each third one moves all."""
+    embedders = [FixedEmbedder(), FixedEmbedder(8), Other()]
+
+    async def scenario() -> None:
+        store = Sqlite(":memory:")
+        for number, turn in enumerate(turns):
+            memory = Memory(store, embedder=None if turn is None else embedders[turn])
+            name = NAMES[number]
+            await memory.remember("E", f"error '{name}'", lesson=f"the word {name}")
+            before = await memory.spaces()
+            if number % 3 == 2 and turn is not None:
+                assert await memory.reembed() == before.behind
+                assert await memory.spaces() == Spaces(before.space, number + 1)
+            there = await memory.spaces()
+            assert there.here + there.nowhere + sum(there.elsewhere.values()) == number + 1
+            found = await memory.recall(f"the word {name}", 50)
+            assert sum(one.cosine is not None for one in found) <= there.here
+            assert (found[0].cosine is None) == (turn is None)
+        data = await store._read(
+            lambda db: db.execute("select space, length(data) / 4 as n from vector").fetchall()
+        )
+        assert all(row["space"].endswith(f"/{row['n']}") for row in data)
+        await store.close()
+
+    do(scenario())
+
+
+KILLED = """
+import asyncio, sys
+from errata.memory.memory import Memory
+from errata.store.sqlite import Sqlite
+from errata.testing import FixedEmbedder
+
+def told(done, total):
+    print(done, flush=True)
+    if done >= int(sys.argv[2]):
+        sys.stdin.readline()  # until it is killed
+
+asyncio.run(Memory(Sqlite(sys.argv[1]), embedder=FixedEmbedder()).reembed(told))
+"""
+
+
+def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
+    do(learn(Memory(store), 3 * BATCH))
+    process = python(KILLED, path, BATCH)
+    assert process.stdout is not None
+    at = process.stdout.readline()
+    process.kill()
+    process.communicate()
+    assert at == f"{BATCH}\n"
+    assert process.returncode == -signal.SIGKILL
+    asked: list[int] = []
+
+    class Counting(FixedEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+            asked.append(len(texts))
+            return await super().embed(texts)
+
+    memory = Memory(store, embedder=Counting())
+    assert do(memory.reembed()) == 2 * BATCH
+    assert asked == [BATCH, BATCH]
+    assert vectors(path) == [("fixed/64", 64)] * 3 * BATCH
+
+
+def test_two_processes_at_once_leave_each_example_one_vector(store, path):
+    do(learn(Memory(store), 4 * BATCH))
+    two: list[subprocess.Popen[str]] = [python(KILLED, path, 10**9) for _ in range(2)]
+    for process in two:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    assert vectors(path) == [("fixed/64", 64)] * 4 * BATCH
+    wanted = do(FixedEmbedder().embed(["task 0 of parcels"]))[0]
+    ((data,),) = rows(path, "select data from vector where example = 1")
+    assert np.frombuffer(data, "<f4") == pytest.approx(np.array(wanted, "<f4"))
