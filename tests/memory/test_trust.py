@@ -1,0 +1,307 @@
+"""Trust: the order, what raises what, and that the database agrees; origins, parents, quotas."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import InvalidInput, QuotaExceeded
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory
+from errata.memory.signature import signature
+from errata.memory.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
+from errata.protocols import Scope
+from tests.store.support import opened
+
+WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
+SIMILAR = "convert the weight of parcel 9 to kilograms"
+trusts = st.sampled_from(ORDER)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "a.db") as one:
+        yield one
+
+
+@pytest.fixture
+def memory(store):
+    return Memory(store)
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+async def rows(store: Any, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = await store._read(
+        lambda db: [tuple(row) for row in db.execute(sql, values)]
+    )
+    return found
+
+
+# -- the order
+
+
+def test_each_is_trusted_more_than_the_next():
+    assert ORDER == ("operator", "measured", "model", "tool", "external")
+    assert {trust for trust in ORDER if trust in RAISING} == {"operator", "measured"}
+    assert {trust for trust in ORDER if begins(trust) == "quarantined"} == {"tool", "external"}
+
+
+@given(st.lists(trusts, min_size=1), st.lists(trusts))
+def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
+    low = lowest(some)
+    assert low in some
+    assert all(ORDER.index(low) >= ORDER.index(one) for one in some)
+    assert lowest([*some, *more]) == lowest([low, *more]) == lowest([*more, *some])
+
+
+@given(trusts, st.lists(trusts), st.sampled_from(["", "loop"]))
+def test_what_is_derived_is_trusted_no_more_than_its_least(own, parents, loop):
+    trust = derived(own, parents, loop)
+    if loop and own == "measured":
+        assert trust == "measured"
+    else:
+        assert trust == lowest([own, *parents])
+    assert (begins(trust, "verified") == "quarantined") == (trust in HELD)
+
+
+def test_what_has_no_such_name_has_no_place_in_the_order():
+    nobody: Any = "nobody"
+    with pytest.raises(InvalidInput, match="trust"):
+        lowest(["operator", nobody])
+
+
+# -- the database agrees
+
+
+@pytest.mark.parametrize(("known", "new"), list(product(ORDER, ORDER)))
+@pytest.mark.parametrize("with_example", [True, False])
+def test_the_database_raises_what_the_rule_raises(store, memory, known, new, with_example):
+    async def scenario() -> None:
+        example = WEIGHT if with_example else None
+        for trust in (known, new):
+            await memory.remember(
+                "u", "x", lesson="say it", example=example, trust=trust, source=f"by {trust}",
+                tags=[trust], importance=0.1 * ORDER.index(trust),
+            )  # fmt: skip
+        now = new if raises(new, known) else known
+        (one,) = await rows(store, "select trust, state, lesson from example")
+        assert one == (now, begins(now), "say it")
+        (lesson,) = await memory.top()
+        facts = [lesson[name] for name in ("trust", "state", "source", "seen")]
+        assert facts == [now, begins(now), f"by {now}", 2]
+        assert (lesson["tags"], lesson["importance"]) == ([now], 0.1 * ORDER.index(now))
+        assert await rows(store, "select source from origin") == [(f"by {now}",)]
+        assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (
+            now not in HELD
+        )
+        released = await store.rulings(memory.scope, 9)
+        assert len(released) == (raises(new, known) and new == "operator")
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("trust", ORDER)
+def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
+    one = Reflection("error", signature("u", "x"), "u", "text", "x", trust=trust, state="verified")
+
+    async def scenario() -> None:
+        await store.remember(Scope(), [one])
+        assert await rows(store, "select state from example") == [(begins(trust, "verified"),)]
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("trust", ORDER)
+def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
+    known = Reflection("error", signature("u", "x"), "u", "t", "x", "", WEIGHT, trust="operator")
+    seen = replace(known, trust=trust, state="verified")
+
+    async def scenario() -> None:
+        await store.remember(Scope(), [known, seen])
+        state = "verified" if trust in RAISING else "candidate"
+        assert await rows(store, "select state, trust from example") == [(state, "operator")]
+        assert await rows(store, "select state, trust from reflection") == [(state, "operator")]
+
+    do(scenario())
+
+
+# -- what is derived
+
+
+@pytest.mark.parametrize(("own", "parents"), [
+    ("operator", ["external", "operator"]),
+    ("operator", ["measured", "model"]),
+    ("model", ["operator"]),
+    ("external", ["operator", "operator"]),
+    ("measured", ["tool"]),
+])  # fmt: skip
+def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory, own, parents):
+    async def scenario() -> None:
+        for n, trust in enumerate(parents):
+            await memory.remember(f"e{n}", "x", trust=trust, source=f"s{n}")
+        ids = [id for (id,) in await rows(store, "select id from example order by id")]
+        await memory.remember("new", "both", trust=own, derived_from=ids, source="own")
+        ((id, trust, state),) = await rows(
+            store,
+            "select id, trust, state from example where id not in (select parent from lineage)",
+        )
+        assert (trust, state) == (lowest([own, *parents]), begins(lowest([own, *parents])))
+        (held,) = await memory.store.held(memory.scope, [id])
+        came = await memory.store.provenance(memory.scope, held)
+        assert set(came.sources) == {"own", *(f"s{n}" for n in range(len(parents)))}
+        assert came.parents == tuple(ids)
+
+    do(scenario())
+
+
+def test_a_parent_that_is_unknown_or_of_another_scope_is_refused(store, memory):
+    async def scenario() -> None:
+        await memory.remember("e", "x")
+        for scope, id in ((Scope(), 99), (Scope("other"), 1), (Scope(), -1)):
+            with pytest.raises(InvalidInput, match="derived_from") as caught:
+                await Memory(store, scope).remember("new", "y", derived_from=[1, id])
+            assert str(id) in str(caught.value)
+        assert await memory.count() == 1
+
+    do(scenario())
+
+
+def test_an_id_is_never_given_twice(store, memory):
+    async def scenario() -> None:
+        await memory.remember("a", "x")
+        await memory.remember("b", "x")
+        assert await memory.clear() == 2
+        await memory.remember("c", "x")
+        assert await rows(store, "select id from example") == [(3,)]
+        with pytest.raises(InvalidInput, match="derived_from"):
+            await memory.remember("d", "x", derived_from=[2])
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("field", ["source", "pinned"])
+def test_what_cannot_be_said_of_a_text(memory, field):
+    given: Any = {"source": {"source": "s" * 501}, "pinned": {"pinned": True, "trust": "measured"}}
+    with pytest.raises(InvalidInput) as caught:
+        do(memory.remember("E", "x", **given[field]))
+    assert caught.value.field == field
+
+
+def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
+    async def scenario() -> None:
+        await memory.remember("kept", "x", pinned=True)
+        await memory.remember("page", "x", trust="external", source="page")
+        with pytest.raises(InvalidInput, match="pinned"):
+            await memory.remember("new", "x", pinned=True, derived_from=[1, 2])
+        assert await rows(store, "select error_type, pinned from reflection order by id") == [
+            ("kept", 1),
+            ("page", 0),
+        ]
+
+    do(scenario())
+
+
+def test_a_secret_in_the_name_of_a_source_is_not_kept(store, memory):
+    url = "https://ann:hunter2secret@pages.example/a"
+
+    async def scenario() -> None:
+        await memory.remember("E", "x", trust="external", source=url)
+        assert "hunter2" not in str(await rows(store, "select source from origin"))
+        assert (await memory.quarantine.revoke(url, by="ann")).examples == 1
+
+    do(scenario())
+
+
+# -- quotas
+
+
+def test_a_source_that_is_not_trusted_fills_no_quarantine(store):
+    memory = Memory(store, quota=Quota(entries=3, sightings=100))
+
+    async def scenario() -> None:
+        for n in range(3):
+            await memory.remember(f"e{n}", "x", trust="external", source="page")
+        with pytest.raises(QuotaExceeded, match="release or reject some first") as caught:
+            await memory.remember("e3", "x", trust="external", source="page")
+        error = caught.value
+        assert (error.source, error.count, error.quota) == ("page", 4, 3)
+        assert await memory.count() == 3  # nothing of it was written
+        await memory.remember("e0", "x", trust="external", source="page")  # known: no entry
+        await memory.remember("e3", "x", trust="tool", source="linter")
+        await Memory(store, Scope("other"), quota=memory.quota).remember(
+            "e3", "x", trust="external", source="page"
+        )
+        await memory.quarantine.reject([1, 2], by="ann")
+        await memory.remember("e4", "x", trust="external", source="page")  # there is room again
+
+    do(scenario())
+
+
+def test_a_source_that_is_not_trusted_fills_no_database(store):
+    memory = Memory(store, quota=Quota(entries=100, sightings=5))
+
+    async def scenario() -> None:
+        await memory.remember("e", "x", lesson="An operator's own.")
+        for _ in range(5):
+            await memory.remember("e", "x", trust="tool", source="linter")
+        with pytest.raises(QuotaExceeded, match=r"6 sightings, its quota is 5; revoke the source"):
+            await memory.remember("e", "x", trust="tool", source="linter")
+        for _ in range(9):
+            await memory.remember("e", "x", trust="model", source="linter")
+        (known,) = await memory.top()
+        assert (known["seen"], known["text"]) == (15, "An operator's own.")
+
+    do(scenario())
+
+
+def test_who_is_trusted_has_no_quota(store):
+    memory = Memory(store, quota=Quota(entries=1, sightings=1))
+
+    async def scenario() -> None:
+        for n in range(5):
+            for trust in ("operator", "measured", "model"):
+                await memory.remember(f"e{n}", "x", trust=trust, source="one")
+        assert await memory.count() == 5
+
+    do(scenario())
+
+
+def test_texts_that_name_no_source_are_those_of_one(store):
+    memory = Memory(store, quota=Quota(entries=2))
+
+    async def scenario() -> None:
+        for n in range(2):
+            await memory.remember(f"e{n}", "x", trust="external")
+        with pytest.raises(QuotaExceeded, match="source 'external'"):
+            await memory.remember("e2", "x", trust="external")
+        await memory.remember("e2", "x", trust="tool")
+        assert {one.source for one in await memory.quarantine.waiting()} == {"external", "tool"}
+
+    do(scenario())
+
+
+def test_many_at_once_stay_within_the_quota(store):
+    memory = Memory(store, quota=Quota(entries=10))
+
+    async def scenario() -> None:
+        calls = [memory.remember(f"e{n}", "x", trust="external", source="p") for n in range(40)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, QuotaExceeded) for one in answers) == 30
+        assert len(await memory.quarantine.waiting()) == 10
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("given", [{"entries": 0}, {"sightings": -1}, {"entries": 1.5}])
+def test_what_is_no_quota(given: Any):
+    with pytest.raises(InvalidInput, match="quota"):
+        Quota(**given)
