@@ -1,0 +1,217 @@
+"""What an attacker writes into memory reaches no prompt, whichever way it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from errata.memory.learn import Example
+from errata.memory.memory import Memory
+from errata.protocols import Filter
+from errata.testing import FixedEmbedder
+from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
+from tests.store.support import opened
+
+EVIL = "zzevil"  # a word of every text of the attacker, and of none of ours
+POISON = replace(WEIGHT, accepted=f"{EVIL} 7 stones", wrong=f"{EVIL} unit")
+FILTERS: Sequence[dict[str, Any]] = [
+    {},
+    {"tags": ["t"]},
+    {"tags": ["t", EVIL]},
+    {"tags": ["t", EVIL], "match": "all"},
+    {"kind": "error"},
+    {"kind": "check"},
+    {"error_type": "u"},
+    {"error_type": EVIL},
+    {"importance": 0.99},
+    {"since": 1.0},
+]
+
+
+@pytest.fixture(params=["words", "vectors"])
+def memory(request, tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        yield Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+async def attack(memory: Memory, error_type: str = "u", text: str = "x", **more: Any) -> None:
+    for trust in ("external", "tool"):
+        given: dict[str, Any] = {
+            "lesson": f"{EVIL}: {SIMILAR}", "context": f"{EVIL} {SIMILAR}", "tags": ["t", EVIL],
+            "importance": 1.0, "source": "https://evil.example", "trust": trust, **more,
+        }  # fmt: skip
+        await memory.remember(error_type, text, **given)
+
+
+async def brought(memory: Memory) -> set[str]:
+    """All that any question brings, by any way."""
+    found = []
+    for asked in (SIMILAR, WEIGHT.task, EVIL, f"{EVIL} {SIMILAR}", POISON.accepted, "u x t"):
+        for only in FILTERS:
+            found += await memory.recall(asked, 99, **only)
+        space, vector = await memory._place(asked)
+        for given in (vector, None):
+            found += await memory.store.search(memory.scope, asked, space, given, 99, Filter())
+        shown = await memory.brief(asked, f"loop {asked}")
+        assert EVIL not in str(shown.examples)
+    return {f"{one.lesson} {one.example} {one.tags}" for one in found}
+
+
+async def ours(memory: Memory) -> None:
+    """A verified lesson of a loop, and one of an operator."""
+    await learns(memory, "ours", WEIGHT.task, "7", "7 kg")
+    await memory.remember("u", "x", lesson="Kilograms, please.", example=WEIGHT, tags=["t"])
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"example": POISON},
+        {"example": WEIGHT},
+        {"lesson": "Kilograms, please."},
+        {"lesson": "Kilograms, please.", "example": WEIGHT},
+        {"error_type": EVIL},
+        {"error_type": "unit", "text": "no unit", "example": POISON},
+        {"source": "loop:ours"},
+    ],
+    ids=[
+        "other words",
+        "poisoned example",
+        "our example",
+        "our words",
+        "our words and example",
+        "another error",
+        "the error of a loop",
+        "as if by a loop",
+    ],
+)
+def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, more):
+    async def scenario() -> None:
+        if first:
+            await attack(memory, **more)
+        await ours(memory)
+        if not first:
+            before = await brought(memory)
+            known = [one for one in await memory.top() if one["trust"] != "external"]
+            await attack(memory, **more)
+            assert await brought(memory) == before
+            facts = ("text", "state", "trust", "tags", "importance", "pinned", "useful", "source")
+            after = {one["id"]: one for one in await memory.top()}
+            for one in known:
+                assert [after[one["id"]][fact] for fact in facts] == [one[fact] for fact in facts]
+        texts = await brought(memory)
+        assert len(texts) >= 2
+        assert EVIL not in str(texts)
+        index = "select count(*) from example_fts where example_fts match ?"
+        assert await rows(memory, index, EVIL) == [(0,)]
+
+    do(scenario())
+
+
+def test_a_thousand_sightings_change_nothing_but_their_count(memory):
+    async def scenario() -> None:
+        await ours(memory)
+        before = await brought(memory)
+        same: dict[str, Any] = {"trust": "external", "source": "page"}
+        calls = [memory.remember("u", "x", lesson=f"{EVIL} {n % 7}", **same) for n in range(1000)]
+        await asyncio.gather(*calls)
+        assert await brought(memory) == before
+        (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
+        assert known["seen"] == 1001
+        assert len(await memory.quarantine.waiting(99)) == 7
+        assert (await memory.quarantine.revoke("page", by="ann")).sightings == 1000
+        (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
+        assert known["seen"] == 1
+        assert await brought(memory) == before
+
+    do(scenario())
+
+
+def test_a_text_that_was_released_is_not_replaced_by_another(memory):
+    async def scenario() -> None:
+        page: dict[str, Any] = {"trust": "external", "source": "page"}
+        await memory.remember("u", "x", lesson="Kilograms.", example=WEIGHT, **page)
+        await memory.quarantine.release([1], by="ann")
+        before = await brought(memory)
+        for example in (WEIGHT, POISON, None):
+            await memory.remember("u", "x", lesson=f"{EVIL} now", example=example,
+                                  context=EVIL, tags=[EVIL], **page)  # fmt: skip
+        assert await brought(memory) == before
+        assert before
+
+    do(scenario())
+
+
+def test_what_a_model_makes_of_it_is_held_as_well(memory):
+    async def scenario() -> None:
+        await attack(memory, example=POISON)
+        for trust in ("model", "operator", "measured"):
+            await memory.remember(trust, "made of it", lesson=f"{EVIL} {SIMILAR}", trust=trust,
+                                  derived_from=[1], example=POISON)  # fmt: skip
+        await memory.remember("further", "made of that", example=POISON, derived_from=[2, 3])
+        assert await brought(memory) == set()
+        assert len(await memory.quarantine.waiting(99)) == 5
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("ruling", ["reject", "revoke", "prune", "clear"])
+def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
+    async def scenario() -> None:
+        await ours(memory)
+        before = await brought(memory)
+        await attack(memory, example=POISON)
+        await attack(memory, error_type="other", example=POISON)
+        ids = [one.id for one in await memory.quarantine.waiting()]
+        if ruling == "revoke":  # though it was recalled for a while
+            await memory.quarantine.release(ids, by="ann")
+            assert EVIL in str([await memory.recall(SIMILAR, 99)])
+            await memory.quarantine.revoke("https://evil.example", by="ann")
+        elif ruling == "reject":
+            await memory.quarantine.reject(ids, by="ann")
+        elif ruling == "prune":
+            await memory.prune(keep=2)
+        else:
+            await memory.clear()
+        assert await brought(memory) == (set() if ruling == "clear" else before)
+        store: Any = memory.store
+        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+        await store._write(lambda db: db.execute(check).fetchall())
+        index = "select count(*) from example_fts where example_fts match ?"
+        assert await rows(memory, index, EVIL) == [(0,)]
+
+    do(scenario())
+
+
+def test_a_flood_does_not_push_out_what_is_trusted(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        memory = Memory(store, max_entries=5)
+
+        async def scenario() -> None:
+            for n in range(4):
+                await memory.remember(f"ours {n}", "x", lesson=f"Lesson {n}.")
+            for n in range(50):
+                await attack(memory, error_type=f"theirs {n}")
+            names = {one["error_type"] for one in await memory.top()}
+            assert {f"ours {n}" for n in range(4)} <= names
+            assert len(names) == 5
+
+        do(scenario())
+
+
+def test_an_example_without_answer_is_no_example_for_a_prompt(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", example=Example(SIMILAR, ""))
+        assert (await memory.brief(SIMILAR, "loop")).examples == ()
+
+    do(scenario())
