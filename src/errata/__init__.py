@@ -58,6 +58,7 @@ _HOMES = {
     "Result": "errata.result",
     "Run": "errata.drive",
     "Scope": "errata.protocols",
+    "Screening": "errata.memory.screen",
     "Seen": "errata.lessons",
     "Signature": "errata.memory.signature",
     "Standing": "errata.decisions",
@@ -84,6 +85,7 @@ _HOMES = {
     "replay": "errata.loop.replay",
     "run": "errata.drive",
     "run_sync": "errata.portal",
+    "screen": "errata.memory.screen",
     "self_correcting": "errata.decorator",
     "signature": "errata.memory.signature",
     "targeted": "errata.generate",
@@ -136,6 +138,7 @@ if TYPE_CHECKING:
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.proof import Exposure, Outcome, Proof, proof
+    from errata.memory.screen import Screening, screen
     from errata.memory.signature import Signature, signature
     from errata.memory.templates import Templates
     from errata.models import open_model
@@ -204,6 +207,7 @@ __all__ = [
     "Result",
     "Run",
     "Scope",
+    "Screening",
     "Seen",
     "Signature",
     "Standing",
@@ -230,6 +234,7 @@ __all__ = [
     "replay",
     "run",
     "run_sync",
+    "screen",
     "self_correcting",
     "signature",
     "targeted",

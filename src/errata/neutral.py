@@ -8,7 +8,7 @@ import unicodedata
 # What chat templates take for the begin or end of a turn, of a tool's part or of thinking. Between
 # bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar Gemma 4. As
 # tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the begin of a line: older Claude.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"<[|｜][^|｜>\s…]{1,40}[|｜]?>|<\w{1,40}[|｜]>|<</?SYS>>"
     r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]"
@@ -40,7 +40,7 @@ def neutral(text: str, most: int | None = None) -> str:
     text = text.translate(dict.fromkeys(map(ord, hidden))) if hidden else text
     if not text.isascii():
         text = _LOOSE_JOINER.sub("", _LOOSE_SELECTOR.sub("", text))
-    text = _TOKEN.sub("…", text)
+    text = TOKEN.sub("…", text)
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
