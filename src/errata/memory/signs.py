@@ -158,7 +158,7 @@ SIGNS = (
         "asks for the instructions that its reader was given",
         "[dwqx]~6[yev]~3i d~6i~3e d~5iX d~3[Xio]u~3t d1?eX d1?Xe qzu_?te qzu!~4w [mv]iz, yei",
     ),
-    Sign(HALF, "asks for what was said before it", "d~5[aX]~3e d~5e~2X v[iX] qzu_?t yi ae[io]"),
+    Sign(HALF, "speaks of what was said before it", "d~5[aX]~3e d~5e~2X v[iX] qzu_?t yi ae[io]"),
     Sign(
         ENOUGH,
         "asks for a secret",
@@ -198,7 +198,7 @@ SIGNS = (
         r" [\U000e0020-\U000e007f](?<![\U0001f3f4\U000e0020-\U000e007f].)",
     ),
     Sign(HALF, "advises to skip a check", "k~3c"),
-    Sign(HALF, "marks as done what may not be", "j~4G"),
+    Sign(HALF, "marks as done what may not be", "j~4[GY]"),
     Sign(
         HALF,
         "writes a good result down by hand",
