@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -12,6 +14,7 @@ from errata.lessons import Seen
 from errata.loop.record import Loop
 from errata.memory.alike import alike
 from errata.memory.briefing import FIRST, Briefing, drawn
+from errata.memory.evaluation import learn_from_evaluation
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
 from errata.memory.places import Progress, Spaces, placed, reembed, space_of
 from errata.memory.proof import (
@@ -24,7 +27,7 @@ from errata.memory.proof import (
     usefulness,
 )
 from errata.memory.quarantine import Quarantine
-from errata.memory.recall import as_messages, choose, rank
+from errata.memory.recall import BUDGET, as_messages, as_text, choose, rank
 from errata.memory.signature import signature
 from errata.memory.trust import ORDER, Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
@@ -111,7 +114,7 @@ class Memory:
             error_type,
             (lesson or text)[:LONGEST],
             text[:LONGEST],
-            example=example,
+            example=replace(example, context=example.context or context) if example else None,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
@@ -120,7 +123,10 @@ class Memory:
             parents=tuple(derived_from),
             pinned=pinned,
         )
-        space, vector = await self._place(example.task if example else one.text)
+        return await self._remember(one)
+
+    async def _remember(self, one: Reflection) -> Remembered:
+        space, vector = await self._place(one.example.task if one.example else one.text)
         (answer,) = await self.store.remember(
             self.scope,
             located([one], space, vector),
@@ -128,6 +134,29 @@ class Memory:
             quota=self.quota,
         )
         return answer
+
+    async def learn_from_evaluation(
+        self,
+        critique: str | None,
+        verification: Sequence[Mapping[str, Any]] | None,
+        query: str | None,
+        context: str | None,
+        iteration: int,
+        quality_before: float | None,
+        quality_after: float | None,
+        *,
+        trust: Trust | None = None,
+    ) -> Remembered | None:
+        """Remember what an evaluation from outside teaches; None where that is nothing.
+
+        Arguments and what is learnt as of `errata.memory.evaluation.learn_from_evaluation`. Raises
+        InvalidInput, QuotaExceeded, StoreError.
+        """
+        qualities = quality_before, quality_after
+        one = learn_from_evaluation(
+            critique, verification, query, context, iteration, *qualities, trust=trust
+        )
+        return None if one is None else await self._remember(one)
 
     @property
     def quarantine(self) -> Quarantine:
@@ -194,11 +223,23 @@ class Memory:
         only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, max(LEG, limit), only)
-        return rank(task, found, limit)
+        return rank(task, found, limit, time.time())
 
-    def render(self, found: Sequence[Found]) -> tuple[Message, ...]:
-        """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified."""
-        return as_messages(choose(found))
+    def render(self, found: Sequence[Found], budget: int = BUDGET) -> tuple[Message, ...]:
+        """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified.
+
+        They have at most `budget` tokens, as errata estimates them; what does not fit is left out
+        whole. Each says in its `source` where it comes from.
+        """
+        return as_messages(choose(found, budget=budget, now=time.time()))
+
+    def render_text(self, found: Sequence[Found], budget: int = BUDGET) -> str:
+        """The same as one text between delimiters that nobody can guess; "" for nothing.
+
+        Lessons without an example are in it, too.
+        """
+        chosen = choose(found, budget=budget, now=time.time(), advice=True)
+        return as_text(as_messages(chosen), secrets.randbits(64), chosen)
 
     async def brief(self, task: str, loop: str) -> Briefing:
         """What to show a loop before its task, and what a coin withholds of that.
@@ -212,7 +253,8 @@ class Memory:
         if past.exposures:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
-        chosen = choose(rank(task, found, len(found)))
+        now = time.time()
+        chosen = choose(rank(task, found, len(found), now), now=now)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
         exposures = past.exposures or drawn(chosen, loop, seed, share)

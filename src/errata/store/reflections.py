@@ -66,7 +66,7 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
         db.execute(statements()["drop_voice"], values)
     example, digest = reflection.example, ""
     if example is None and (digest := _speaks(reflection, row, values["text"])):
-        example = Example(reflection.text, "")
+        example = Example(reflection.text, "", context=reflection.context)
     if example is not None:
         values["digest"] = digest = digest or example.digest
         raised |= add_example(db, values, reflection, example)
