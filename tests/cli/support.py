@@ -129,7 +129,7 @@ class Desk:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def invoke(self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str = "") -> Done:
+    def invoke(self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str | bytes = "") -> Done:
         """The command within this process: for what neither needs a model nor leaves anything."""
         patch.chdir(self.folder)
         patch.setattr(sys, "path", list(sys.path))

@@ -129,7 +129,7 @@ def test_lessons(told):
 def test_seen_is_like_grep(told):
     known = told("seen", "KeyError", "no key 'colour'")
     assert (known.code, known.out.startswith("seen: 1  ")) == (0, True)
-    assert "candidate, operator: Ask for the colour first" in known.out
+    assert "candidate, operator, seen 1, never shown: Ask for the colour" in known.out
     new = told("seen", "KeyError", "no key 'size'", "--json")
     assert (new.code, new.json["seen"], new.json["lessons"]) == (1, 0, [])
     piped = told("seen", "KeyError", "-", "--json", stdin="no key 'colour'")
@@ -182,6 +182,8 @@ def test_goals_are_told(desk, monkeypatch):
 def test_one_document_and_nothing_else(told):
     for arguments in (
         ("why", "r/open"), ("loops",), ("lessons",), ("seen", "a", "b"), ("recall", "x"),
+        ("patterns", "list"), ("patterns", "suggest"), ("patterns", "unmerge"), ("pin", "1"),
+        ("prune",), ("prune", "--keep", "1"), ("pin", "1", "--by", "ann"),
         ("model", "list"), ("model", "check"), ("doctor",), ("nope",), ("why",), ("why", "zzz"),
         ("log",), ("log", "zzz"), ("replay",), ("replay", "no.jsonl"), ("tune",), ("override",),
         ("policy", "list"), ("policy", "check"), ("policy", "nope"),

@@ -30,7 +30,7 @@ from errata.protocols import Scope, Store
 
 HEADS = ("loop", "decided", "why", "overridden by", "attempt", "fatigue", "echoes", "at")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-LONGEST = 3650 * SECONDS["d"]  # an override that outlives ten years is a slip of the finger
+LONGEST = 3650 * SECONDS["d"]  # what is to last ten years is a slip of the finger
 
 
 def override(
@@ -51,7 +51,7 @@ def override(
     """
     from errata.overrides import override as given
 
-    until = None if expires is None else time.time() + _seconds(expires)
+    until = None if expires is None else time.time() + seconds("--expires", expires)
     options: dict[str, Any] = {"by": by, "why": why, "decisions": decisions, "until": until}
 
     async def lift(store: Store, scope: Scope) -> Any:
@@ -116,11 +116,11 @@ def _row(one: Reasoning) -> tuple[Any, ...]:
     return (one.loop, one.decided, why, by, one.attempt, fatigue, most, when(one.at))
 
 
-def _seconds(text: str) -> float:
-    """Raises InvalidInput."""
+def seconds(option: str, text: str) -> float:
+    """What a time such as 2h or 1d comes to. Raises InvalidInput, which names the option."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
-    seconds = float(found[1]) * SECONDS[found[2]] if found else 0.0
-    if not 0 < seconds <= LONGEST:
+    given = float(found[1]) * SECONDS[found[2]] if found else 0.0
+    if not 0 < given <= LONGEST:
         allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
-        raise InvalidInput("--expires", text, allowed)
-    return seconds
+        raise InvalidInput(option, text, allowed)
+    return given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,17 @@ import typer
 
 from errata import codec
 from errata.cli.opening import ask
-from errata.cli.output import MOST, Db, Json, print_json, show, table, when
+from errata.cli.output import (
+    MOST,
+    Db,
+    Json,
+    counted,
+    following,
+    print_json,
+    show,
+    table,
+    when,
+)
 from errata.cli.reembed import spaces_to, warn
 from errata.decisions import echoes_before, reasoning
 from errata.errors import NotFound, UsageError
@@ -30,8 +41,8 @@ if TYPE_CHECKING:
 CANDIDATE = 400
 SHOWN = 10
 COLUMNS = ("id", "state", "stopped_by", "attempts", "best", "calls", "tokens", "updated")
-FACTS = ("kind", "state", "trust", "seen", "examples")
-WORDS = 300
+FACTS = ("id", "seen", "helped", "hurt", "examples")
+WORDS = 200
 MOST_BYTES = 1_000_000
 
 
@@ -202,10 +213,14 @@ def lessons(
         print_json({"lessons": found})
     elif found:
         rows = [
-            (clean(one["text"], WORDS), *(one[fact] for fact in FACTS), when(one["last_seen"]))
+            (
+                *(clean(one["text"], WORDS), one["kind"], _state(one), one["trust"]),
+                *(one[fact] for fact in FACTS),
+                when(one["last_seen"]),
+            )
             for one in found
         ]
-        table(("lesson", *FACTS, "last seen"), rows, text=4)
+        table(("lesson", "kind", "state", "trust", *FACTS, "last seen"), rows, text=4)
     else:
         show("nothing was learnt in this scope yet")
     return 0
@@ -227,13 +242,33 @@ def seen(
     mark = signature(error_type, given)
     found = ask(db, lambda memory: memory.seen(error_type, given))
     if json:
+        group = found.group and asdict(found.group)
         known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        print_json({**known, "lessons": found.lessons})
-    else:
-        show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
-        for one in found.lessons:
-            show(f"  {one['state']}, {one['trust']}: {clean(one['text'], WORDS)}")
+        print_json({**known, "group": group, "lessons": found.lessons})
+        return 0 if found else 1
+    show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
+    if found.group is not None:
+        members = counted(len(found.group.members), "pattern")
+        show(f"  {members} merged as: {clean(found.group.template, WORDS)}")
+        for why in found.group.why:
+            show(f"    {clean(why, WORDS)}")
+    for one in found.lessons:
+        show(f"  {_state(one)}, {one['trust']}, {_worth(one)}: {clean(one['text'], WORDS)}")
+    if found.group is not None:
+        show(following("patterns", "list", error_type, db=db or ""))
     return 0 if found else 1
+
+
+def _state(lesson: Mapping[str, Any]) -> str:
+    return f"{lesson['state']}, pinned" if lesson["pinned"] else str(lesson["state"])
+
+
+def _worth(lesson: Mapping[str, Any]) -> str:
+    """How often it was seen, and in how many loops that it was shown in it helped or hurt."""
+    seen = f"seen {lesson['seen']}"
+    if not lesson["last_shown"]:
+        return f"{seen}, never shown"
+    return f"{seen}, helped {lesson['helped']}, hurt {lesson['hurt']}"
 
 
 def recall(

@@ -1,0 +1,192 @@
+"""`errata patterns`, `pin` and `prune`, and what `seen` and `lessons` tell of groups and worth."""
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import pytest
+
+from errata import Memory, open_store, signature
+from errata.cli import opening
+from errata.testing import FixedEmbedder
+from tests.cli.support import following
+
+NAMES = ("ada", "bo", "cy", "di")
+LOGIN = [f"login failed for {name} here" for name in NAMES]
+FIRST = signature("log", LOGIN[0]).digest
+
+
+async def _learnt(path: str) -> None:
+    store = open_store(path)
+    memory = Memory(store)
+    for text in (*LOGIN, LOGIN[1]):
+        await memory.remember("log", text)
+    await memory.remember("KeyError", "no key 'colour'", lesson="Ask for the colour first")
+    await store.close()
+
+
+@pytest.fixture
+def told(desk, monkeypatch):
+    """Calls the command in a folder whose database has lessons."""
+    asyncio.run(_learnt(str(desk.folder / "errata.db")))
+    return lambda *arguments, stdin="": desk.invoke(monkeypatch, *arguments, stdin=stdin)
+
+
+def aged(desk: Any, **columns: float) -> None:
+    """As after some time."""
+    db = sqlite3.connect(desk.folder / "errata.db")
+    with db:
+        for name, value in columns.items():
+            db.execute(f"update reflection set {name} = ? where error_type = 'KeyError'", [value])
+    db.close()
+
+
+def test_seen_tells_the_group_and_why(told):
+    done = told("seen", "log", "login failed for zoe here")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].startswith("seen: 5  ")
+    assert lines[1:4] == [
+        "  5 patterns merged as: login failed for <*> here",
+        "    5 values after 'for': ada, bo, cy, di, …",
+        "  candidate, operator, seen 2, never shown: login failed for bo here",
+    ]
+    assert following(done.out) == ["patterns", "list", "log"]
+    group = told("seen", "log", LOGIN[0], "--json").json["group"]
+    assert (group["template"], len(group["members"])) == ("login failed for <*> here", 4)
+    assert told("seen", "KeyError", "no key 'colour'", "--json").json["group"] is None
+
+
+def test_seen_tells_how_often_a_lesson_helped_or_hurt(told, desk):
+    aged(desk, last_shown=1.7e9, helped=7, hurt=2, pinned=1)
+    done = told("seen", "KeyError", "no key 'colour'")
+    assert "  candidate, pinned, operator, seen 1, helped 7, hurt 2: Ask for" in done.out
+
+
+def test_lessons_tell_ids_pins_and_worth(told, desk):
+    aged(desk, helped=7, hurt=2, pinned=1)
+    (line,) = (one for one in told("lessons").out.splitlines() if "Ask for the colour" in one)
+    assert "candidate, pinned" in line
+    assert line.split()[-6:-2] == ["1", "7", "2", "0"]
+    assert sum(one["helped"] for one in told("lessons", "--json").json["lessons"]) == 7
+
+
+def test_a_merge_is_listed_undone_and_taken_back(told):
+    done = told("patterns", "list")
+    assert done.out.splitlines()[:3] == [
+        "log: login failed for <*> here",
+        "  4 values after 'for': ada, bo, cy, di",
+        f"  {FIRST}  seen 1  login failed for ada here",
+    ]
+    assert following(done.out) == ["patterns", "unmerge", FIRST, "--by", "NAME"]
+    (entry,) = told("patterns", "list", "--json").json["patterns"]
+    assert (entry["seen"], entry["apart"], len(entry["patterns"])) == (5, False, 4)
+    assert told("patterns", "list", "KeyError").out.startswith("no patterns are merged")
+
+    done = told("patterns", "unmerge", FIRST, "--by", "ann", "--why", "a service")
+    assert done.out.splitlines() == [
+        "1 pattern from now on kept apart",
+        "Next: errata patterns list",
+    ]
+    assert told("seen", "log", LOGIN[0], "--json").json["seen"] == 1
+    done = told("patterns", "list")
+    assert done.out.splitlines()[:2] == [
+        "log: login failed for ada here, kept apart",
+        "  by ann: a service",
+    ]
+    assert following(done.out)[:3] == ["patterns", "remerge", FIRST]
+    done = told("patterns", "remerge", FIRST, "--by", "ann", "--json")
+    assert done.json == {"patterns": [FIRST], "apart": False, "by": "ann", "why": ""}
+    assert told("seen", "log", LOGIN[0], "--json").json["seen"] == 5
+
+
+def test_a_long_group_is_cut_and_json_is_not(told, desk):
+    memory = Memory(str(desk.folder / "errata.db"))
+    for n in range(10):
+        asyncio.run(memory.remember("log", f"login failed for user{chr(97 + n)} here"))
+    asyncio.run(memory.store.close())
+    done = told("patterns", "list")
+    assert "  and 4 others; --json shows them" in done.out
+    assert len(told("patterns", "list", "--json").json["patterns"][0]["patterns"]) == 14
+
+
+@pytest.mark.parametrize("what", ["unmerge", "remerge"])
+def test_a_ruling_needs_a_pattern_and_a_name(told, what):
+    done = told("patterns", what, "0" * 16, "--by", "ann")
+    assert (done.code, done.err) == (
+        3,
+        f"errata: no pattern '{'0' * 16}' in the lessons of default/default\n",
+    )
+    assert told("patterns", what, FIRST).code == 2
+    assert told("patterns", what, FIRST, "--by", " ").code == 2
+    assert told("patterns", what, "--by", "ann").code == 2
+
+
+def test_what_is_alike_is_suggested(told, desk, monkeypatch):
+    assert told("patterns", "suggest").code == 2  # no embedder is there
+
+    class Same(FixedEmbedder):
+        async def embed(self, texts):
+            return await super().embed([text[:1] for text in texts])
+
+    monkeypatch.setattr(opening, "embedder_of", lambda *given: Same())
+    assert told("patterns", "suggest").out == "no two lessons are that much alike\n"
+    told("patterns", "unmerge", FIRST, "--by", "ann")
+    done = told("patterns", "suggest", "--limit", "1")
+    assert done.out.splitlines()[0] == "cosine 1.00, log"
+    assert following(done.out) == ["lessons"]
+    assert len(told("patterns", "suggest", "--json").json["pairs"]) == 3
+
+
+def test_a_lesson_is_pinned_and_no_longer(told):
+    ((id, _),) = (
+        (one["id"], one)
+        for one in told("lessons", "--json").json["lessons"]
+        if one["error_type"] == "KeyError"
+    )
+    done = told("pin", str(id), "--by", "ann")
+    assert done.out.splitlines() == [f"lesson {id} is pinned", "Next: errata lessons"]
+    assert told("prune", "--keep", "0", "--json").json["dry_run"] is False
+    (one,) = told("lessons", "--json").json["lessons"]
+    assert (one["id"], one["pinned"]) == (id, 1)
+    done = told("pin", str(id), "--undo", "--by", "ann", "--why", "old", "--json")
+    assert done.json == {"lesson": id, "pinned": False, "by": "ann", "why": "old"}
+    assert told("pin", "99", "--by", "ann").code == 3
+    assert told("pin", str(id)).code == 2
+
+
+def test_prune_shows_before_it_removes(told, desk):
+    aged(desk, last_seen=1e9)
+    dry = told("prune", "--unused-for", "180d", "--keep", "5", "--dry-run")
+    assert "1 lesson would be removed" in dry.out
+    assert "Ask for the colour first" in dry.out
+    assert following(dry.out) == ["prune", "--unused-for", "180d", "--keep", "5"]
+    assert len(told("lessons", "--json").json["lessons"]) == 5
+    (removed,) = told("prune", "--unused-for", "180d", "--dry-run", "--json").json["removed"]
+    assert removed["why"].startswith("not used for ")
+    done = told(*following(dry.out))
+    assert "1 lesson removed" in done.out
+    assert following(done.out) == ["lessons"]
+    assert told("prune", "--unused-for", "180d").out.splitlines()[0] == "0 lessons removed"
+    assert told("prune", "--keep", "1").out.count("the least useful") == 3
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (),
+        ("--dry-run",),
+        ("--unused-for", "long"),
+        ("--unused-for", "0d"),
+        ("--unused-for", "9999d"),
+        ("--unused-for", "-1d"),
+        ("--keep", "-1"),
+        ("--keep", "x"),
+        ("--keep", "1", "--by", ""),
+    ],
+)
+def test_prune_says_what_it_needs(told, given):
+    done = told("prune", *given)
+    assert done.code == 2
+    assert done.err.startswith("errata: ")
+    assert len(told("lessons", "--json").json["lessons"]) == 5
