@@ -82,7 +82,8 @@ def _payload(error_type: str, value: object, name: str = "") -> str:
             shown = [f"{masked(key)}: {_payload(error_type, one, key)}" for key, one in items]
             return f"{{{', '.join(shown)}}}"
         case list():
-            shown = [_payload(error_type, one, name) for one in value]
+            once = {repr(one): one for one in value}.values()  # a thousand zeros are masked once
+            shown = [_payload(error_type, one, name) for one in once]
             failures = all("assert " in one for one in shown)
             return f"[{', '.join(sorted(set(shown)) if failures else dict.fromkeys(shown))}]"
         case _ if is_own(name):
