@@ -30,7 +30,7 @@ def test_options_before_environment_before_files(monkeypatch):
 def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     given = {
         "model": "m", "embedder": "none", "db": "d", "cache": Path("c"), "tenant": "t",
-        "project": "p", "policy": "stage", "memory": False, "threads": 3, "context": 100,
+        "project": "p", "policy": "stage", "memory": False, "holdout": 0.25, "threads": 3, "context": 100,
         "jobs": 2, "timeout": 0.5, "max_tokens": 9,
     }  # fmt: skip
     assert given.keys() == Settings.model_fields.keys()
@@ -50,6 +50,7 @@ def test_empty_and_strange_variables_are_not_given(monkeypatch):
     [
         ({"options": {"jobs": 0}}, "--jobs is 0; it must be greater than or equal to 1"),
         ({"options": {"max_tokens": 0}}, "--max-tokens is 0; it must be greater"),
+        ({"options": {"holdout": 1.0}}, "--holdout is 1.0; it must be less than 1"),
         ({"environment": {"JOBS": "x"}}, "ERRATA_JOBS in the environment is 'x'; it must be a"),
         ({"environment": {"TIMEOUT": "inf"}}, "ERRATA_TIMEOUT in the environment is 'inf'"),
         ({"environment": {"EMBEDDER": "x"}}, "it must be 'auto', 'minilm' or 'none'"),

@@ -31,6 +31,7 @@ COMMANDS = {
     "pin": "errata.cli.prune:pin",
     "prune": "errata.cli.prune:prune",
     "reembed": "errata.cli.reembed:reembed",
+    "proof": "errata.cli.proof:proof",
     "model": "errata.cli.model:app",
     "doctor": "errata.cli.doctor:doctor",
 }

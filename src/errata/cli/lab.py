@@ -158,7 +158,9 @@ class Lab:
         """Both arms, task by task in turn, then the gold; what is stored is not run again."""
         began = time.perf_counter()
         writer = Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS)
-        memories = {WITHOUT: None, MEMORY: Memory(self.store, SCOPE, self.embedder)}
+        # Without a holdout: the arm without memory is what there is to compare with.
+        learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
+        memories = {WITHOUT: None, MEMORY: learning}
         told: dict[str, tuple[Story, Story]] = {}
         rows = self.screen.rows
         with self.screen:

@@ -80,7 +80,8 @@ def memory_of(values: Settings, store: Store, progress: Progress | None = None) 
     """The memory of the scope; with an embedder where the settings and the machine give one."""
     from errata.memory.memory import Memory
 
-    return Memory(store, scope_of(values), embedder_of(values, progress))
+    embedder = embedder_of(values, progress)
+    return Memory(store, scope_of(values), embedder, holdout=values.holdout)
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:

@@ -78,6 +78,10 @@ Resume = Annotated[
 Memory = Annotated[
     bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
 ]
+Holdout = Annotated[
+    float | None,
+    typer.Option(help="Share of recalled lessons withheld, to see if they help. [0.1]"),
+]
 Preset = Annotated[str | None, typer.Option("--policy", help="A preset: when to stop. [default]")]
 Jobs = Annotated[int | None, typer.Option(help="Tasks at once. [1]")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds an attempt. [120]")]
@@ -93,6 +97,7 @@ def run(
     name: Name = None,
     resume: Resume = False,
     memory: Memory = None,
+    holdout: Holdout = None,
     policy: Preset = None,
     jobs: Jobs = None,
     timeout: Timeout = None,
@@ -108,7 +113,8 @@ def run(
     from errata.cli.tasks import read_tasks
 
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
-    values = settings(model=model, db=db, memory=memory, policy=policy, **limits)
+    learning = {"memory": memory, "holdout": holdout}
+    values = settings(model=model, db=db, policy=policy, **learning, **limits)
     # A model is named module:function; a console script does not look here by itself.
     sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
     given = name if name is None else _checked(name)

@@ -29,7 +29,8 @@ class Settings(BaseModel):
     """What the command line takes from its surroundings.
 
     `cache` is the folder for weights, `threads` and `context` (tokens) are for embedded models,
-    `policy` is one as people write it (`errata.policy`), `timeout` is in seconds an attempt.
+    `policy` is one as people write it (`errata.policy`), `holdout` is the share of what recall
+    ranks into prompts that is withheld, `timeout` is in seconds an attempt.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -42,6 +43,7 @@ class Settings(BaseModel):
     project: Name = "default"
     policy: Written | dict[str, Any] = "default"
     memory: bool = True
+    holdout: float = Field(0.1, ge=0, lt=1, allow_inf_nan=False)
     threads: int | None = Field(None, ge=1, le=1024)
     context: int = Field(4096, ge=64, le=10_000_000)
     jobs: int = Field(1, ge=1, le=256)
