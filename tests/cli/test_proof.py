@@ -206,3 +206,10 @@ def test_a_run_withholds_as_the_settings_say(desk):
     withheld = sum(one["withheld"] for one in document["lessons"])
     assert withheld >= 5
     assert document["ended"] > FIRST
+    last = f"tasks-1/word{FIRST + 11}"
+    arms = [one["shown"] for one in desk.errata("why", last, "--json").json["exposures"]]
+    said = f"{arms.count(True)} lessons shown, {arms.count(False)} withheld to see whether it helps"
+    assert arms.count(False) > 1
+    assert said in desk.errata("why", last).out
+    assert "from memory: 3 lessons shown\n" in desk.errata("why", "tasks-1/word9").out
+    assert "from memory" not in desk.errata("why", "tasks-1/word0").out

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
+    from errata.memory.proof import Exposure
     from errata.protocols import Found, Stored
 
 CANDIDATE = 400
@@ -55,15 +56,21 @@ def why(
 
     Shows its attempts, what was wrong, what was fed back, and what would have changed the end.
     """
-    stored = ask(db, lambda memory: _one(memory, loop))
+
+    async def asked(memory: Memory) -> tuple[Stored, Sequence[Exposure]]:
+        one = await _one(memory, loop)
+        return one, (await memory.store.past(memory.scope, one.id)).exposures
+
+    stored, exposures = ask(db, asked)
     policy = codec.policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
     echoes = echoes_before(stored.loop, policy, stored.decisions)
     explanation = explain(replace(stored.loop, echoes=echoes), policy, recorded)
     if json:
-        print_json(_document(stored, explanation))
+        ranked = [asdict(one) for one in exposures]
+        print_json({**_document(stored, explanation), "exposures": ranked})
     else:
-        _print(stored, explanation)
+        _print(stored, explanation, exposures)
     return 0
 
 
@@ -161,12 +168,12 @@ def _feedback(stored: Stored, number: int) -> str:
     return said[number - 1] if number <= len(said) else ""
 
 
-def _print(stored: Stored, explanation: Explanation) -> None:
+def _print(stored: Stored, explanation: Explanation, exposures: Sequence[Exposure]) -> None:
     loop, usage = stored.loop, stored.loop.usage
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
     policy = stored.head.policy.get("name") or "of its own"
     show(f"loop {stored.id}: {state_of(stored)}, policy {policy}{goals}")
-    show(f"task: {_text(stored.head.task)}")
+    show(f"task: {_text(stored.head.task)}{_ranked(exposures)}")
     for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
         show(f"\nattempt {attempt.number}: {_text(value) or '(empty)'}")
         if attempt.evaluation is not None:
@@ -194,6 +201,15 @@ def _print(stored: Stored, explanation: Explanation) -> None:
     for way in explanation.ways:
         show(f"would have changed it: {way}")
     show(f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s")
+
+
+def _ranked(exposures: Sequence[Exposure]) -> str:
+    """What memory had to say to the loop, as a line of its own."""
+    if not exposures:
+        return ""
+    spared = sum(not one.shown for one in exposures)
+    why = f", {spared} withheld to see whether it helps (errata proof)" if spared else ""
+    return f"\nfrom memory: {counted(len(exposures) - spared, 'lesson')} shown{why}"
 
 
 def _text(value: Any) -> str:
