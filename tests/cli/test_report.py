@@ -63,12 +63,12 @@ def row(n: int, group: str, *, at_once: bool, passed: bool = True, calls: int = 
     )
 
 
-def arms(each: int = 10) -> tuple[list[Row], list[Row]]:
+def arms(each: int = 40) -> tuple[list[Row], list[Row]]:
     """Family "a" is learnt, family "b" is not."""
     without, memory = [], []
     for n in range(each):
         without += [row(n, "a", at_once=False, calls=3)]
-        memory += [row(n, "a", at_once=n > 1, calls=1 if n > 1 else 3)]
+        memory += [row(n, "a", at_once=n > 9, calls=1 if n > 9 else 3)]
         hopeless = row(n, "b", at_once=False, passed=False, calls=3)
         without.append(hopeless)
         memory.append(hopeless)
@@ -123,7 +123,7 @@ def test_it_says_all_there_is():
     text = Page(page(found(a=share(9, 10), b=share(1, 10)), None)).text
     for words in (
         "With memory 50 points more tasks right at once",
-        "5 of 10 right at once with memory",
+        "20 of 40 right at once with memory",
         "Every family, also where memory does not help",
         "Corrected", "Right at once, from memory", "Stopped",
         "What it has learnt", "Machine, model, settings", "errata demo plain --fresh",
@@ -146,9 +146,9 @@ def test_where_there_is_nothing_to_tell():
 
 def test_result_json_holds_every_row():
     plain = json.loads(json.dumps(found(a=share(9, 10)).plain()))
-    assert len(plain["rows"]["with"]) == len(plain["rows"]["without"]) == 20
+    assert len(plain["rows"]["with"]) == len(plain["rows"]["without"]) == 80
     assert plain["follows_gold"]["a"]["value"] == 0.9
-    assert plain["words"][SECOND][0].startswith("right at once: +50 points")
+    assert plain["words"][SECOND][0].startswith("uplift: +50 points")
 
 
 def test_second_half_is_of_every_family():

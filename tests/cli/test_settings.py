@@ -30,8 +30,8 @@ def test_options_before_environment_before_files(monkeypatch):
 def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     given = {
         "model": "m", "embedder": "none", "db": "d", "cache": Path("c"), "tenant": "t",
-        "project": "p", "policy": "stage", "memory": False, "holdout": 0.25, "threads": 3, "context": 100,
-        "jobs": 2, "timeout": 0.5, "max_tokens": 9,
+        "project": "p", "policy": "stage", "memory": False, "holdout": 0.25,
+        "threads": 3, "context": 100, "jobs": 2, "timeout": 0.5, "max_tokens": 9,
     }  # fmt: skip
     assert given.keys() == Settings.model_fields.keys()
     for name, value in given.items():

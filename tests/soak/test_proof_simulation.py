@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from errata.memory.briefing import together, withheld
-from errata.memory.interval import PRIOR, interval, payoffs, stakes
+from errata.memory.interval import BETS, PRIOR, interval, paired, payoffs, stakes
 from errata.memory.proof import Exposure, Outcome, Proof, _level, proof
 from tests.conftest import SOAK
 
@@ -148,6 +148,45 @@ def test_the_interval_of_calls_covers_too() -> None:
         small, large = both(run, np.full(HORIZON, saved), 0.1)
         misses += bool((np.maximum(small, large) >= -log(LEVEL)).any())
     print(f"calls: {misses} of {RUNS}")
+    assert misses <= at_most(RUNS, 2 * LEVEL)
+
+
+def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """What pairs gain, and were expected to: the more, the more have gained; at times they lose."""
+    chance = np.random.default_rng(seed)
+    gains, expected = np.zeros(n), np.zeros(n)
+    for t in range(n):
+        up = min(0.9, 0.05 + 0.3 * gains[:t].clip(0).sum() / 10) * (1 if seed % 3 else 0.2)
+        down = 0.5 - up / 2 if seed % 2 else 0.05
+        gains[t] = chance.choice([1, -1, 0], p=[up, down, 1 - up - down])
+        expected[t] = up - down
+    return gains, expected
+
+
+def paired_wealth(gains: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    bets = np.array([part for _, part in BETS])
+    n = np.arange(1, len(gains) + 1)[:, None]
+    made = np.cumsum(np.log1p(bets * gains[:, None]), axis=0) + np.array(PRIOR)
+    made -= n * np.log1p(bets * mean[:, None])
+    return np.asarray(np.logaddexp.reduce(made, axis=1))
+
+
+def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> None:
+    misses = 0
+    for seed in range(RUNS):
+        gains, expected = pairs(seed, 300)
+        mean = mean_so_far(expected)
+        sides = paired_wealth(gains, mean), paired_wealth(-gains, -mean)
+        misses += bool((np.maximum(*sides) >= -log(LEVEL)).any())
+        if seed < 3:
+            for look in (1, 9, 120, 300):
+                up, same, down = (int((gains[:look] == kind).sum()) for kind in (1, 0, -1))
+                low, high = paired(up, same, down, LEVEL)
+                for gain in np.linspace(-0.99, 0.99, 25):
+                    left = paired_wealth(gains, np.full(300, gain))[look - 1] < -log(LEVEL)
+                    right = paired_wealth(-gains, np.full(300, -gain))[look - 1] < -log(LEVEL)
+                    assert (low <= gain <= high) == (left and right)
+    print(f"pairs: {misses} of {RUNS}")
     assert misses <= at_most(RUNS, 2 * LEVEL)
 
 

@@ -8,6 +8,7 @@ from math import sqrt
 
 from errata.cli.batch import Row
 from errata.errors import InvalidInput
+from errata.memory.interval import paired
 
 WITHOUT, MEMORY = "without memory", "with memory"
 ALL = "all tasks"
@@ -55,20 +56,14 @@ def share(hits: int, of: int) -> Estimate:
 def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     """How much greater the share of the first is than that of the second, both of the same tasks.
 
-    Method 10 of R. G. Newcombe, "Improved confidence intervals for the difference between binomial
-    proportions based on paired data", Stat. Med. 17 (1998) 2635-2650: Wilson's intervals of the two
-    shares, squared and added, less what their correlation explains.
+    The interval holds at all times at once, whenever one stops; and tasks need not be independent,
+    as they are not where each may rest on what was learnt before (`errata.memory.interval`).
     """
-    both = sum(a and b for a, b in pairs)
     first = sum(a and not b for a, b in pairs)
     second = sum(b and not a for a, b in pairs)
-    neither = len(pairs) - both - first - second
-    one, two = share(both + first, len(pairs)), share(both + second, len(pairs))
-    phi = _correlation(both, first, second, neither)
-    difference = one.value - two.value
-    down = _added(one.value - one.low, two.high - two.value, phi)
-    up = _added(two.value - two.low, one.high - one.value, phi)
-    return Estimate(difference, max(-1.0, difference - down), min(1.0, difference + up))
+    value = (first - second) / len(pairs)
+    low, high = paired(first, len(pairs) - first - second, second, 0.025)
+    return Estimate(value, min(low, value), max(high, value))
 
 
 def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Estimate:
@@ -109,8 +104,8 @@ class Figures:
 class Compared:
     """Both arms over the same tasks.
 
-    `gain` is by how much more of them were right at once with memory; `calls` are the model calls
-    with memory over those without.
+    `gain` is the uplift, by how much more of them were right at once with memory; `calls` are the
+    model calls with memory over those without.
     """
 
     group: str
@@ -182,7 +177,7 @@ def comparisons(
 def in_words(one: Compared) -> list[str]:
     """What the intervals say, a sentence each; where one covers no difference it says so."""
     better, worse = "more are right at once with memory", "FEWER are right at once with memory"
-    gain = f"right at once: {points(one.gain)}; {_verdict(one.gain, 0, better, worse)}"
+    gain = f"uplift: {points(one.gain)} right at once; {_verdict(one.gain, 0, better, worse)}"
     verdict = _verdict(one.calls, 1, "MORE calls with memory", "fewer calls with memory")
     if one.calls.low == one.calls.high == 1:
         verdict = "the same in every task"
@@ -218,18 +213,3 @@ def _verdict(estimate: Estimate, none: int, above: str, below: str) -> str:
     if estimate.covers(none):
         return f"insufficient data: the interval covers {none}"
     return above if estimate.value > none else below
-
-
-def _correlation(both: int, first: int, second: int, neither: int) -> float:
-    """Phi with Newcombe's continuity correction; 0 where a margin is empty."""
-    margins = (both + first) * (second + neither) * (both + second) * (first + neither)
-    if not margins:
-        return 0.0
-    crossed = float(both * neither - first * second)
-    if crossed > 0:
-        crossed = max(crossed - (both + first + second + neither) / 2, 0.0)
-    return crossed / sqrt(margins)
-
-
-def _added(a: float, b: float, phi: float) -> float:
-    return sqrt(max(0.0, a * a - 2 * phi * a * b + b * b))

@@ -54,7 +54,7 @@ class Wealth:
     """The logarithms of what the bets have made of their parts, were the gain 0."""
 
     logs: tuple[float, ...]
-    tosses: tuple[tuple[float, int], ...]
+    tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
@@ -64,13 +64,13 @@ class Wealth:
         for (share, shown, value), n in sorted(cells.items()):
             tosses[share] = tosses.get(share, 0) + n
             logs = [a + n * b for a, b in zip(logs, payoffs(share, shown, value), strict=True)]
-        return cls(tuple(logs), tuple(tosses.items()))
+        return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
 
     def at(self, gain: float) -> tuple[float, float]:
         """The logarithm of the wealth, were that the gain (-1..1), and its slope; it is convex."""
         logs, slopes = list(self.logs), [0.0] * len(BETS)
-        for share, n in self.tosses:
-            for i, stake in enumerate(stakes(share)):
+        for staked, n in self.tosses:
+            for i, stake in enumerate(staked):
                 logs[i] -= n * log1p(stake * gain)
                 slopes[i] -= n * stake / (1 + stake * gain)
         top = max(logs)
@@ -99,6 +99,22 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
     if not any(cells.values()):
         return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirrored(cells)).least(high)
+
+
+def paired(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
+    """The ends of the mean gain of pairs, each of which gained 1, 0 or -1; refuted at the level.
+
+    Where both were seen, of the same task, no coin is needed: the difference is the figure h
+    itself, bet on as above. What a pair is expected to gain may depend on those before it.
+    """
+    return _least(better, same, worse, level), -_least(worse, same, better, level)
+
+
+def _least(better: int, same: int, worse: int, level: float) -> float:
+    parts = tuple(part for _, part in BETS)
+    bets = zip(PRIOR, parts, strict=True)
+    logs = tuple(log + better * log1p(b) + worse * log1p(-b) for log, b in bets)
+    return Wealth(logs, ((parts, better + same + worse),)).least(level)
 
 
 def against(share: float, shown: int, withheld: int) -> float:
