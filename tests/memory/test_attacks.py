@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from errata.memory.learn import Example
+from errata.memory.learn import Example, Reflection
 from errata.memory.memory import Memory
+from errata.memory.signature import signature
 from errata.protocols import Filter
 from errata.testing import FixedEmbedder
 from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
@@ -161,6 +162,33 @@ def test_what_a_model_makes_of_it_is_held_as_well(memory):
         await memory.remember("further", "made of that", example=POISON, derived_from=[2, 3])
         assert await brought(memory) == set()
         assert len(await memory.quarantine.waiting(99)) == 5
+
+    do(scenario())
+
+
+def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", example=WEIGHT)
+        before = await rows(memory, "select space, data from vector")
+        one = Reflection(
+            "error", signature("u", "x"), "u", EVIL, "x", "", WEIGHT, trust="external",
+            space=before[0][0] if before else "", vector=[0.5] * 4,
+        )  # fmt: skip
+        await memory.store.remember(memory.scope, [one])
+        if before:
+            assert await rows(memory, "select space, data from vector") == before
+
+    do(scenario())
+
+
+def test_words_that_others_took_the_place_of_are_not_recalled(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", lesson=f"{EVIL} words", trust="model")
+        await memory.remember("v", "made of them", lesson="Of both.", derived_from=[1])
+        assert len(await memory.recall(f"{EVIL} words")) == 1
+        await memory.remember("u", "x", lesson="Mine.", example=WEIGHT)
+        assert await memory.recall(f"{EVIL} words") == []
+        assert await rows(memory, "select child, parent from lineage") == [(2, 1)]
 
     do(scenario())
 

@@ -363,6 +363,36 @@ def test_a_mere_sighting_by_others_keeps_the_error_known(memory):
     do(scenario())
 
 
+def test_a_lesson_whose_author_stays_keeps_its_words(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",
+                              source="page")  # fmt: skip
+        mine = replace(WEIGHT, accepted="7.0 kg")
+        await memory.remember("u", "x", lesson="Mine.", example=mine)
+        await memory.quarantine.release([1], by="ann")
+        await memory.remember("u", "x", trust="tool", source="linter")
+        await memory.quarantine.revoke("linter", by="ann")
+        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"Mine."}
+
+    do(scenario())
+
+
+def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", lesson="One.", example=WEIGHT, source="one")
+        other = replace(WEIGHT, accepted="7.0 kg")
+        await memory.remember("u", "x", lesson="Two.", example=other, source="two")
+        store: Any = memory.store
+        retire = "update reflection set state = 'retired' returning id"
+        await store._write(lambda db: db.execute(retire).fetchall())
+        await memory.quarantine.revoke("one", by="ann")
+        (known,) = await memory.top()
+        assert (known["state"], known["text"]) == ("retired", "Two.")
+        assert await memory.recall(SIMILAR) == []
+
+    do(scenario())
+
+
 def test_eviction_of_what_lies_between_does_not_break_the_chain(memory):
     async def scenario() -> None:
         await memory.remember("a", "x", trust="external", source="page")

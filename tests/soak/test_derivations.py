@@ -1,0 +1,327 @@
+"""Random derivations: no text is trusted more than a simple model of trust allows.
+
+None is trusted more than before without a release on record or a measured outcome; none that is
+held is brought back; and of a source that is revoked nothing is left, and nothing else is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from errata.errors import InvalidInput, NotFound, NotQuarantined
+from errata.memory.briefing import Briefing
+from errata.memory.learn import Example, Trust
+from errata.memory.memory import Memory
+from errata.memory.trust import HELD, ORDER, lowest, raises
+from errata.protocols import Scope
+from errata.store.sqlite import Sqlite
+from tests.conftest import SOAK
+from tests.memory.test_quarantine import loop
+from tests.store.support import opened
+
+pytestmark = pytest.mark.soak
+DERIVATIONS = 100 * SOAK
+EACH = 50  # derivations of one world
+TASKS = [f"convert the weight of parcel {n} to kilograms" for n in range(4)]
+ANSWERS = ["1 kg", "2 kg", "3 kg"]
+ERRORS = ["unit", "form", "range"]
+LESSONS = ["", "Write kilograms after the number.", "Write the weight as a number of kilograms."]
+ROWS = """
+select e.id, e.reflection, e.digest, e.state, e.trust, e.lesson, e.record, l.error_type,
+       l.project, l.state as lesson_state, l.trust as lesson_trust, l.author, l.text
+from example e join reflection l on l.id = e.reflection
+"""
+Rows = dict[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Saying:
+    """What somebody said: how far it is trusted, by whom it is, and what it derives from."""
+
+    trust: Trust
+    source: str
+    parents: frozenset[int] = frozenset()
+
+
+@dataclass
+class Text:
+    """What the model knows of an example, also of one that is forgotten by now."""
+
+    project: str
+    trust: Trust
+    sources: set[str]
+    parents: set[int]
+
+
+@dataclass
+class World:
+    """A store with two scopes, what is done to it at random, and a model of what that allows."""
+
+    store: Sqlite
+    chance: random.Random
+    texts: dict[int, Text] = field(default_factory=dict)
+    said: dict[int, list[Saying]] = field(default_factory=lambda: defaultdict(list))
+    begun: list[tuple[Memory, str, str, Briefing]] = field(default_factory=list)
+    derivations: int = 0
+    loops: int = 0
+
+    def __post_init__(self) -> None:
+        self.memories = [Memory(self.store, Scope("t", name), holdout=0) for name in "ab"]
+
+    async def step(self) -> None:
+        memory = self.chance.choice(self.memories)
+        does = (
+            self.remember,
+            self.brief,
+            self.learn,
+            self.copy,
+            self.rule,
+            self.revoke,
+            self.prune,
+        )
+        await self.chance.choices(does, (40, 10, 14, 10, 14, 4, 1))[0](memory)
+
+    # -- what is written
+
+    async def remember(self, memory: Memory) -> None:
+        """A sighting, or a text made of up to three examples that are there."""
+        before = await self.rows()
+        own = self.of(before, memory)
+        parents = self.chance.sample(own, min(len(own), self.chance.choice((0, 0, 1, 2, 3))))
+        trust = self.chance.choice(ORDER)
+        source = f"{trust} {self.chance.randrange(3)}" if self.chance.random() < 0.9 else ""
+        if strangers := sorted(before.keys() - set(own)):
+            with pytest.raises(InvalidInput, match="derived_from"):
+                await memory.remember("e", "x", derived_from=[*parents, strangers[0]])
+        example = Example(self.chance.choice(TASKS), self.chance.choice(ANSWERS))
+        answer = await memory.remember(
+            self.chance.choice(ERRORS),
+            "wrong",
+            lesson=self.chance.choice(LESSONS),
+            example=example if self.chance.random() < 0.7 else None,
+            trust=trust,
+            source=source,
+            derived_from=parents,
+        )
+        self.derivations += bool(parents)
+        low = lowest([trust, *(self.texts[id].trust for id in parents)])
+        source = source or (low if low in HELD else "")
+        await self.wrote(memory, before, {answer.id: Saying(low, source, frozenset(parents))})
+
+    async def brief(self, memory: Memory) -> None:
+        """A loop begins, with what it is shown."""
+        self.loops += 1
+        task, id = self.chance.choice(TASKS), f"{self.loops}"
+        self.begun.append((memory, id, task, await memory.brief(task, id)))
+
+    async def learn(self, memory: Memory) -> None:
+        """A loop ends, after whatever else was done meanwhile, and is learnt from."""
+        if not self.begun:
+            return
+        memory, id, task, briefing = self.begun.pop(self.chance.randrange(len(self.begun)))
+        before = await self.rows()
+        answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
+        lessons = memory.lessons(loop(id, *answers), task, briefing)
+        stored = await memory.store.remember(memory.scope, lessons, exposures=briefing.exposures)
+        assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
+        self.derivations += bool(briefing.shown)
+        saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))
+        await self.wrote(memory, before, {one.id: saying for one in stored})
+
+    async def copy(self, memory: Memory) -> None:
+        """An example of the other scope comes in as a document does."""
+        before = await self.rows()
+        own = self.of(before, memory)
+        others = [row for id, row in before.items() if id not in own]
+        if not others:
+            return
+        row = self.chance.choice(others)
+        example = Example(**json.loads(row["record"]))
+        answer = await memory.remember(
+            row["error_type"],
+            "wrong",
+            lesson=row["lesson"],
+            example=example if example.accepted else None,
+            trust="external",
+            source="import",
+        )
+        self.derivations += 1
+        await self.wrote(memory, before, {answer.id: Saying("external", "import")})
+
+    async def wrote(self, memory: Memory, before: Rows, sayings: dict[int, Saying]) -> None:
+        """Only what was said was written; it raised what it may, and only that."""
+        after = await self.rows()
+        rulings = await self.store.rulings(memory.scope, 1)
+        for reflection, saying in sayings.items():
+            self.said[reflection].append(saying)
+        for id in before.keys() - after.keys():  # words that others took the place of
+            assert before[id]["digest"] == "lesson"
+            assert raises(sayings[before[id]["reflection"]].trust, before[id]["trust"])
+        for id, row in after.items():
+            if id in before and row["trust"] == before[id]["trust"]:
+                continue
+            saying = sayings[row["reflection"]]
+            text = Text(memory.scope.project, saying.trust, {saying.source}, set(saying.parents))
+            if id in before:
+                assert raises(saying.trust, before[id]["trust"])
+                assert saying.trust == "measured" or rulings[0]["action"] == "release"
+                if any(id == one or id in self.ancestors(one) for one in saying.parents):
+                    text.sources |= self.texts[id].sources
+                    text.parents |= self.texts[id].parents
+                text.parents -= {id}
+            self.texts[id] = text
+        self.check(after)
+
+    # -- what is ruled
+
+    async def rule(self, memory: Memory) -> None:
+        """Somebody releases or rejects what waits, or what does not; all of it or nothing."""
+        before = await self.rows()
+        own = self.of(before, memory)
+        waiting = [id for id in own if before[id]["state"] == "quarantined"]
+        assert {one.id for one in await memory.quarantine.waiting(999)} == set(waiting)
+        among = waiting if waiting and self.chance.random() < 0.8 else sorted(before)
+        ids = self.chance.sample(among, min(len(among), self.chance.choice((1, 1, 2))))
+        action = self.chance.choice(("release", "reject"))
+        try:
+            await getattr(memory.quarantine, action)(ids, by="ann")
+        except (NotFound, NotQuarantined, InvalidInput):
+            assert not ids or not set(ids) <= set(waiting)
+            assert await self.rows() == before
+            return
+        assert set(ids) <= set(waiting)
+        after = await self.rows()
+        assert after.keys() == before.keys()
+        rulings = await self.store.rulings(memory.scope, len(ids))
+        assert {one["record"]["example"] for one in rulings} == set(ids)
+        if action == "release":
+            for id in ids:
+                self.texts[id].trust = "operator"
+        self.check(after)
+
+    async def revoke(self, memory: Memory) -> None:
+        """A source is revoked: what is reached from it goes, and only that."""
+        before = await self.rows()
+        names = {name for id in self.of(before, memory) for name in self.texts[id].sources} - {""}
+        if not names:
+            return
+        source = self.chance.choice(sorted(names))
+        here = {id for id, text in self.texts.items() if text.project == memory.scope.project}
+        rests = {id for id in here if self.rests_on(id, source)}
+        counted = await memory.quarantine.revoke(source, dry_run=True)
+        assert await self.rows() == before
+        assert await memory.quarantine.revoke(source, by="ann") == counted
+        after = await self.rows()
+        assert before.keys() - after.keys() == rests & before.keys()
+        assert counted.examples == len(rests & before.keys())
+        for id in self.of(before, memory):
+            said = self.said[before[id]["reflection"]]
+            said[:] = [one for one in said if one.source != source and not one.parents & rests]
+        for id in after.keys() - before.keys():  # what others saw speaks for itself
+            said = self.said[after[id]["reflection"]]
+            best = min(said, key=lambda one: ORDER.index(one.trust))
+            parents = set(best.parents)
+            self.texts[id] = Text(memory.scope.project, best.trust, {best.source}, parents)
+        for id in rests:
+            del self.texts[id]
+        left = await self.read(
+            "select o.source from occurrence o join reflection l on l.id = o.reflection"
+            " where l.project = :project and o.source = :source"
+            " union all select source from reflection where project = :project and source = :source"
+            " union all select source from origin where source = :source and example in"
+            " (select e.id from example e join reflection l on l.id = e.reflection"
+            "  where l.project = :project)",
+            {"project": memory.scope.project, "source": source},
+        )
+        assert left == []
+        self.check(after)
+
+    async def prune(self, memory: Memory) -> None:
+        """Some of it is forgotten; what derives from that rests on the same as before."""
+        before = await self.rows()
+        await memory.prune(keep=3)
+        after = await self.rows()
+        assert after.keys() <= before.keys()
+        for reflection in self.said.keys() - {row["reflection"] for row in after.values()}:
+            del self.said[reflection]
+        self.check(after)
+
+    # -- what must hold
+
+    def check(self, after: Rows) -> None:
+        for id, row in after.items():
+            assert row["trust"] == self.texts[id].trust
+            assert row["trust"] not in HELD or row["state"] in ("quarantined", "retired")
+            assert row["lesson_trust"] not in HELD or row["lesson_state"] in (
+                "quarantined",
+                "retired",
+            )
+            author = after[row["author"]]
+            assert author["reflection"] == row["reflection"]
+            assert author["lesson"] == row["text"]
+            assert lowest([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
+
+    async def recalls(self) -> None:
+        """Whatever is asked, what is brought may be."""
+        rows = await self.rows()
+        for memory in self.memories:
+            for asked in (*TASKS[:1], *LESSONS[1:]):
+                found = await memory.recall(asked, 99)
+                found += await self.store.search(memory.scope, asked, "", None, 99)
+                shown = (await memory.brief(asked, "")).shown
+                for id in {one.id for one in found} | set(shown):
+                    row = rows[id]
+                    assert row["project"] == memory.scope.project
+                    assert row["trust"] not in HELD
+                    assert {row["state"], row["lesson_state"]} <= {"candidate", "verified"}
+
+    # -- the model
+
+    def ancestors(self, id: int) -> set[int]:
+        found: set[int] = set()
+        waiting = [id]
+        while waiting:
+            text = self.texts.get(waiting.pop())
+            new = (text.parents if text else set()) - found
+            found |= new
+            waiting += new
+        return found
+
+    def rests_on(self, id: int, source: str) -> bool:
+        """Whether a source is reached from it; a parent that is revoked is no way to one."""
+        reached = [self.texts.get(one) for one in {id} | self.ancestors(id)]
+        return any(text is not None and source in text.sources for text in reached)
+
+    def of(self, rows: Rows, memory: Memory) -> list[int]:
+        return sorted(id for id, row in rows.items() if row["project"] == memory.scope.project)
+
+    async def rows(self) -> Rows:
+        return {row["id"]: row for row in await self.read(ROWS)}
+
+    async def read(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
+        return await self.store._read(lambda db: [dict(row) for row in db.execute(sql, values)])
+
+
+async def _derive(seed: int) -> World:
+    with opened(":memory:") as store:
+        world = World(store, random.Random(seed))
+        steps = 0
+        while world.derivations < EACH:
+            await world.step()
+            steps += 1
+            if steps % 10 == 0:
+                await world.recalls()
+        return world
+
+
+@pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
+def test_no_text_is_trusted_more_than_it_may_be(seed):
+    world = asyncio.run(_derive(seed))
+    assert world.derivations == EACH
