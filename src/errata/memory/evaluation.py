@@ -42,9 +42,7 @@ def learn_from_evaluation(
     """
     said = _text("critique", critique)
     asked, during = _text("query", query), _text("context", context)
-    number("iteration", iteration, 0, LARGEST)
-    if not isinstance(iteration, int):
-        raise InvalidInput("iteration", iteration, "an integer")
+    _iteration(iteration)
     if trust not in (None, *ORDER):
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
     before, after = _quality("before", quality_before), _quality("after", quality_after)
@@ -113,6 +111,12 @@ def _text(field: str, value: object) -> str:
     if value is not None and not isinstance(value, str):
         raise InvalidInput(field, value, "a text")
     return redacted(value) if value and value.strip() else ""
+
+
+def _iteration(value: int) -> None:
+    number("iteration", value, 0, LARGEST)
+    if not isinstance(value, int):
+        raise InvalidInput("iteration", value, "an integer")
 
 
 def _quality(when: str, value: float | None) -> dict[str, float]:

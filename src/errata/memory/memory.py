@@ -98,12 +98,7 @@ class Memory:
         may have it `pinned`. Raises InvalidInput, QuotaExceeded, and StoreError: a failure is never
         silence.
         """
-        if trust not in ORDER:
-            raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-        if not text.strip():
-            raise InvalidInput("text", text, "the text of an error")
-        if not 0 <= importance <= 1:
-            raise InvalidInput("importance", importance, "a number of 0 to 1")
+        _valid(text, trust, importance)
         if pinned and trust != "operator":
             raise InvalidInput("pinned", True, "False but for an operator")
         if len(source) > LONGEST_SOURCE:
@@ -363,3 +358,13 @@ class Memory:
             return "", None
         (vector,) = await placed(self.embedder, [text])
         return space_of(self.embedder), vector
+
+
+def _valid(text: str, trust: str, importance: float) -> None:
+    """Raises InvalidInput that names the argument."""
+    if trust not in ORDER:
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    if not text.strip():
+        raise InvalidInput("text", text, "the text of an error")
+    if not 0 <= importance <= 1:
+        raise InvalidInput("importance", importance, "a number of 0 to 1")
