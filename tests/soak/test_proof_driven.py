@@ -1,0 +1,183 @@
+"""Proof through the driver: harm retires, help ranks, nothing else moves; and kill -9 between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import errata
+from errata.memory.briefing import FIRST, together, withheld
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory
+from errata.memory.proof import Exposure, Outcome
+from errata.memory.signature import signature
+from errata.protocols import Scope
+from errata.store.sqlite import Sqlite
+from tests.conftest import SOAK
+from tests.soak.test_proof_simulation import at_most
+from tests.store.support import WAITING, opened, python, rows
+
+pytestmark = pytest.mark.soak
+SCOPE = Scope()
+SEED = "default\0default"
+TASK = "Convert the length of plank {n} into the house format"
+GAINS = {"good": 0.35, "bad": -0.4, "idle": 0.0}
+RIGHT = "right " * 1_000  # too long to be learnt, so that the lessons stay these three
+
+
+def lesson(name: str) -> Reflection:
+    example = Example(TASK.format(n=name), f"{name} answer")
+    mark = signature("house", name)
+    return Reflection("check", mark, "house", name, name, example=example, state="verified")
+
+
+def name_of(lesson: str) -> str:
+    return f"check/{signature('house', lesson).digest}"
+
+
+async def answer(task: str, hint: str) -> str:
+    at = errata.context()
+    if at.attempt > 1:
+        return RIGHT
+    shown = [turn.content.split()[0] for turn in at.examples[1::2]]
+    rate = 0.5 + sum(GAINS[name] for name in shown)
+    return RIGHT if random.Random(f"answer {at.loop_id}").random() < rate else "wrong"
+
+
+def check(candidate: str, at: errata.Context) -> list[errata.Finding]:
+    wrong = errata.Finding("house", "not the house format", key="bad")
+    return [] if candidate == RIGHT else [wrong]
+
+
+check.pure = True  # type: ignore[attr-defined]
+
+
+async def lived(path: Path, run: int, loops: int, holdout: float) -> dict[str, Any]:
+    """A scope from its first loop on; its lessons in the end, and what the proof says."""
+    with opened(path) as store:
+        await store.remember(SCOPE, [lesson(name) for name in GAINS])
+        memory = Memory(store, holdout=holdout)
+        options: dict[str, Any] = {"generate": answer, "checks": [check], "store": store}
+        for n in range(loops):
+            await errata.run(
+                TASK.format(n=f"number {n}"), memory=memory, id=f"{run}/{n}", **options
+            )
+        found = {one["text"]: one for one in await memory.top()}
+        ranked = [one.lesson for one in await memory.recall(TASK.format(n="number 0"), 1)]
+        return {"lessons": found, "proof": await memory.prove(), "first": ranked[0]}
+
+
+def test_what_harms_is_retired_what_helps_ranks_first_and_what_is_idle_stays(tmp_path):
+    for seed in range(max(1, SOAK // 10)):
+        path = tmp_path / f"{seed}.db"
+        found = asyncio.run(lived(path, seed, 500, 0.5))
+        lessons, said = found["lessons"], {one.lesson: one for one in found["proof"].lessons}
+        assert lessons["bad"]["state"] == "retired"
+        assert said[name_of("bad")].conclusion == "hurts"
+        assert lessons["good"]["useful"] > 1
+        assert said[name_of("good")].conclusion == "helps"
+        assert found["first"] == "good"
+        assert lessons["idle"]["state"] == lessons["good"]["state"] == "verified"
+        assert rows(path, "select action, subject, by from ruling") == [
+            ("retire", name_of("bad"), "proof")
+        ]
+        # From the retirement on it was in no prompt, so in none of the last 100 loops.
+        counts = dict(rows(path, "select signature, count(*) from exposure group by signature"))
+        assert counts[name_of("bad")[6:]] < 400 < counts[name_of("good")[6:]]
+        assert lessons["bad"]["hurt"] > lessons["bad"]["helped"]
+        assert found["proof"].pooled.fair
+        assert found["proof"].pending == 0
+
+
+def test_lessons_that_do_nothing_are_not_retired(tmp_path, monkeypatch):
+    monkeypatch.setitem(GAINS, "good", 0.0)
+    monkeypatch.setitem(GAINS, "bad", 0.0)
+    runs, moved = max(1, SOAK // 4), 0
+    for seed in range(runs):
+        found = asyncio.run(lived(tmp_path / f"{seed}.db", seed, 200, 0.3))
+        states = Counter(one["state"] for one in found["lessons"].values())
+        moved += states["verified"] < 3
+    assert moved <= at_most(runs, 0.025)
+
+
+DRIVING = """
+import asyncio, os, sys, random
+import errata
+from errata.memory.memory import Memory
+from tests.soak.test_proof_driven import SCOPE, TASK, answer, check
+from tests.store.support import opened
+
+async def main(path, other, loops, seed):
+    chance = random.Random(int(seed))
+    async def slow(task, hint):
+        await asyncio.sleep(chance.random() * 0.002)
+        return await answer(task, hint)
+    print("ready", flush=True)
+    async def one(n):
+        await errata.run(TASK.format(n=n), generate=slow, checks=[check], store=store,
+                         memory=memory, id=f"k/{n}")
+    with opened(path) as store, opened(other) as apart:
+        memory = Memory(store if other == path else apart, holdout=0.5)
+        for n in range(0, int(loops), 4):
+            await asyncio.gather(*(one(n + k) for k in range(4)))
+    print("done", flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def killed_until_done(path: Path, other: Path, loops: int, chance: random.Random) -> int:
+    for kills in range(10_000):
+        process = python(DRIVING, path, other, loops, chance.randrange(10**6))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            process.wait(chance.random() * 0.1 * (1 + kills / 4))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        out, err = process.communicate(timeout=WAITING)
+        if "done" in out:
+            return kills
+        assert not err, err
+    raise AssertionError("it never came to an end")
+
+
+async def begun(store: Sqlite) -> None:
+    """A memory whose first loops are over, so that a coin decides."""
+    await store.remember(SCOPE, [lesson(name) for name in GAINS])
+    for n in range(FIRST):
+        shown = [Exposure("check/none", f"first {n}", True, "none", 0.0)]
+        await store.remember(SCOPE, (), exposures=shown, outcome=Outcome(f"first {n}", True, 1))
+
+
+@pytest.mark.parametrize("kind", ["same store", "another store"])
+def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(tmp_path, kind):
+    chance, loops = random.Random(SOAK), 8 + 4 * SOAK
+    path = tmp_path / "a.db"
+    other = path if kind == "same store" else tmp_path / "memory.db"
+    with opened(other) as store:
+        asyncio.run(begun(store))
+    assert killed_until_done(path, other, loops, chance) > 0
+    ends = rows(other, "select loop, n, right_at_once, signatures from outcome order by n")
+    assert [n for _, n, *_ in ends] == list(range(1, FIRST + loops + 1))
+    assert {loop for loop, *_ in ends[FIRST:]} == {f"k/{n}" for n in range(loops)}
+    helped, hurt = Counter[str](), Counter[str]()
+    say = "select loop, kind || '/' || signature, shown, share from exposure where share > 0"
+    exposed = rows(other, say)
+    assert len(exposed) == 3 * loops
+    result = {loop: (right, wrong) for loop, _, right, wrong in ends}
+    for loop, lesson_name, shown, share in exposed:
+        assert shown == (not withheld(SEED, loop, lesson_name, share))
+        right, wrong = result[loop]
+        helped[lesson_name] += shown and right
+        hurt[lesson_name] += shown and lesson_name[6:] in wrong
+    found = rows(other, "select kind || '/' || signature, helped, hurt from reflection")
+    assert found == [(name, helped[name], hurt[name]) for name, *_ in found]
+    wholes = rows(other, "select distinct loop, together from exposure where share > 0")
+    assert all(whole == together(SEED, loop) for loop, whole in wholes)
