@@ -34,6 +34,7 @@ _HOMES = {
     "Figures": "errata.loop.replay",
     "Finding": "errata.loop.record",
     "Goal": "errata.loop.record",
+    "Held": "errata.memory.trust",
     "Improvement": "errata.loop.record",
     "Loop": "errata.loop.record",
     "MaxAttempts": "errata.loop.stop",
@@ -47,11 +48,13 @@ _HOMES = {
     "Plateau": "errata.loop.stop",
     "Policy": "errata.loop.decide",
     "Proof": "errata.memory.proof",
+    "Quota": "errata.memory.trust",
     "Reach": "errata.loop.reach",
     "Reasoning": "errata.decisions",
     "Recorded": "errata.loop.replay",
     "Reflection": "errata.memory.learn",
     "Remembered": "errata.protocols",
+    "Removed": "errata.memory.trust",
     "Repeat": "errata.loop.stop",
     "RepeatedStep": "errata.memory.episode",
     "Replayed": "errata.loop.replay",
@@ -141,6 +144,7 @@ if TYPE_CHECKING:
     from errata.memory.screen import Screening, screen
     from errata.memory.signature import Signature, signature
     from errata.memory.templates import Templates
+    from errata.memory.trust import Held, Quota, Removed
     from errata.models import open_model
     from errata.overrides import override
     from errata.portal import run_sync
@@ -183,6 +187,7 @@ __all__ = [
     "Figures",
     "Finding",
     "Goal",
+    "Held",
     "Improvement",
     "Loop",
     "MaxAttempts",
@@ -196,11 +201,13 @@ __all__ = [
     "Plateau",
     "Policy",
     "Proof",
+    "Quota",
     "Reach",
     "Reasoning",
     "Recorded",
     "Reflection",
     "Remembered",
+    "Removed",
     "Repeat",
     "RepeatedStep",
     "Replayed",

@@ -27,6 +27,7 @@ COMMANDS = {
     "lessons": "errata.cli.told:lessons",
     "seen": "errata.cli.told:seen",
     "recall": "errata.cli.told:recall",
+    "quarantine": "errata.cli.quarantine:app",
     "patterns": "errata.cli.patterns:app",
     "pin": "errata.cli.prune:pin",
     "prune": "errata.cli.prune:prune",
