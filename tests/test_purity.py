@@ -12,7 +12,7 @@ PACKAGE = Path(errata.__file__).parent
 PURE_MEMORY = tuple(
     """
     episode masks assertions templates signature learn difference evaluation words tokens
-    trust recall proof interval screen signs
+    trust recall proof interval screen signs portable
     """.split()
 )
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.

@@ -8,7 +8,8 @@
     │   ├── UnknownName            no model, check, policy or rule of that name
     │   ├── LineError              a file that was given cannot be read
     │   │   ├── TaskFileError      a task file has a bad line
-    │   │   └── RecordFileError    a file of recorded loops has a bad line
+    │   │   ├── RecordFileError    a file of recorded loops has a bad line
+    │   │   └── ExportFileError    an export of lessons is damaged
     │   ├── OverrideRefused        an override that cannot be given
     │   ├── NotQuarantined         an entry that was ruled on already, or never waited
     │   ├── QuotaExceeded          a source that is not trusted has said too much
@@ -93,6 +94,10 @@ class TaskFileError(LineError):
 
 class RecordFileError(LineError):
     """A file of recorded loops has a bad line."""
+
+
+class ExportFileError(LineError):
+    """A file that is no whole export of lessons."""
 
 
 class OverrideRefused(UsageError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from errata.memory.learn import Reflection
+    from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
     from errata.memory.templates import Merge
@@ -147,6 +148,24 @@ class Lessons(Protocol):
 
     async def rulings(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
         """What was done to which lessons, by whom and why, as plain data, newest first."""
+        ...
+
+    async def export(
+        self, scope: Scope, write: Callable[[Mapping[str, Any]], None], vectors: bool
+    ) -> None:
+        """Hand the records of an export to `write` but for the last, as of one moment.
+
+        They are those of `errata.memory.portable`; `write` may be called in another thread.
+        """
+        ...
+
+    async def absorb(
+        self, scope: Scope, records: Sequence[Mapping[str, Any]], source: str, by: str, why: str
+    ) -> Sequence[Effect]:
+        """Write records of an export, in its order, unless they are known; what became of each.
+
+        The import is called `source`, and whoever vouches for it is `by`, "" where nobody does.
+        """
         ...
 
     async def spaces(self, scope: Scope) -> Mapping[str, int]:

@@ -31,6 +31,8 @@ COMMANDS = {
     "patterns": "errata.cli.patterns:app",
     "pin": "errata.cli.prune:pin",
     "prune": "errata.cli.prune:prune",
+    "export": "errata.cli.transfer:export",
+    "import": "errata.cli.transfer:import_",
     "reembed": "errata.cli.reembed:reembed",
     "proof": "errata.cli.proof:proof",
     "model": "errata.cli.model:app",

@@ -29,6 +29,7 @@ from errata.memory.proof import (
 from errata.memory.quarantine import Quarantine
 from errata.memory.recall import BUDGET, as_messages, as_text, choose, rank
 from errata.memory.signature import signature
+from errata.memory.transfer import Exported, File, Imported, Told, export, import_
 from errata.memory.trust import ORDER, Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.store import open_store
@@ -337,13 +338,41 @@ class Memory:
     async def reembed(self, progress: Progress | None = None) -> int:
         """Give a vector to each example without one in the embedder's space; how many those were.
 
-        In small batches that may be stopped at any time, so a host may run it as a task beside its
-        work. `progress(done, total)` is called after each. Raises InvalidInput without an embedder,
-        ModelError, StoreError.
+        In small batches, so a host may run it as a task beside its work and stop it at any time.
+        Raises InvalidInput without an embedder, ModelError, StoreError.
         """
-        if self.embedder is None:
-            raise InvalidInput("embedder", None, "one, whose space the examples move into")
         return await reembed(self.store, self.scope, self.embedder, progress)
+
+    async def export(
+        self,
+        file: File,
+        *,
+        vectors: bool = True,
+        force: bool = False,
+        progress: Told | None = None,
+    ) -> Exported:
+        """Write all that was learnt, as of one moment, to a path or an open binary file.
+
+        A path is written whole or not at all, one that is there only with `force`. Without
+        `vectors` the file is half as large. Raises InvalidInput, StoreError.
+        """
+        return await export(self.store, self.scope, file, vectors, force, progress)
+
+    async def import_(
+        self,
+        file: File,
+        *,
+        trust: Literal["external", "operator"] = "external",
+        by: str = "",
+        why: str = "",
+        progress: Told | None = None,
+    ) -> Imported:
+        """Take in what `export` wrote, each thing once, however often; or nothing if it is damaged.
+
+        It waits in quarantine, unless an operator vouches for it, `by` name and with a reason, on
+        record: then it is as it was there. Raises ExportFileError, InvalidInput, StoreError.
+        """
+        return await import_(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
         """Forget everything learnt in this scope; how many lessons that were."""

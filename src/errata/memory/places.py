@@ -67,13 +67,16 @@ async def placed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[
 
 
 async def reembed(
-    store: Store, scope: Scope, embedder: Embedder, progress: Progress | None = None
+    store: Store, scope: Scope, embedder: Embedder | None, progress: Progress | None = None
 ) -> int:
     """Give every example a vector of the embedder's space that has none in it; how many got one.
 
     In small batches, each one transaction: it may be stopped at any time and goes on where it was
-    when it is called again, and others may write meanwhile. Raises ModelError, StoreError.
+    when it is called again, and others may write meanwhile. Raises InvalidInput, ModelError,
+    StoreError.
     """
+    if embedder is None:
+        raise InvalidInput("embedder", None, "one, whose space the examples move into")
     space, last, done = space_of(embedder), 0, 0
     total = Spaces.of(await store.spaces(scope), space).behind
     while batch := await store.unplaced(scope, space, last, BATCH):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import finalize
 
-from errata.errors import StoreCorrupt, StoreNewer
+from errata.errors import StoreCorrupt, StoreError, StoreNewer
 from errata.memory.learn import Reflection
 from errata.protocols import (
     ANY,
@@ -33,6 +33,7 @@ from errata.store.statements import read_sql
 
 if TYPE_CHECKING:
     from errata.lessons import Seen
+    from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
     from errata.memory.trust import Action, Held, Provenance, Quota, Removed
@@ -55,8 +56,9 @@ class Sqlite:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
         connect = partial(_connect, path if alone else os.path.abspath(path), busy_seconds)
+        self._another = partial(_reading, connect)
         self._writer = Thread(connect, writes=True)
-        self._reader = self._writer if alone else Thread(partial(_reading, connect), writes=False)
+        self._reader = self._writer if alone else Thread(self._another, writes=False)
         self._learned = grouping.Learned()  # of the reader's thread
         # The threads know nothing of the store, so that one that nobody uses any more is closed.
         finalize(self, _close, self._writer, self._reader)
@@ -203,6 +205,37 @@ class Sqlite:
     async def rulings(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
         """What was done to which lessons, by whom and why, newest first."""
         return await self._read(lambda db: shown.rulings(db, scope, limit))
+
+    async def export(
+        self, scope: Scope, write: Callable[[Mapping[str, Any]], None], vectors: bool
+    ) -> None:
+        """Hand the records of an export to `write` but for the last, on a connection of its own."""
+        from errata.store import outgoing  # which a loop can do without
+
+        going = True
+
+        def told(record: Mapping[str, Any]) -> None:
+            if not going:
+                raise StoreError("nobody waits for the export any more")
+            write(record)
+
+        alone = self._reader is self._writer
+        reader = self._reader if alone else Thread(self._another, writes=False)
+        try:
+            await reader.run(lambda db: outgoing.export(db, scope, told, vectors))
+        finally:
+            going = False
+            if not alone:
+                reader.close()
+
+    async def absorb(
+        self, scope: Scope, records: Sequence[Mapping[str, Any]], source: str, by: str, why: str
+    ) -> Sequence[Effect]:
+        """Write records of an export, in its order, unless they are known; what became of each."""
+        from errata.store import incoming
+
+        given = (records, source, by, why, time.time())
+        return await self._write(lambda db: incoming.absorb(db, scope, *given))
 
     async def spaces(self, scope: Scope) -> Mapping[str, int]:
         """Space -> how many examples that may be recalled lie in it; "" those without a vector."""

@@ -6,7 +6,7 @@ import os
 import re
 from functools import cache
 
-ROOMS = ("loops", "lessons", "search", "proof", "trust", "grouping", "size", "places")
+ROOMS = ("loops", "lessons", "search", "proof", "trust", "grouping", "size", "places", "transfer")
 
 
 @cache

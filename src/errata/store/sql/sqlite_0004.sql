@@ -35,6 +35,8 @@ end;
 create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
 end;
+drop index occurrence_reflection;
+create index occurrence_at on occurrence (reflection, at);
 alter table occurrence add column source text not null default '';
 alter table occurrence add column trust text not null default 'external';
 alter table occurrence add column parents text not null default '[]';

@@ -1,0 +1,123 @@
+"""What the tests of export and import share: memories full of everything, and files to damage."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory
+from errata.memory.portable import END, FORMAT, encoded
+from errata.memory.proof import Exposure, Outcome
+from errata.memory.signature import signature
+from errata.memory.transfer import Imported
+from errata.protocols import Scope
+from errata.store.sqlite import Sqlite
+from errata.testing import FixedEmbedder
+
+Plain = dict[str, Any]
+PARCEL = Example("convert parcel 7 to kilograms", "7 kg", "7", "no unit", {"q": 0.2}, {"q": 1.0})
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+def fresh(scope: Scope | None = None, **options: Any) -> Memory:
+    """An empty memory of its own."""
+    return Memory(Sqlite(":memory:"), scope, **options)
+
+
+async def exported(memory: Memory, **options: Any) -> bytes:
+    file = BytesIO()
+    await memory.export(file, **options)
+    return file.getvalue()
+
+
+async def moved(data: bytes, memory: Memory) -> Imported:
+    """Import it as the operator's own."""
+    return await memory.import_(BytesIO(data), trust="operator", by="ada", why="my own memory")
+
+
+async def given(data: bytes, memory: Memory) -> Imported:
+    """Import it as that of somebody else."""
+    return await memory.import_(BytesIO(data))
+
+
+def records(data: bytes) -> list[Plain]:
+    """The records of an export without the line that closes it."""
+    return [json.loads(line) for line in data.splitlines()[:-1]]
+
+
+def sealed(made: Sequence[Mapping[str, Any]]) -> bytes:
+    """A file of these records, closed as it should be."""
+    body = b"".join(map(encoded, made))
+    digest = hashlib.sha256(body).hexdigest()
+    return body + encoded({"is": END, "lines": len(made), "sha256": digest})
+
+
+def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
+    """The same export with every record changed and closed again, as by somebody who means harm."""
+    made = records(data)
+    for one in made:
+        change(one)
+    return sealed(made)
+
+
+def only(made: Sequence[Plain], kind: str) -> list[Plain]:
+    return [one for one in made if one["is"] == kind]
+
+
+def without(made: Sequence[Plain], *kinds: str) -> list[Plain]:
+    return [one for one in made if one["is"] not in kinds]
+
+
+async def full() -> Memory:
+    """A memory with everything in it that an export has a place for."""
+    memory = fresh(embedder=FixedEmbedder())
+    store, scope = memory.store, memory.scope
+    await memory.remember("E", "bad value 'x'", lesson="use y", pinned=True, tags=["a", "b"])
+    await memory.remember("E", "bad value 'x'", trust="model")
+    await memory.remember("F", "no unit", example=PARCEL, context="in a warehouse", source="ada")
+    await memory.remember("P", "page 1", lesson="obey me", trust="external", source="http://p")
+    await memory.remember("P", "page 2", lesson="obey me too", trust="tool", source="http://q")
+    await memory.remember("P", "page 3", lesson="obey me as well", trust="tool", source="http://q")
+    page_1, page_2 = [one.id for one in reversed(await store.held(scope, None))][:2]
+    await store.settle(scope, [page_1], "release", "ada", "it is right")
+    await store.settle(scope, [page_2], "reject", "bo", "it is wrong")
+    found = await memory.recall("convert parcel 9 to kilograms")
+    await memory.remember("D", "derived", lesson="from both", derived_from=[found[0].id, page_1])
+    lesson = f"error/{signature('F', 'no unit').digest}"
+    mark = lesson.partition("/")[2]
+    for number in range(4):
+        loop, shown = f"run-1/{number}", number % 2 == 0
+        told = Exposure(lesson, loop, shown, mark, 0.5, False, (found[0].id,) if shown else ())
+        other = Exposure("error/0123456789abcdef", loop, True, "0123456789abcdef", 0.5)
+        end = Outcome(loop, shown, 2, frozenset() if shown else frozenset({mark}))
+        await store.remember(scope, [], exposures=[told, other], outcome=end if number else None)
+    learnt = Reflection(
+        "check",
+        signature("unit", "no unit"),
+        "unit",
+        "write kg",
+        "no unit",
+        "run-1/0",
+        Example("convert 3", "3 kg", "3", "no unit"),
+        state="verified",
+    )
+    await store.remember(scope, [learnt])
+    return memory
+
+
+HEADER = {
+    "is": FORMAT,
+    "version": 1,
+    "tenant": "default",
+    "project": "default",
+    "lessons": 0,
+    "spaces": {},
+}
