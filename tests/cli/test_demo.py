@@ -19,6 +19,7 @@ from errata.cli.stories import cut
 from errata.cli.tasks import read_tasks
 from errata.errors import TaskFileError, WeightsError
 from tests.cli.support import ended
+from tests.store.support import rows
 
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks never are.
 FOLLOWER = """
@@ -179,6 +180,14 @@ def test_another_plan_is_kept_apart(shop):
     assert shop.errata(*DEMO, "--json", "--full").json["figures"] == whole["figures"]
     assert shop.errata(*DEMO, "--json").json["figures"] == smaller["figures"]
     assert calls_of(shop) == made
+
+
+def test_nothing_is_withheld(shop):
+    shop.tasks(*house(13), name="house.jsonl")
+    assert shop.errata(*DEMO, "--full").code == 0
+    (db,) = (shop.folder / "out").glob("demo*.db")
+    assert rows(db, "select distinct share, shown from exposure") == [(0.0, 1)]
+    assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
 
 
 def test_changed_checks_are_another_plan(shop):

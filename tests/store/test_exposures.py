@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput, NotFound, StoreError
-from errata.memory.learn import Reflection
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory
 from errata.memory.proof import MOST_CALLS, Comparison, Exposure, Outcome, _joined, concluded, proof
 from errata.memory.signature import Signature
 from errata.protocols import Past, Scope
 from errata.store.exposures import GIVEN_UP, evidence, expose
 from errata.store.sqlite import Sqlite
+from errata.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
 
 OTHER = Scope("other")
@@ -142,7 +144,7 @@ opportunity = st.fixed_dictionaries(
         "share": st.sampled_from([0.0, 0.1, 0.5]),
         "together": st.booleans(),
         "began": st.floats(0, NOW),
-        "lasted": st.none() | st.floats(0, 2 * GIVEN_UP),
+        "lasted": st.none() | st.floats(-GIVEN_UP, 2 * GIVEN_UP),  # a clock may jump back
         "right": st.booleans(),
         "calls": st.integers(0, 20),
         "wrong": st.frozensets(st.sampled_from(NAMES)),
@@ -284,3 +286,22 @@ def test_what_is_seen_again_stays_retired(store, path):
     asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
     write(store, lessons=[replace(lesson("a"), trust="operator")])
     assert rows(path, "select state, seen from reflection") == [("retired", 2)]
+
+
+@pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
+def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embedder):
+    memory = Memory(store, embedder=embedder)
+    task = "convert the weight of parcel 7 to kilograms"
+
+    async def scenario() -> None:
+        await memory.remember("a", "a", example=Example(task, "7 kg"))
+        (known,) = (await memory.seen("a", "a")).lessons
+        name = f"{known['kind']}/{known['signature']}"
+        assert len(await memory.recall(task)) == 1
+        assert await store.conclude(SCOPE, {}, [replace(hurting("a"), lesson=name)]) == [name]
+        assert await memory.recall(task) == []
+        assert (await memory.brief(task, "l")).exposures == ()
+        await memory.restore(known["id"], by="ada")
+        assert len(await memory.recall(task)) == 1
+
+    asyncio.run(scenario())
