@@ -529,3 +529,31 @@ def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
         assert len(await memory.quarantine.waiting()) == 3
 
     do(scenario())
+
+
+def test_what_waits_is_screened_text_by_text(memory):
+    """Of a long text the screen reads the ends: an attack in the middle of all is read, too."""
+
+    async def scenario() -> None:
+        long = "The parcel was weighed again. " * 100
+        example = replace(WEIGHT, task=f"{long}7", rejected=f"{ATTACK} {long}", accepted=long)
+        await memory.remember("units", "x", lesson=long, example=example, trust="external")
+        (held,) = await memory.quarantine.waiting()
+        assert held.score >= 0.5
+
+    do(scenario())
+
+
+def test_seen_counts_what_waits_and_does_not_say_it(memory):
+    async def scenario() -> None:
+        await memory.remember("units", "7 has no unit", lesson=ATTACK, trust="external")
+        known = await memory.seen("units", "7 has no unit")
+        assert known.count == 1
+        (lesson,) = known.lessons
+        assert (lesson["state"], lesson["text"]) == ("quarantined", "")
+        (held,) = await memory.quarantine.waiting()
+        await memory.quarantine.release([held.id], by="ada")
+        known = await memory.seen("units", "7 has no unit")
+        assert known.lessons[0]["text"] == ATTACK
+
+    do(scenario())

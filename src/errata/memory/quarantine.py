@@ -67,5 +67,7 @@ class Quarantine:
 def _screened(one: Held) -> Held:
     from errata.memory.screen import screen  # whose many words only this needs
 
-    said = screen(one.texts)
+    # Each by itself, since of a long text the screen reads the ends, and all, lest one is split.
+    texts = (*one.texts, "\n".join(one.texts))
+    said = max(map(screen, texts), key=lambda screening: screening.score)
     return replace(one, score=said.score, why=said.why)

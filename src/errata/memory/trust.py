@@ -89,10 +89,10 @@ class Held:
     provenance: Provenance = field(default_factory=Provenance)
 
     @property
-    def texts(self) -> str:
-        """All of its own words, a line each."""
+    def texts(self) -> tuple[str, ...]:
+        """All of its own words."""
         one = self.example
-        return "\n".join(filter(None, (self.lesson, *_texts(one)))) if one else self.lesson
+        return (self.lesson, *filter(None, _texts(one))) if one else (self.lesson,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Removed:
 
 
 def _texts(one: Example) -> tuple[str, ...]:
-    return one.task, one.accepted, one.rejected, one.wrong
+    return one.task, one.accepted, one.rejected, one.wrong, one.evidence, one.context
 
 
 def lowest(trusts: Iterable[Trust]) -> Trust:

@@ -18,7 +18,7 @@ group by error_type, signature
 order by error_type, min(id);
 
 -- name: seen
-select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned, apart,
+select id, kind, signature, pattern, error_type, iif(state = 'quarantined', '', text) as text, tags, state, trust, importance, seen, source, pinned, apart,
        useful, helped, hurt, first_seen, last_seen, last_shown,
        (select count(*) from example where reflection = reflection.id and digest not like 'lesson%') as examples
 from reflection where id in (
