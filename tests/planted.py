@@ -121,7 +121,7 @@ TOKENS: Mapping[str, tuple[str, ...]] = {
 
 _BODY = "\n".join(some(WORD + "+/", 64) for _ in range(4))
 _PASSWORD, _HARD = some(WORD, 12), f"{some(LOWER, 6)}!{some(LOWER, 6)}"
-_LETTERS = f"Zorn{some(LOWER, 8)}"
+_LETTERS, _LONG = f"Zorn{some(LOWER, 8)}", some(WORD + "+/", 40)
 
 PLACED: tuple[tuple[str, str, str], ...] = (
     (
@@ -163,17 +163,16 @@ PLACED: tuple[tuple[str, str, str], ...] = (
     ("password_in_url", f"postgres://bob:{_PASSWORD}@db/x", _PASSWORD),
     ("password_in_url", f"mongodb+srv://bob:{_HARD}@db.example.com", _HARD),
     ("password_in_url", f"redis://:{_PASSWORD}@cache:6379/0", _PASSWORD),
-    ("bearer", f"curl -H 'Authorization: Bearer {some(URL, 40)}'", "Bearer "),
+    ("bearer", f"curl -H 'Authorization: Bearer {_LONG}'", _LONG),
     ("bearer", f"bearer {_PASSWORD * 2}", _PASSWORD),
-    ("authorization", f"Authorization: Basic {some(WORD, 24)}=", "Basic "),
+    ("authorization", f"Authorization: Basic {_LONG}=", _LONG),
     ("authorization", f'{{"Proxy-Authorization": "basic {_PASSWORD}"}}', _PASSWORD),
     ("cookie", f"Cookie: theme=dark; session={_PASSWORD}", _PASSWORD),
     ("cookie", f"Set-Cookie: sid={_LETTERS}; Path=/; HttpOnly", _LETTERS),
-    ("random_token", f'call("{some(WORD + "+/", 44)}")', 'call("'),
-    ("random_token", f"aws.login(token, '{some(WORD + '+/', 40)}')", "token, '"),
+    ("random_token", f'call("{_LONG}")', _LONG),
+    ("random_token", f"aws.login(token, '{_LONG}')", _LONG),
 )
-"""Kind, text, secret: what is known by what it stands behind. A secret that ends in a blank or a
-quote is what precedes it; then the rest of its word is the secret."""
+"""Kind, text, secret: what is known by what it stands behind."""
 
 ASSIGNED: tuple[tuple[str, str], ...] = (
     *(
@@ -219,3 +218,26 @@ ASSIGNED: tuple[tuple[str, str], ...] = (
     ("cloudant_api_key: {}", some(LOWER, 24)),
 )
 """What is assigned to a telling name: a text with a place, and the secret."""
+
+EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
+    kind: (
+        *((token, token) for token in TOKENS.get(kind, ())),
+        *((text, secret) for placed, text, secret in PLACED if placed == kind),
+        *((text.format(secret), secret) for text, secret in ASSIGNED if kind == "assigned"),
+    )
+    for kind in sorted({*TOKENS, *(kind for kind, _, _ in PLACED), "assigned"})
+}
+"""Kind -> texts, each with the secret in it."""
+
+
+def left(secret: str, clean: bytes | str) -> str:
+    """A part of the secret that is left, of 12 characters; "" for none.
+
+    What every address of an issuer begins with is no part of it.
+    """
+    text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
+    for issuer in ("https://hooks.slack.com/services/", "https://discord.com/api/webhooks/"):
+        secret = secret.removeprefix(issuer)
+    secret = secret.removeprefix("https://api.softlayer.com/soap/v3.1/")
+    parts = [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
+    return next((part for part in parts if part in text), "")

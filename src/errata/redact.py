@@ -60,7 +60,7 @@ phone_key AC[a-z0-9]{32}
 phone_key SK[a-z0-9]{32}
 mail_key SG\.[\w-]{16,}+\.[\w-]{16,}
 mail_key key-[0-9a-f]{32}
-mail_key xkeysib-[a-f0-9]{64}
+mail_key xkeysib-[a-f0-9]{64}[\w-]*
 model_key sk-<(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}
 model_key gsk_[A-Za-z0-9]{40,}
 model_key xai-[A-Za-z0-9]{60,}
@@ -86,7 +86,7 @@ signature sig=[\w%+/-]{40,}+={0,2}
 signature X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
 """
 # No token is shorter, and few ordinary words are as long: only these are searched for the above.
-_RUN = re.compile(r"[\w.+/=:\\%-]{16,}+", re.ASCII)
+_RUN = r"[\w.+/=:\\%-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
 # Secrets by what precedes them: the kind, words of which the text has one, and a pattern of what
@@ -111,7 +111,7 @@ _PLACED = (
         "authorization",
         ("authorization",),
         (
-            r"((?i:uthorization)[\"']?\s{0,20}[:=]\s{0,20}[\"']?"
+            r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
             r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
         ),
     ),
@@ -119,7 +119,7 @@ _PLACED = (
         "cookie",
         ("cookie",),
         (
-            r"((?i:ookie)[\"']?\s{0,20}:\s{0,20}[\"']?)[\w.%+-]{1,64}=[^\s;\"']*+"
+            r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)[\w.%+-]{1,64}=[^\s;\"']*+"
             r"(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*+"
         ),
     ),
@@ -155,15 +155,15 @@ _TOLD = (
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
     r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
     rf"(?>(?:[\w-]{{0,24}}\w)?){_CLOSED}"
-    r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=[\"'])"  # with its type
-    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|>|\s{1,20}+(?=[\"'][^\"'\n]{2,}+[\"'];)))"
+    r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
+    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
 )
 # No secret is a reference, a template, the name of a variable, or the rest of an expression.
 _NOT = r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})|[A-Z]++(?:_[A-Z]++)++(?![^\s\"',;)\]}]))"
 _IN_QUOTES = (
     rf"([bBrRuU@]?\\{{0,3}}[\"']{_NOT})((?=[^\s\"']{{6}})"
     r"[^\s\"'\\]*+(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*+"
-    r"(?=\\{0,3}[\"']|\Z)|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
+    r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
 # Code and prose assign to such names, too. Without quotes a secret has a digit or a sign; or it is
 # written as in a file of settings or an address, and not named like a secret itself.
@@ -171,7 +171,7 @@ _IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
 _BARE = (
     rf"{_NOT}((?=[!@#~]?+[^\s\"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])"
     rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
-    r"|(?<=\w=)(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`]))"
+    r"|(?<=\w=)(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
     r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++)"
     rf"|{_IN_WORD}{{64,}}+"
 )
@@ -190,11 +190,10 @@ _HEADERS = ("authorization", "cookie")
 
 # What is written in quotes with letters of both cases, digits and an entropy above 4.5 bits a
 # character; and 40 characters that something of AWS is said of.
-_QUOTED = re.compile(r"([\"'])([\w+/=-]{24,512}+)(?=\\{0,3}[\"'])", re.ASCII)
+_QUOTED = r"([\"'])([\w+/=-]{24,512}+)(?=\\{0,3}[\"'])"
 _CLOGC = [0.0, *(count * log2(count) for count in range(1, 513))]
-_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]")
-_SEQUENCE = re.compile(r"abcdef|ABCDEF|012345|\Asha\d")
-_AWS = re.compile(r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z")
+_MIXED = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
+_AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 
 
 def redacted(text: str) -> str:
@@ -217,7 +216,7 @@ def redacted(text: str) -> str:
     named = any(name in lower for name in _NAMED)
     if named:
         text = _compiled(_ASSIGNED).sub(_marked, text)
-    runs = _RUN.findall(text)
+    runs = _compiled(_RUN).findall(text)
     if not runs:
         return text
     if named:
@@ -225,7 +224,7 @@ def redacted(text: str) -> str:
     issued, kinds = _forms()
     if issued.search("\n".join(runs)):
         text = issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
-    return _QUOTED.sub(_unless_plain, text)
+    return _compiled(_QUOTED).sub(_unless_plain, text)
 
 
 @cache
@@ -242,7 +241,7 @@ def _owned(past: int) -> str:
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
-    assigned = r"(?=[\w-]{0,24}+(?:\\{0,3}[\"'\]]){0,2}+\s{0,20}+[:=!>\"'])"
+    assigned = r"(?=[\w-]{0,24}+(?:\\{0,3}[\"'\]]){0,2}+\s{0,20}+[:=!>\"'\\])"
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
@@ -272,9 +271,10 @@ def _marked(found: re.Match[str]) -> str:
 
 def _unless_plain(found: re.Match[str]) -> str:
     value, marked = found[2], f"{found[1]}[redacted: random_token]"
-    if len(value) == 40 and _AWS.search(found.string, max(0, found.start() - 48), found.start()):
+    near = max(0, found.start() - 48)
+    if len(value) == 40 and _compiled(_AWS).search(found.string, near, found.start()):
         return marked
-    if not _MIXED.match(value) or _SEQUENCE.search(value):
+    if not _compiled(_MIXED).match(value):
         return found[0]
     # The entropy of n characters is log n - sum(c log c) / n, where c is how often each occurs.
     bits = log2(len(value)) - sum(map(_CLOGC.__getitem__, Counter(value).values())) / len(value)
@@ -295,7 +295,8 @@ def redacted_data(value: Any) -> Any:
 def _under(key: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_under(key, one) for one in value]
-    if not isinstance(value, str) or not any(one in key.lower() for one in (*_NAMED, *_HEADERS)):
+    telling = any(name in key.lower() for name in (*_NAMED, *_HEADERS)) and key != "key"
+    if not isinstance(value, str) or not telling:  # a `key` alone names a finding
         return redacted_data(value)
     # Quotes of its own would end the value early.
     begin, whole = f'"{key}": ', value.translate(dict.fromkeys(map(ord, "\"'\\"), "x"))

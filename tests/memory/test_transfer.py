@@ -23,7 +23,7 @@ from tests.memory.transfers import (
     only,
     records,
 )
-from tests.test_redact import CARRIERS, SECRETS
+from tests.planted import EVERY
 
 # Columns that an export has no place for: they say nothing outside of their database, or follow
 # from what is exported.
@@ -157,7 +157,7 @@ def test_both_ways_of_reading_a_file_are_one(tmp_path):
 # -- random memories
 
 CHARACTERS = st.characters(exclude_categories=())  # lone surrogates are characters, too
-SECRET = st.sampled_from([CARRIERS.get(kind, "{}").format(SECRETS[kind]) for kind in SECRETS])
+SECRET = st.sampled_from([text for texts in EVERY.values() for text, _ in texts])
 TEXT = st.one_of(
     st.text(CHARACTERS, min_size=1, max_size=12).filter(str.strip),
     st.sampled_from(
