@@ -363,6 +363,43 @@ def test_a_mere_sighting_by_others_keeps_the_error_known(memory):
     do(scenario())
 
 
+def test_words_that_came_with_an_example_of_others_go_without_it(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", lesson="A guess.", trust="model")
+        await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",
+                              source="page")  # fmt: skip
+        await memory.quarantine.release([2], by="ann")
+        await memory.remember("u", "x", lesson="The book's.", example=WEIGHT, source="book")
+        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"The book's."}
+        await memory.quarantine.revoke("book", by="ann")
+        (one,) = await memory.recall(SIMILAR)
+        assert (one.example, one.lesson) == (WEIGHT, "A page's.")
+        assert await memory.recall("the book's") == []
+
+    do(scenario())
+
+
+def test_the_same_words_have_one_row_whoever_says_them(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", lesson="Mine.", trust="external", source="one")
+        await memory.remember("u", "x", lesson="Theirs.", trust="external", source="two")
+        await memory.quarantine.release([2], by="ann")
+        await memory.remember("u", "x", lesson="Theirs.")
+        await memory.remember("u", "x", lesson="Mine.", trust="model")
+        told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
+        assert told == [(1, 0, "quarantined"), (2, 1, "candidate")]
+        await memory.quarantine.revoke("two", by="ann")
+        await memory.remember("u", "x", lesson="Mine.")
+        told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
+        assert told == [(1, 1, "candidate")]
+        assert [one.lesson for one in await memory.recall("mine")] == ["Mine."]
+        store: Any = memory.store
+        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+        await store._write(lambda db: db.execute(check).fetchall())
+
+    do(scenario())
+
+
 def test_a_lesson_whose_author_stays_keeps_its_words(memory):
     async def scenario() -> None:
         await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",

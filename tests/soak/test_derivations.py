@@ -11,6 +11,7 @@ import json
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from errata.memory.learn import Example, Trust
 from errata.memory.memory import Memory
 from errata.memory.trust import HELD, ORDER, lowest, raises
 from errata.protocols import Scope
+from errata.store.reflections import mark
 from errata.store.sqlite import Sqlite
 from tests.conftest import SOAK
 from tests.memory.test_quarantine import loop
@@ -34,11 +36,16 @@ ANSWERS = ["1 kg", "2 kg", "3 kg"]
 ERRORS = ["unit", "form", "range"]
 LESSONS = ["", "Write kilograms after the number.", "Write the weight as a number of kilograms."]
 ROWS = """
-select e.id, e.reflection, e.digest, e.state, e.trust, e.lesson, e.record, l.error_type,
+select e.id, e.reflection, e.digest, e.state, e.trust, e.lesson, l.kind, l.signature,
        l.project, l.state as lesson_state, l.trust as lesson_trust, l.author, l.text
 from example e join reflection l on l.id = e.reflection
 """
 Rows = dict[int, dict[str, Any]]
+
+
+def name_of(row: dict[str, Any]) -> tuple[str, str]:
+    """What an example is called, in this scope or another."""
+    return f"{row['kind']}/{row['signature']}", mark(row["digest"], row["lesson"])
 
 
 @dataclass(frozen=True)
@@ -136,24 +143,85 @@ class World:
         await self.wrote(memory, before, {one.id: saying for one in stored})
 
     async def copy(self, memory: Memory) -> None:
-        """An example of the other scope comes in as a document does."""
+        """All of the other scope is exported, and imported here; at times somebody vouches for it.
+
+        Without that it is held; with it, it is what it was there, and that is on record.
+        """
         before = await self.rows()
-        own = self.of(before, memory)
-        others = [row for id, row in before.items() if id not in own]
-        if not others:
+        (other,) = [one for one in self.memories if one is not memory]
+        was = defaultdict(list)
+        for id in self.of(before, other):
+            was[name_of(before[id])].append(before[id])
+        file = BytesIO()
+        await other.export(file)
+        vouches: dict[str, Any] = {}
+        if self.chance.random() < 0.25:
+            vouches = {"trust": "operator", "by": "ann", "why": "it is ours"}
+        file.seek(0)
+        imported = await memory.import_(file, **vouches)
+        self.derivations += bool(was)
+        after = await self.rows()
+        released = {
+            (one["subject"], one["record"]["digest"])
+            for one in await self.store.rulings(memory.scope, 999)
+            if one["action"] == "release" and one["by"] == "ann"
+        }
+        for id in before.keys() - after.keys():  # words that others took the place of
+            assert vouches
+            assert before[id]["digest"] == "lesson"
+        for id in self.of(after, memory):
+            row, known = after[id], before.get(id)
+            if known is None or known["trust"] != row["trust"]:
+                trusts = {one["trust"] for one in was[name_of(row)]}
+                assert row["trust"] in (trusts if vouches else {"external"})
+                if known is not None:
+                    assert raises(row["trust"], known["trust"])
+                    assert name_of(row) in released
+            elif not vouches:
+                continue
+            await self.came(memory, id, row["trust"])
+            assert vouches or imported.source in self.texts[id].sources
+        for id in after.keys() - before.keys():
+            self.same_lineage([one["id"] for one in was[name_of(after[id])]], id, before, after)
+        await self.saw(memory)
+        self.check(after)
+
+    def same_lineage(self, there: list[int], here: int, before: Rows, after: Rows) -> None:
+        """What a text rests on there, it rests on here; what was known here has its own sources."""
+        sources = self.texts[here].sources | {""}
+        assert any(self.texts[id].sources <= sources for id in there)
+        if len(there) > 1:  # the words of a lesson, and an entry of the same words
             return
-        row = self.chance.choice(others)
-        example = Example(**json.loads(row["record"]))
-        answer = await memory.remember(
-            row["error_type"],
-            "wrong",
-            lesson=row["lesson"],
-            example=example if example.accepted else None,
-            trust="external",
-            source="import",
+        parents = {name_of(after[id]) for id in self.texts[here].parents & after.keys()}
+        for id in self.texts[there[0]].parents:
+            if id in before:
+                assert name_of(before[id]) in parents
+            elif id in self.texts:
+                assert self.texts[id].sources - {""} <= self.sources(here)
+
+    async def came(self, memory: Memory, id: int, trust: Trust) -> None:
+        """Take what an import says that a text comes from."""
+        lineage = await self.read("select parent from lineage where child = ?", (id,))
+        origins = await self.read("select source from origin where example = ?", (id,))
+        sources = {one["source"] for one in origins}
+        parents = {one["parent"] for one in lineage}
+        self.texts[id] = Text(memory.scope.project, trust, sources, parents)
+        for parent in parents - self.texts.keys():  # new as well, or forgotten there
+            await self.came(memory, parent, "external")
+
+    async def saw(self, memory: Memory) -> None:
+        """Take the sightings that an import brought."""
+        found = await self.read(
+            "select o.reflection, o.trust, o.source, o.parents from occurrence o"
+            " join reflection l on l.id = o.reflection where l.project = ?",
+            (memory.scope.project,),
         )
-        self.derivations += 1
-        await self.wrote(memory, before, {answer.id: Saying("external", "import")})
+        for reflection in {one["reflection"] for one in found}:
+            self.said[reflection] = [
+                Saying(one["trust"], one["source"], frozenset(json.loads(one["parents"])))
+                for one in found
+                if one["reflection"] == reflection
+            ]
 
     async def wrote(self, memory: Memory, before: Rows, sayings: dict[int, Saying]) -> None:
         """Only what was said was written; it raised what it may, and only that."""
@@ -177,6 +245,9 @@ class World:
                     text.parents |= self.texts[id].parents
                 text.parents -= {id}
             self.texts[id] = text
+        for row in after.values():
+            if row["reflection"] in sayings and before.get(row["author"]) != after[row["author"]]:
+                assert after[row["author"]]["lesson"] == row["text"]
         self.check(after)
 
     # -- what is ruled
@@ -214,7 +285,7 @@ class World:
             return
         source = self.chance.choice(sorted(names))
         here = {id for id, text in self.texts.items() if text.project == memory.scope.project}
-        rests = {id for id in here if self.rests_on(id, source)}
+        rests = {id for id in here if source in self.sources(id)}
         counted = await memory.quarantine.revoke(source, dry_run=True)
         assert await self.rows() == before
         assert await memory.quarantine.revoke(source, by="ann") == counted
@@ -265,12 +336,15 @@ class World:
             )
             author = after[row["author"]]
             assert author["reflection"] == row["reflection"]
-            assert author["lesson"] == row["text"]
-            assert lowest([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
+            # One that was rejected stays so, when somebody vouches for all of an import.
+            if author["state"] != "retired":
+                assert lowest([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
 
     async def recalls(self) -> None:
         """Whatever is asked, what is brought may be."""
         rows = await self.rows()
+        whole = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+        await self.store._write(lambda db: db.execute(whole).fetchall())
         for memory in self.memories:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)
@@ -294,10 +368,10 @@ class World:
             waiting += new
         return found
 
-    def rests_on(self, id: int, source: str) -> bool:
-        """Whether a source is reached from it; a parent that is revoked is no way to one."""
-        reached = [self.texts.get(one) for one in {id} | self.ancestors(id)]
-        return any(text is not None and source in text.sources for text in reached)
+    def sources(self, id: int) -> set[str]:
+        """All that is reached from it; what was revoked is no way to any."""
+        reached = [self.texts[one] for one in {id} | self.ancestors(id) if one in self.texts]
+        return {name for text in reached for name in text.sources} - {""}
 
     def of(self, rows: Rows, memory: Memory) -> list[int]:
         return sorted(id for id, row in rows.items() if row["project"] == memory.scope.project)

@@ -106,6 +106,8 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
         case "sighting":
             rests = {"parents": [gone([source])]}
             return {**record, "told": [{**one, **unvouched, **rests} for one in record["told"]]}
+        case "lineage":
+            return record
         case _:
             return None
 

@@ -114,6 +114,7 @@ class _Sink:
         alone = record["digest"].startswith(VOICE)
         digest = mark(LESSON, says) if alone else record["digest"]
         if alone and says == lesson["text"]:
+            self._rows("take_voice", reflection=lesson["id"], mark=digest)
             digest = LESSON
         kind, signature = parted(record["lesson"])
         rows = self._rows("find_examples", kind=kind, signature=signature, digest=digest)
@@ -180,7 +181,13 @@ class _Sink:
         return "changed" if known else "new"
 
     def _lineage(self, record: Plain) -> Effect:
+        """What derives from what; where nobody vouches for it, only of what came with the import.
+
+        Else a file could say that a text derives from one whose source will be revoked.
+        """
         child = self._names.id(record["child"])
+        if not self._by and not self._rows("is_of", example=child, source=self._source):
+            return "known"
         known = self._names.parents(child) if child is not None else record["parents"]
         parents = self._names.ids(one for one in record["parents"] if one not in known)
         new = [self._changes("derive", example=child, parent=parent) for parent in parents]

@@ -153,8 +153,15 @@ def _best(db: Db, values: Plain) -> int | None:
 def _speak(db: Db, values: Plain, example: int | None, lesson: sqlite3.Row) -> None:
     """Give a lesson the words, trust and state of an example; what a proof retired stays so."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
-    kept = lesson["state"] if stays else ""
-    db.execute(statements()["set_voice"], {**values, "example": example, "kept": kept})
+    values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
+    db.execute(statements()["set_voice"], values)
+    rows = db.execute(statements()["read_voices"], values).fetchall()
+    # The row of the lesson itself has its words; that of other words has a digest of its own.
+    for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
+        alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
+        digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
+        if alone and row["digest"] != digest:
+            db.execute(statements()["set_digest"], {"example": row["id"], "digest": digest})
 
 
 def _from_sighting(db: Db, values: Plain, lesson: sqlite3.Row) -> bool:

@@ -6,8 +6,8 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Literal
 
 from errata.memory.learn import Example, Reflection
 from errata.memory.trust import HELD, Quota, lowest
@@ -18,6 +18,7 @@ from errata.store.statements import statements
 
 Db = sqlite3.Connection
 Plain = dict[str, Any]
+Wrote = Literal["nothing", "new", "raised"]
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
@@ -61,20 +62,42 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
     values["reflection"] = id = int(row["id"])
     sighting = {**values, "text": storable(reflection.sighting)}
     db.execute(statements()["insert_occurrence"], sighting)
+    _write(db, values, reflection, row)
+    return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
+
+
+def _write(db: Db, values: Plain, reflection: Reflection, row: sqlite3.Row) -> None:
+    """Write what comes with a sighting: its example, or the row of the lesson itself, or both.
+
+    `row` is the lesson, which has no author where its words are new or were replaced just now.
+    """
     raised = row["author"] is None and row["seen"] > 1
     if raised:
         db.execute(statements()["drop_voice"], values)
-    example, digest = reflection.example, ""
-    if example is None and (digest := _speaks(reflection, row, values["text"])):
-        example = Example(reflection.text, "", context=reflection.context)
-    if example is not None:
-        values["digest"] = digest = digest or example.digest
-        raised |= add_example(db, values, reflection, example)
-    if raised and reflection.trust == "operator":
-        trust.vouched(db, values, name_of(reflection), mark(digest, values["text"]))
+    wrote: Wrote = "nothing"
+    if reflection.example is not None:
+        values["digest"] = reflection.example.digest
+        wrote = add_example(db, values, reflection, reflection.example)
+    elif digest := _speaks(reflection, row, values["text"]):
+        values["digest"] = digest
+        wrote = _add_words(db, values, reflection)
     if row["author"] is None:
+        if wrote == "nothing":  # the example is another's, the words are not
+            values["digest"] = LESSON
+            _add_words(db, values, replace(reflection, vector=None))
         db.execute(statements()["set_author"], values)
-    return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
+    if reflection.trust == "operator" and (raised or wrote == "raised"):
+        digest = mark(values["digest"], values["text"])
+        trust.vouched(db, values, name_of(reflection), digest)
+
+
+def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
+    """Write the row that a lesson is found by without an example."""
+    if values["digest"] == LESSON:
+        values["mark"] = mark(LESSON, values["text"])
+        db.execute(statements()["take_voice"], values)
+    words = Example(reflection.text, "", context=reflection.context)
+    return add_example(db, values, reflection, words)
 
 
 def _speaks(reflection: Reflection, row: sqlite3.Row, text: str) -> str:
@@ -90,10 +113,10 @@ def _speaks(reflection: Reflection, row: sqlite3.Row, text: str) -> str:
     return mark(LESSON, text) if told and held else ""
 
 
-def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> bool:
+def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
     """Write an example of a lesson, with what it comes from, unless it is there and trusted more.
 
-    Whether it was there, and is trusted more now. `values`: its `reflection`, `digest`, `text`,
+    `values`: its `reflection`, `digest`, `text`,
     `state`, `trust`, `source`, `parents` and `now`, and the scope.
     """
     from errata.memory.words import (
@@ -113,13 +136,15 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         rejected = trust.was_rejected(db, values, name_of(reflection), known)
         values["state"] = "retired" if rejected else "quarantined"
     rows = db.execute(statements()["insert_example"], values).fetchall()
-    raised = bool(rows) and trust.rests(db, values, rows[0]["id"])
-    if not rows:
+    wrote: Wrote = "nothing"
+    if rows:
+        wrote = "raised" if trust.rests(db, values, rows[0]["id"]) else "new"
+    else:
         db.execute(statements()["verify_example"], values)
     if reflection.vector is not None and (rows or reflection.trust not in HELD):
         vector = {**values, "space": reflection.space, "data": blob(reflection.vector)}
         db.execute(statements()["insert_vector"], vector)
-    return raised
+    return wrote
 
 
 def name_of(reflection: Reflection) -> str:

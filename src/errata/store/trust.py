@@ -81,7 +81,8 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
         ("entries in quarantine", "count_held", quota.entries, "release or reject some first"),
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
     ):
-        count = db.execute(statements()[name], {**key, "source": source}).fetchone()["n"]
+        values = {**key, "source": source, "most": most}
+        count = db.execute(statements()[name], values).fetchone()["n"]
         if count > most:
             raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
 

@@ -42,7 +42,7 @@ alter table occurrence add column trust text not null default 'external';
 alter table occurrence add column parents text not null default '[]';
 update occurrence set trust = (select trust from reflection where id = occurrence.reflection);
 -- Those that have a quota.
-create index occurrence_source on occurrence (source, reflection) where trust in ('tool', 'external');
+create index occurrence_source on occurrence (source, trust, reflection) where trust in ('tool', 'external');
 
 alter table example add column trust text not null default 'external';
 update example set trust = (select trust from reflection where id = example.reflection) where state <> 'quarantined';

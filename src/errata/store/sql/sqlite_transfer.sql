@@ -101,6 +101,9 @@ where reflection = :reflection and at = :at and loop = :loop and text = :text;
 -- name: count_imported
 update reflection set seen = seen + :n where id = :reflection;
 
+-- name: is_of
+select 1 from origin where example = :example and source = :source;
+
 -- name: derive
 insert or ignore into lineage (child, parent) select :example, :parent where :example <> :parent;
 

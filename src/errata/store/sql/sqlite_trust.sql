@@ -40,13 +40,34 @@ where id = :reflection and author is null;
 delete from example
 where reflection = :reflection and digest = 'lesson' and task <> :text and trust not in ('operator', 'measured');
 
+-- name: take_voice
+-- Words that others said before become the row of the lesson itself, so that no words have two.
+update example set digest = 'lesson'
+where reflection = :reflection and digest = :mark
+  and not exists (select 1 from example where reflection = :reflection and digest = 'lesson');
+
+-- name: read_voices
+select id, digest, lesson from example where reflection = :reflection and (digest = 'lesson' or id = :example);
+
+-- name: set_digest
+-- Not `or ignore`, which would leave a row that stays as it is without its place in the full-text index.
+update example set digest = :digest
+where id = :example
+  and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
+
 -- name: count_held
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
 
 -- name: count_sightings
-select count(*) as n from occurrence o join reflection r on r.id = o.reflection
-where o.source = :source and o.trust in ('tool', 'external') and r.tenant = :tenant and r.project = :project;
+select case
+  -- Those of all scopes stand in an index; whose they are, only their lessons tell.
+  when (select count(*) from occurrence where source = :source and trust in ('tool', 'external')) <= :most then 0
+  else (
+    select count(*) from occurrence o join reflection r on r.id = o.reflection
+    where o.source = :source and o.trust in ('tool', 'external') and r.tenant = :tenant and r.project = :project
+  )
+end as n;
 
 -- name: ruled_last
 select action from ruling
