@@ -18,6 +18,7 @@ from errata.memory.transfer import Imported
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
 from errata.testing import FixedEmbedder
+from tests.planted import EVERY
 
 Plain = dict[str, Any]
 PARCEL = Example("convert parcel 7 to kilograms", "7 kg", "7", "no unit", {"q": 0.2}, {"q": 1.0})
@@ -121,3 +122,11 @@ HEADER = {
     "lessons": 0,
     "spaces": {},
 }
+
+
+# Texts with a secret of every kind, and the line of it that may be nowhere.
+PLANTED = [
+    (text, max(secret.splitlines(), key=len).encode())
+    for texts in EVERY.values()
+    for text, secret in texts
+]

@@ -101,9 +101,9 @@ def import_(
     table(HEADS, [(f"{done.tenant}/{done.project}", *counts)])
     if done.left:
         show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")
-    if done.quarantined:
+    if done.quarantined and not by:
         show(f"it is called {done.source}, by which it can be revoked")
         show(following("quarantine", "list", db=db or ""))
-    elif spaces is not None:
+    if spaces is not None:
         warn(spaces, db or "")
     return 0

@@ -119,9 +119,9 @@ def checked(record: Any) -> Plain:
     wanted, kind = _FIELDS[record["is"]], record["is"]
     for name in {**wanted, **record}:
         if name != "is" and name not in wanted:
-            raise InvalidInput(f"field of a {kind}", name, f"one of {', '.join(wanted)}")
+            raise InvalidInput(f"field of the {kind}", name, f"one of {', '.join(wanted)}")
         if name in wanted and (name not in record or not wanted[name][0](record[name])):
-            raise InvalidInput(f"{name} of a {kind}", record.get(name), wanted[name][1])
+            raise InvalidInput(f"{name} of the {kind}", record.get(name), wanted[name][1])
     if kind == "lesson":
         _own_signature(record)
     return record
@@ -320,8 +320,12 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "by": _TEXT,
         "why": _TEXT,
         "record": (
-            lambda value: isinstance(value, dict) and _is_shallow(value),
-            f"an object at most {DEEPEST} deep",
+            lambda value: (
+                isinstance(value, dict)
+                and _is_shallow(value)
+                and _or_null(_is_example_name)(value.get("example"))
+            ),
+            f"an object at most {DEEPEST} deep, its example null or kind/signature/digest",
         ),
     },
     END: {"lines": _COUNT, "sha256": (_like("[0-9a-f]{64}"), "64 hex digits")},

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from errata.memory.portable import IMPORT, Effect, Plain, parted
-from errata.memory.trust import raises
+from errata.memory.trust import RAISING, raises
 from errata.memory.words import MOST, words
 from errata.protocols import Scope
 from errata.redact import redacted_data
@@ -94,7 +94,10 @@ class _Sink:
             self._rows("raise_lesson", **told)
             self._rows("drop_voice", **told)
             self._raised(name, mark(LESSON, told["text"]))
+        both = {told["trust"], row["trust"]} <= RAISING
+        verified = both and (told["state"], row["state"]) == ("verified", "candidate")
         merged = {
+            "state": told["state"] if raised or verified else row["state"],
             "seen": row["listed"] + max(row["seen"] - row["listed"], unlisted["seen"]),
             "first_seen": min(row["first_seen"], record["first_seen"]),
             "last_seen": max(row["last_seen"], record["last_seen"]),

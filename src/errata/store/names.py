@@ -75,8 +75,8 @@ class Names:
     def told(self, record: str) -> Plain:
         """What a ruling rests on, with the name of its example; null where that is gone."""
         plain: dict[str, Any] = finite(json.loads(record))
-        if isinstance(plain.get("example"), int):
-            plain["example"] = self.name(plain["example"]) or None
+        if isinstance(id := plain.get("example"), int):
+            plain["example"] = self.name(id) or None
         return plain
 
     def ids(self, names: Iterable[Any]) -> list[int]:

@@ -73,7 +73,7 @@ values (:tenant, :project, :kind, :signature, :error_type, :pattern, :text, :tag
 -- name: merge_lesson
 update reflection
 set seen = :seen, first_seen = :first_seen, last_seen = :last_seen, last_shown = :last_shown,
-    pinned = :pinned, apart = :apart
+    pinned = :pinned, apart = :apart, state = :state
 where id = :reflection;
 
 -- name: raise_lesson

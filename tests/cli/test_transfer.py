@@ -1,0 +1,179 @@
+"""`errata export` and `errata import`: files, pipes, what is told, and what a person does next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from errata.memory.memory import Memory
+from tests.cli.support import ended, following
+from tests.memory.transfers import exported, full, moved, records, sealed
+from tests.store.support import opened
+
+OWN = ("--trust", "operator", "--by", "ada", "--why", "my laptop")
+DATA: bytes = asyncio.run(exported(asyncio.run(full())))
+
+
+@pytest.fixture
+def invoke(desk, monkeypatch):
+    monkeypatch.setenv("ERRATA_EMBEDDER", "none")
+    with opened(desk.folder / "errata.db") as store:
+        asyncio.run(moved(DATA, Memory(store)))
+    return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
+
+
+def test_memory_moves_to_another_machine(desk, invoke):
+    done = invoke("export", "lessons.jsonl")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("5 lessons exported, ")
+    assert (desk.folder / "lessons.jsonl").read_bytes() == DATA
+    assert following(done.out) == ["import", "lessons.jsonl", "--db", "another.db"]
+    there = invoke("import", "lessons.jsonl", "--db", "there.db", *OWN)
+    assert there.code == 0
+    assert there.out.split()[-6:][1:] == ["default/default", "5", "0", "0", "1"]
+    again = invoke("import", "lessons.jsonl", "--db", "there.db", *OWN, "--json")
+    counts = {name: again.json[name] for name in ("new", "merged", "known", "quarantined", "left")}
+    assert counts == {"new": 0, "merged": 0, "known": 5, "quarantined": 0, "left": 0}
+    back = invoke("export", "back.jsonl", "--db", "there.db", "--json")
+    assert back.json["digest"] == json.loads(DATA.splitlines()[-1])["sha256"]
+    assert (desk.folder / "back.jsonl").read_bytes() == DATA
+
+
+def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
+    desk.write("theirs.jsonl", DATA)
+    done = invoke("import", "theirs.jsonl", "--db", "mine.db")
+    assert done.code == 0
+    assert "default/default 5 0 0 6" in " ".join(done.out.split())
+    assert "left out, since nobody vouched for them: 8 records" in done.out
+    source = f"import:{json.loads(DATA.splitlines()[-1])['sha256'][:16]}"
+    assert f"it is called {source}, by which it can be revoked" in done.out
+    listed = invoke(*following(done.out))
+    assert listed.code == 0
+    assert source in listed.out.replace("\n", "")
+    assert invoke("recall", "convert parcel 9", "--db", "mine.db").out == "nothing related\n"
+    gone = invoke("quarantine", "revoke", source, "--by", "ada", "--yes", "--db", "mine.db")
+    assert gone.code == 0
+    assert invoke("lessons", "--db", "mine.db").out == "nothing was learnt in this scope yet\n"
+
+
+def test_through_a_pipe(desk):
+    with opened(desk.folder / "errata.db") as store:
+        asyncio.run(moved(DATA, Memory(store)))
+    done = desk.errata("export", "-", ERRATA_EMBEDDER="none")
+    assert (done.code, done.out.encode()) == (0, DATA)
+    assert "5 lessons exported" in done.err
+    there = desk.errata("import", "-", "--json", "--db", "b.db", *OWN, stdin=done.out)
+    assert (there.code, there.json["new"], there.json["file"]) == (0, 5, "-")
+    cut = desk.errata("import", "-", "--db", "c.db", stdin=done.out[:-200])
+    assert cut.code == 2
+    assert cut.err.startswith("errata: the input:")
+    assert not (desk.folder / "c.db").exists()
+
+
+def test_what_cannot_be_done_is_said(desk, invoke):
+    desk.write("there.jsonl", DATA)
+    desk.write("cut.jsonl", DATA[:-200])
+    desk.write("other.jsonl", b'{"id": "x", "attempts": []}\n')
+    for arguments, code, said in [
+        (("export", "there.jsonl"), 2, "it must be a name that is free, unless force is given"),
+        (("export", "."), 2, "the name of a file"),
+        (("export", "none/x.jsonl"), 4, "No such file or directory"),
+        (("export", "-", "--json"), 2, "name a file"),
+        (("export", "x.jsonl", "--db", "none.db"), 3, "no database 'none.db'"),
+        (("import", "none.jsonl"), 2, "No such file or directory"),
+        (("import", "."), 2, "Is a directory"),
+        (("import", "cut.jsonl"), 2, "copy it or export it again"),
+        (("import", "other.jsonl"), 2, "other.jsonl:1: "),
+        (("import", "there.jsonl", "--trust", "operator"), 2, "by is ''"),
+        (("import", "there.jsonl", "--trust", "much"), 2, "trust is 'much'"),
+    ]:
+        done = invoke(*arguments)
+        assert (done.code, said in done.err + done.out) == (code, True), (arguments, done)
+    assert (desk.folder / "there.jsonl").read_bytes() == DATA
+    assert invoke("export", "there.jsonl", "--force", "--no-vectors").code == 0
+    assert len((desk.folder / "there.jsonl").read_bytes()) < len(DATA)
+    assert not list(desk.folder.glob("*.part"))
+
+
+def test_what_was_moved_may_need_vectors(desk, invoke, monkeypatch):
+    from errata import models
+    from errata.testing import FixedEmbedder
+
+    monkeypatch.setattr(models, "open_embedder", lambda *_, **__: FixedEmbedder(8))
+    monkeypatch.setenv("ERRATA_EMBEDDER", "minilm")
+    desk.write("mine.jsonl", DATA)
+    done = invoke("import", "mine.jsonl", "--db", "there.db", *OWN)
+    assert "by words alone: " in done.err
+    assert following(done.err) == ["reembed", "--db", "there.db"]
+
+
+# Every record is told of, and it takes a while: a person has time to press Ctrl-C.
+SLOW = """
+import time
+from errata.memory import transfer
+
+encoded, checked = transfer.encoded, transfer.checked
+
+def slowly(work):
+    def slow(record):
+        open("begun", "a").close()
+        time.sleep(0.05)
+        return work(record)
+    return slow
+
+transfer.encoded, transfer.checked = slowly(encoded), slowly(checked)
+from errata.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_ctrl_c_leaves_nothing_half(desk, command):
+    with opened(desk.folder / "errata.db") as store:
+        asyncio.run(moved(DATA, Memory(store)))
+    desk.write("there.jsonl", DATA)
+    desk.write("slow.py", SLOW)
+    arguments = {
+        "export": ("export", "x.jsonl"),
+        "import": ("import", "there.jsonl", "--db", "b.db"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "slow.py", *arguments[command]],
+        cwd=desk.folder,
+        env=desk.environment({"ERRATA_EMBEDDER": "none"}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    desk.wait_for((desk.folder / "begun").exists, process)
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert done.code == 130
+    assert "stopped; " in done.err
+    assert not (desk.folder / "x.jsonl").exists()
+    assert not (desk.folder / "b.db").exists()
+
+
+def test_records_of_many_lessons_are_told_in_a_few_lines(desk, invoke):
+    made = records(DATA)
+    header, lesson, example = made[0], made[1], made[2]
+    assert (header["is"], lesson["is"], example["is"]) == ("errata memory", "lesson", "example")
+    sightings = [
+        {**one, "at": one["at"] + n, "text": "long " * 1_000}
+        for one in made
+        if one["is"] == "sighting" and one["lesson"] == example["lesson"]
+        for n in range(1_500)
+    ]
+    lesson |= {"seen": len(sightings), "listed": {"seen": len(sightings), "helped": 0, "hurt": 0}}
+    path = Path(desk.write("many.jsonl", sealed([header, lesson, example, *sightings])))
+    done = invoke("import", "many.jsonl", "--db", "there.db", *OWN)
+    lines = done.err.splitlines()
+    assert 2 <= len(lines) <= 22
+    assert lines[-1].startswith("importing: ")
+    assert lines[-1].endswith(f" of {path.stat().st_size // 1000} KB")

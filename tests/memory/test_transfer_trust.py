@@ -1,0 +1,500 @@
+"""What an import may claim, and what not: trust, states, sources, proof and secrets."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import InvalidInput
+from errata.memory.learn import Example
+from errata.memory.memory import Memory
+from errata.memory.portable import STATES, lowest_state, place
+from errata.memory.trust import HELD, ORDER, RAISING, lowest
+from errata.protocols import Scope
+from errata.store.sqlite import Sqlite
+from errata.testing import FixedEmbedder
+from tests.memory import transfers
+from tests.memory.transfers import (
+    HEADER,
+    PARCEL,
+    PLANTED,
+    Plain,
+    crafted,
+    do,
+    exported,
+    fresh,
+    full,
+    moved,
+    only,
+    records,
+    sealed,
+)
+
+TASK = "convert parcel 9 to kilograms"
+USABLE = ("verified", "candidate")
+
+
+async def one_lesson(**options: Any) -> bytes:
+    """The export of a memory with one lesson that has one example."""
+    memory = fresh()
+    await memory.remember("F", "no unit", example=PARCEL, **options)
+    data = await exported(memory)
+    await memory.store.close()
+    return data
+
+
+ONE: bytes = do(one_lesson())
+
+
+def claiming(trust: str, state: str) -> bytes:
+    """The same with this trust and state for all of it."""
+
+    def change(record: Plain) -> None:
+        if record["is"] in ("lesson", "example"):
+            record |= {"trust": trust, "state": state}
+        for one in record.get("told", ()):
+            one["trust"] = trust
+
+    return crafted(ONE, change)
+
+
+async def stood(memory: Memory) -> set[tuple[str, str]]:
+    """Trust and state of all lessons and examples."""
+    made = records(await exported(memory))
+    return {(one["trust"], one["state"]) for one in (*only(made, "lesson"), *only(made, "example"))}
+
+
+@pytest.mark.parametrize(("trust", "state"), [*itertools.product(ORDER, STATES)])
+def test_trust_is_kept_at_the_lower(trust, state):
+    """Of its own and what is allowed: external, or its own where an operator vouches for it."""
+
+    async def scenario() -> None:
+        data = claiming(trust, state)
+        theirs, own = fresh(), fresh()
+        await transfers.given(data, theirs)
+        kept = lowest([trust, "external"]), lowest_state(state, "quarantined")
+        assert await stood(theirs) == {kept}
+        assert await theirs.recall(TASK) == []
+        waiting = await theirs.store.held(theirs.scope, None)
+        assert [one.trust for one in waiting] == ["external"] * (kept[1] == "quarantined")
+        await moved(data, own)
+        assert await stood(own) == {(trust, state)}
+        assert bool(await own.recall(TASK)) == (state in USABLE)
+
+    do(scenario())
+
+
+@pytest.mark.parametrize(
+    ("known", "trust", "state"), [*itertools.product(ORDER, ORDER, ("verified", "retired"))]
+)
+def test_what_is_known_is_raised_as_a_sighting_would(known, trust, state):
+    """Never by anybody's import; by an operator's where `remember` would, and then on record."""
+
+    async def scenario() -> None:
+        memory, data = fresh(), claiming(trust, state)
+        await memory.remember("F", "no unit", example=PARCEL, trust=known)
+        before, seen = await stood(memory), (await memory.seen("F", "no unit")).count
+        await transfers.given(data, memory)
+        assert await stood(memory) == before
+        assert (await memory.seen("F", "no unit")).count == seen + 1
+        await moved(data, memory)
+        raised = known not in RAISING and trust in RAISING
+        verified = known in RAISING and trust in RAISING and state == "verified"
+        after = {(trust, state)} if raised else {(known, "verified")} if verified else before
+        assert await stood(memory) == after
+        assert (await memory.seen("F", "no unit")).count == seen + 1
+        rulings = await memory.store.rulings(memory.scope, 9)
+        actions = [one["action"] for one in rulings]
+        assert sorted(actions) == ["import", *["release"] * (2 * raised)]
+        assert all((one["by"], one["why"]) == ("ada", "my own memory") for one in rulings)
+        await moved(data, memory)
+        assert await stood(memory) == after
+        assert len(await memory.store.rulings(memory.scope, 9)) == len(rulings)
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("trust", ORDER)
+def test_what_was_rejected_or_retired_here_stays_so(trust):
+    async def scenario() -> None:
+        memory, data = fresh(), claiming(trust, "verified")
+        await memory.remember("F", "no unit", example=PARCEL, trust="tool")
+        (held,) = await memory.store.held(memory.scope, None)
+        await memory.quarantine.reject([held.id], by="bo")
+        before = await stood(memory)
+        await transfers.given(data, memory)
+        await moved(data, memory)
+        assert {state for _, state in await stood(memory)} == {"retired"}
+        assert await stood(memory) == before
+
+    do(scenario())
+
+
+def test_the_same_text_that_was_rejected_before_is_rejected():
+    async def scenario() -> None:
+        memory = fresh()
+        await transfers.given(ONE, memory)
+        (held,) = await memory.store.held(memory.scope, None)
+        await memory.quarantine.reject([held.id], by="bo")
+        await memory.clear()
+        done = await transfers.given(ONE, memory)
+        assert (done.new, done.quarantined) == (1, 0)
+        assert await memory.store.held(memory.scope, None) == []
+
+    do(scenario())
+
+
+def test_who_vouches_says_who_and_why():
+    memory = fresh()
+    for trust, by, why, said in [
+        ("operator", "", "mine", "by is ''"),
+        ("operator", " ", "mine", "by is ' '"),
+        ("operator", "ada", "", "why is ''"),
+        ("external", "ada", "", "by is 'ada'"),
+        ("external", "", "mine", "why is 'mine'"),
+        ("measured", "ada", "mine", "trust is 'measured'"),
+    ]:
+        wrong: Any = trust
+        with pytest.raises(InvalidInput, match=said):
+            do(memory.import_("none.jsonl", trust=wrong, by=by, why=why))
+
+
+# -- what somebody else's export may not claim
+
+
+def test_nothing_that_others_decided_or_proved_is_taken():
+    async def scenario() -> None:
+        data = await exported(await full())
+        made = records(data)
+        memory = fresh()
+        done = await transfers.given(data, memory)
+        kinds = ("lineage", "loop", "ruling")
+        assert done.left == sum(len(only(made, kind)) for kind in kinds)
+        after = records(await exported(memory))
+        assert [one["is"] for one in after if one["is"] in kinds] == []
+        assert await memory.prove() == await fresh().prove()
+        for one in only(after, "lesson"):
+            claims = (one["pinned"], one["apart"], one["useful"], one["helped"], one["hurt"])
+            assert claims == (False, False, 1.0, 0, 0)
+            assert (one["last_shown"], one["source"]) == (0.0, done.source)
+        for one in only(after, "example"):
+            assert one["vector"] is None
+            assert done.source in one["origins"]
+        assert {one["trust"] for one in only(after, "lesson")} == {"external"}
+        assert done.quarantined == len(await memory.store.held(memory.scope, None))
+
+    do(scenario())
+
+
+def test_a_crafted_export_reaches_nothing_else():
+    """It claims all there is to claim; what was there before is as it was."""
+
+    def claims(record: Plain) -> None:
+        if record["is"] == "errata memory":
+            record |= {"tenant": "acme", "project": "secret"}
+        if record["is"] == "lesson":
+            record |= {"pinned": True, "useful": 2.0, "trust": "operator", "state": "verified"}
+            record |= {"seen": 10**9, "helped": 10**9, "last_seen": 2e11, "importance": 1.0}
+        if record["is"] == "example":
+            record |= {"trust": "operator", "state": "verified", "words": "convert parcel"}
+
+    async def scenario() -> None:
+        memory = fresh()
+        await memory.remember("F", "no unit", example=PARCEL)
+        before = records(await exported(memory))
+        acme = Memory(memory.store, Scope("acme", "secret"))
+        await transfers.given(crafted(await exported(await full()), claims), memory)
+        assert await acme.count() == 0
+        made = records(await exported(memory))
+        old = next(one for one in made if one["is"] == "lesson" and one["error_type"] == "F")
+        was = before[1]
+        grown = {"seen", "listed", "first_seen"}
+        assert {k: v for k, v in old.items() if k not in grown} | {"last_seen": 0} == {
+            k: v for k, v in was.items() if k not in grown
+        } | {"last_seen": 0}
+        assert old["seen"] == 2
+        assert old["last_seen"] < 2e11
+        assert next(one for one in made if one == before[2])
+        assert [one.lesson for one in await memory.recall(TASK)] == ["no unit"]
+
+    do(scenario())
+
+
+def test_an_import_is_revoked_with_all_that_came_with_it():
+    async def scenario() -> None:
+        memory = fresh()
+        await memory.remember("F", "no unit", example=PARCEL)
+        before = await exported(memory)
+        done = await transfers.given(await exported(await full()), memory)
+        removed = await memory.quarantine.revoke(done.source, by="ada")
+        assert removed.lessons == done.new
+        assert removed.sightings == done.written["sighting"]
+        made = [one for one in records(await exported(memory)) if one["is"] != "ruling"]
+        # Its first sighting was older; what was seen first is not known any more.
+        assert sealed(made) == before
+
+    do(scenario())
+
+
+def test_released_it_is_found_by_its_own_words_alone():
+    """What words a crafted export would have it found by, nobody saw who released it."""
+
+    def found_by(record: Plain) -> None:
+        if record["is"] == "example":
+            record["words"] = "river portugal"
+
+    async def scenario() -> None:
+        memory = fresh()
+        await transfers.given(crafted(ONE, found_by), memory)
+        await memory.quarantine.release(
+            [(await memory.store.held(memory.scope, None))[0].id], by="a"
+        )
+        assert await memory.recall("name a river in Portugal") == []
+        assert [one.example for one in await memory.recall(TASK)] == [PARCEL]
+
+    do(scenario())
+
+
+# -- texts are data
+
+
+TEXTS = ("text", "error_type", "source", "says", "words", "by", "why", "loop", "subject")
+
+
+def planted(text: str, number: int) -> list[Plain]:
+    """Records of one lesson with the text wherever one can be."""
+    mark = f"{number:016x}"
+    shown = {"lesson": f"error/{mark}", "shown": True, "share": 0.5, "together": False}
+    loop = {"is": "loop", "loop": text, "at": 1.0, "exposures": [{**shown, "examples": []}]}
+    ruled = {"is": "ruling", "at": float(number), "action": text, "subject": text, "by": text}
+    record = {"deep": [{"in": text, "password": text}], "example": None}
+    made = [{**loop, "outcome": None}, {**ruled, "why": text, "record": record}]
+    for one in records(ONE)[1:]:
+        one |= {name: text for name in TEXTS if name in one}
+        if one["is"] == "lesson":
+            one |= {"tags": [text], "signature": mark, "pattern": f"[redacted: x] {text}"}
+        else:
+            one["lesson"] = f"error/{mark}"
+        if one["is"] == "example":
+            one["origins"] = [text]
+            one["example"] |= dict.fromkeys(("task", "accepted", "rejected", "wrong"), text)
+        elif one["is"] == "sighting":
+            one["told"] = [{**one["told"][0], "source": text}]
+        made.append(one)
+    return made
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
+    made = [one for number, (text, _) in enumerate(PLANTED) for one in planted(text, number)]
+    data = sealed([HEADER, *sorted(made, key=place)])
+
+    async def scenario() -> None:
+        memory = Memory(Sqlite(str(tmp_path / "a.db")))
+        done = await (moved if vouched else transfers.given)(data, memory)
+        assert done.new == len(PLANTED)
+        files = [one.read_bytes() for one in tmp_path.iterdir()]
+        files.append(await exported(memory))
+        found = [needle for _, needle in PLANTED if any(needle in one for one in files)]
+        assert found == []
+        await memory.store.close()
+
+    assert [needle for _, needle in PLANTED if needle not in data] == []
+    do(scenario())
+
+
+def test_control_characters_are_data():
+    text = "a\x00b\x1e\x1b[31m\n\r\u2028 <|im_start|>system \ud83d"
+
+    async def scenario() -> None:
+        memory, other = fresh(), fresh()
+        await memory.remember("E", "x", lesson=text, example=Example(text, text), tags=[text])
+        data = await exported(memory)
+        assert data.count(b"\n") == len(records(data)) + 1
+        await moved(data, other)
+        assert await exported(other) == data
+        (one,) = await other.top()
+        assert one["text"] == text.replace("\ud83d", "?")
+
+    do(scenario())
+
+
+# -- what is derived
+
+
+async def derived() -> Memory:
+    """Two pages, what derives from both, and from that again; one link of the chain is gone."""
+    memory = fresh()
+    for page in ("p", "q"):
+        text = f"of {page}"
+        await memory.remember("P", text, lesson=text, trust="external", source=f"http://{page}")
+    ids = [one.id for one in await memory.store.held(memory.scope, None)]
+    await memory.quarantine.release(ids, by="ada")
+    await memory.remember("D", "made of both", derived_from=ids)
+    (middle,) = [one.id for one in await memory.recall("made of both", 1)]
+    await memory.remember("D", "made of that", derived_from=[middle])
+    lessons = {one["text"]: one for one in await memory.top()}
+    store = memory.store
+    assert isinstance(store, Sqlite)
+    gone = int(lessons["made of both"]["id"])
+    await store._write(lambda db: db.execute("delete from reflection where id = ?", (gone,)))
+    return memory
+
+
+@pytest.mark.parametrize("source", ["http://p", "http://q"])
+def test_a_source_is_revoked_after_a_move_as_before(source):
+    async def scenario() -> None:
+        memory, other = await derived(), fresh()
+        data = await exported(memory)
+        assert [len(one["parents"]) for one in only(records(data), "lineage")] == [1]
+        await moved(data, other)
+        assert await exported(other) == data
+        for one in (memory, other):
+            assert (await moved(data, one)).written == {}
+            await one.quarantine.revoke(source, by="ada")
+        kept = [await exported(one) for one in (memory, other)]
+        made = [[one for one in records(data) if one["is"] != "ruling"] for data in kept]
+        assert made[0] == made[1]
+        assert [one["text"] for one in only(made[0], "lesson")] == [
+            "of q" if source == "http://p" else "of p"
+        ]
+
+    do(scenario())
+
+
+# -- two memories become one
+
+WORDS = st.sampled_from(["ash", "birch", "cedar", "elm"])
+SIGHTING = st.tuples(WORDS, st.sampled_from(["operator", "model", "external"]), st.booleans())
+
+
+async def made_of(sightings: list[tuple[str, str, bool]]) -> Memory:
+    memory = fresh()
+    for word, trust, worked in sightings:
+        example = Example(f"task of {word}", f"answer of {word}") if worked else None
+        given: Any = {"trust": trust, "source": word, "example": example}
+        await memory.remember("E", f"error '{word}'", **given)
+    return memory
+
+
+def counted(made: list[Plain]) -> dict[str, Any]:
+    """By lesson what does not depend on whose words it has: counts, times and sightings."""
+    found: dict[str, Any] = {}
+    for one in only(made, "lesson"):
+        name = f"{one['kind']}/{one['signature']}"
+        told = [s for s in only(made, "sighting") if s["lesson"] == name]
+        examples = {e["digest"] for e in only(made, "example") if e["lesson"] == name}
+        found[name] = (one["seen"], one["first_seen"], one["last_seen"], told, examples)
+    return found
+
+
+@given(st.lists(SIGHTING, max_size=6), st.lists(SIGHTING, max_size=6))
+def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(left, right):
+    async def scenario() -> None:
+        one, two = await made_of(left), await made_of(right)
+        first, second = await exported(one), await exported(two)
+        three = fresh()
+        for data in (second, first, second, first):
+            await moved(data, three)
+        await moved(second, one)
+        await moved(first, two)
+        results = [counted(records(await exported(memory))) for memory in (one, two, three)]
+        assert results[0] == results[1] == results[2]
+        assert sum(seen for seen, *_ in results[0].values()) == len(left) + len(right)
+        # Each lesson is as trusted as the most trusted of both was, and so are its words.
+        trusts = {name: [] for name in results[0]}  # type: ignore[var-annotated]
+        for data in (first, second):
+            for lesson in only(records(data), "lesson"):
+                trusts[f"{lesson['kind']}/{lesson['signature']}"].append(lesson["trust"])
+        for memory in (one, two, three):
+            for lesson in only(records(await exported(memory)), "lesson"):
+                was = trusts[f"{lesson['kind']}/{lesson['signature']}"]
+                assert lesson["trust"] in was
+                assert (lesson["trust"] == "operator") == ("operator" in was)
+                assert (lesson["state"] == "quarantined") == (lesson["trust"] in HELD)
+        for memory in (one, two, three):
+            await memory.store.close()
+
+    do(scenario())
+
+
+def test_sightings_whose_texts_are_gone_are_not_counted_twice():
+    """Of 7 sightings the texts of 2 are kept here, and of 5 there."""
+
+    async def scenario() -> None:
+        here, there = await made_of([("ash", "operator", False)] * 2), fresh()
+        data = await exported(here)
+
+        def more(record: Plain) -> None:
+            if record["is"] == "lesson":
+                record["seen"] = 7
+
+        await moved(crafted(data, more), there)
+        assert (await there.seen("E", "error 'ash'")).count == 7
+        await there.remember("E", "error 'ash'")
+        for _ in range(2):
+            await moved(crafted(data, more), there)
+            assert (await there.seen("E", "error 'ash'")).count == 8
+        await moved(await exported(there), here)
+        assert (await here.seen("E", "error 'ash'")).count == 8
+
+    do(scenario())
+
+
+# -- proof
+
+
+def test_a_loop_of_the_same_name_is_another_one():
+    """Runs are named after files: here a loop may have the name of one that was moved."""
+
+    async def scenario() -> None:
+        data, memory = await exported(await full()), fresh()
+        await moved(data, memory)
+        before = await memory.prove()
+        past = await memory.store.past(memory.scope, "run-1/0")
+        assert past.exposures == ()
+        local = await full()
+        again = await exported(local)
+        await moved(again, memory)
+        await moved(data, local)
+        loops = [only(records(await exported(one)), "loop") for one in (memory, local)]
+        assert loops[0] == loops[1]
+        assert [one["loop"] for one in loops[0]] == [f"run-1/{n // 2}" for n in range(8)]
+        assert before != await memory.prove() == await local.prove()
+
+    do(scenario())
+
+
+def test_an_outcome_that_comes_later_is_taken_in_later():
+    async def scenario() -> None:
+        memory, other = await full(), fresh()
+        first = await exported(memory)
+        await moved(first, other)
+        from errata.memory.proof import Outcome
+
+        end = Outcome("run-1/0", True, 1)
+        await memory.store.remember(memory.scope, [], outcome=end)
+        second = await exported(memory)
+        done = await moved(second, other)
+        assert (done.new, done.merged) == (0, 0)
+        assert await exported(other) == second
+        assert await other.prove() == await memory.prove()
+
+    do(scenario())
+
+
+def test_it_is_known_whatever_embedder_is_used():
+    async def scenario() -> None:
+        data, memory = await exported(await full()), fresh(embedder=FixedEmbedder(8))
+        await moved(data, memory)
+        there = await memory.spaces()
+        assert (there.here, [*there.elsewhere]) == (0, ["fixed/64"])
+        assert await memory.reembed() == there.behind
+        await moved(data, memory)  # vectors of another space do not come back
+        assert (await memory.spaces()).behind == 0
+
+    do(scenario())

@@ -1,0 +1,160 @@
+"""Imports that are killed, repeated, or made at the same time; exports while others write."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.memory.learn import Example
+from errata.memory.memory import Memory
+from errata.memory.transfer import RECORDS
+from errata.store.sqlite import Sqlite
+from tests.memory.transfers import exported, fresh, full, moved, only, records, sealed
+from tests.store.support import ended, opened, python, rows
+
+IMPORTER = """
+import asyncio, sys
+from errata.memory.memory import Memory
+from errata.store.sqlite import Sqlite
+
+def told(what, done, total):
+    print(what, flush=True)
+    if what == "importing" and sys.argv[3] == "waits":
+        sys.stdin.readline()
+
+async def main():
+    store = Sqlite(sys.argv[1])
+    own = {"trust": "operator", "by": "ada", "why": "mine"}
+    done = await Memory(store).import_(sys.argv[2], progress=told, **own)
+    print(done.new, done.merged, done.known)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def many(number: int) -> bytes:
+    """The export of so many lessons, and of a memory with everything in it."""
+    memory = await full()
+    for n in range(number):
+        name = "".join("abcdefghij"[int(digit)] for digit in str(n))
+        await memory.remember("E", f"error '{name}'", example=Example(f"task {name}", "done"))
+    return await exported(memory)
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return asyncio.run(many(RECORDS))
+
+
+@pytest.fixture
+def file(tmp_path: Path, data: bytes) -> Path:
+    path = tmp_path / "lessons.jsonl"
+    path.write_bytes(data)
+    return path
+
+
+def begun(db: Path, file: Path, batches: int) -> subprocess.Popen[str]:
+    """An import that has written so many batches and waits."""
+    process = python(IMPORTER, db, file, "waits")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    importing = 0
+    while importing <= batches:
+        importing += process.stdout.readline() == "importing\n"
+        if 0 < importing <= batches:
+            process.stdin.write("\n")
+            process.stdin.flush()
+    return process
+
+
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_killed_in_the_middle_it_is_repeated_without_harm(tmp_path, data, file, batches):
+    db = tmp_path / "a.db"
+    process = begun(db, file, batches)
+    process.kill()
+    process.communicate()
+    there = rows(db, "select count(*) from reflection")[0][0] if batches else 0
+    assert (there > 0) == (batches > 0)
+    new, merged, known = map(int, ended(python(IMPORTER, db, file, "goes on")).split()[-3:])
+    assert (known + merged, new) == (there, len(only(records(data), "lesson")) - there)
+    with opened(db) as store:
+        assert asyncio.run(exported(Memory(store))) == data
+
+
+def test_two_imports_at_once_are_one(tmp_path, data, file):
+    db = tmp_path / "a.db"
+    two = [begun(db, file, 0) for _ in range(2)]
+    for process in two:
+        out, err = process.communicate("\n" * 100, timeout=60)
+        assert process.returncode == 0, err
+        assert out
+    with opened(db) as store:
+        assert asyncio.run(exported(Memory(store))) == data
+
+
+def test_who_remembers_meanwhile_is_counted_too(tmp_path, data, file):
+    """The import waits between two batches while the same errors are seen."""
+    db = tmp_path / "a.db"
+    process = begun(db, file, 1)
+
+    async def seen(memory: Memory) -> None:
+        for name in ("a", "bcd"):
+            await memory.remember("E", f"error '{name}'")
+
+    with opened(db) as store:
+        asyncio.run(seen(Memory(store)))
+    process.communicate("\n" * 100, timeout=60)
+    with opened(db) as store:
+        memory = Memory(store)
+        for name in ("a", "bcd", "e"):
+            count = asyncio.run(memory.seen("E", f"error '{name}'")).count
+            assert count == 1 + (name != "e"), name
+        asyncio.run(moved(data, memory))
+        assert asyncio.run(memory.seen("E", "error 'a'")).count == 2
+
+
+def test_an_export_is_as_of_one_moment(tmp_path):
+    """What is learnt while it is written is not in it, and nobody waits for it."""
+
+    async def scenario(store: Sqlite) -> None:
+        memory = Memory(store)
+        await moved(await exported(await full()), memory)
+        before = await exported(memory)
+        learnt: list[Any] = []
+        loop = asyncio.get_running_loop()
+
+        def told(what: str, done: int, total: int) -> None:
+            one = memory.remember("E", f"learnt meanwhile {'x' * done}")
+            learnt.append(asyncio.run_coroutine_threadsafe(one, loop).result(30))
+
+        file = BytesIO()
+        await memory.export(file, progress=told)
+        assert file.getvalue() == before
+        assert len(learnt) == len(only(records(before), "lesson"))
+        assert await memory.count() == 2 * len(learnt)
+
+    with opened(tmp_path / "a.db") as store:
+        asyncio.run(scenario(store))
+
+
+def test_what_is_forgotten_while_it_comes_stays_forgotten():
+    """A record of a lesson that is gone again does no harm."""
+
+    async def scenario() -> None:
+        memory = fresh()
+        made = records(await exported(await full()))
+        lessons = [one for one in made if one["is"] in ("errata memory", "lesson")]
+        await moved(sealed(lessons), memory)
+        await memory.clear()
+        store, scope = memory.store, memory.scope
+        rest = [one for one in made if one["is"] in ("example", "sighting", "lineage")]
+        assert set(await store.absorb(scope, rest, "import:x", "ada", "mine")) == {"known"}
+        assert await memory.count() == 0
+
+    asyncio.run(scenario())
