@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, durable
+from bench import core, durable, grounding
 from bench.rows import Figure
 
 OUT = Path("bench/out/bench.json")
@@ -24,7 +24,7 @@ def main() -> int:
     figures: list[Figure] = []
     console = Console()
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as folder:
-        for group in (core, durable):
+        for group in (core, durable, grounding):
             for figure in group.figures(folder):
                 console.print(f"  {figure.name}: {figure.value:.3g} {figure.unit}", style="dim")
                 figures.append(figure)

@@ -15,6 +15,10 @@ PURE_MEMORY = tuple(
     trust recall proof interval screen signs portable
     """.split()
 )
+PURE_CHECKS = tuple(
+    "claim dates evidence figures naming quantities reading said series standing table"
+    " wording".split()
+)
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(
     """
@@ -29,6 +33,7 @@ ASYNC = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 def pure_modules() -> list[Path]:
     memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
+    memory += [PACKAGE / "checks" / f"{name}.py" for name in PURE_CHECKS]
     texts = [PACKAGE / "neutral.py", PACKAGE / "redact.py"]
     both = [path for path in (*memory, *texts) if path.exists()]
     return sorted((PACKAGE / "loop").rglob("*.py")) + both

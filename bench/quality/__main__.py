@@ -10,13 +10,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.quality import attacks, recall, signatures, stop
+from bench.quality import attacks, grounding, recall, signatures, stop
 
 JOBS = {
     "stop": stop.run,
     "signatures": signatures.run,
     "recall": recall.run,
     "attacks": attacks.run,
+    "grounding": grounding.run,
 }
 OUT = Path("bench/out/quality.json")
 

@@ -18,6 +18,7 @@ SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "critics": ({"members": [JUDGE, JUDGE]}, "good", "bad"),
     "equals": ({"expected": "yes", "case": False}, "YES", "no"),
     "excludes": ({"needles": "a"}, "b", "a"),
+    "grounding": ({"evidence": [{"shop": "Ox", "sales": 7}]}, "Ox: sales of 7", "Ox: sales of 8"),
     "json_schema": ({"schema": {"type": "object"}}, "{}", "[]"),
     "not_empty": ({}, "a", ""),
     "python_tests": ({"tests": "assert f() == 1", "entry_point": "f"}, "f = lambda: 1", "f = 1"),

@@ -3,7 +3,10 @@
 Libraries that a check needs (jsonschema, pydantic) are imported when a check is made or run.
 """
 
+from errata.checks.claim import Claim
 from errata.checks.critic import critic, critics
+from errata.checks.evidence import Evidence
+from errata.checks.grounding import ground, grounding, ungrounded
 from errata.checks.loading import known, load
 from errata.checks.program import python_tests
 from errata.checks.roles import BIASES, ROLES, Role
@@ -12,6 +15,8 @@ from errata.checks.text import characters, contains, equals, excludes, not_empty
 
 __all__ = [
     "BIASES",
+    "Claim",
+    "Evidence",
     "ROLES",
     "Role",
     "characters",
@@ -20,11 +25,14 @@ __all__ = [
     "critics",
     "equals",
     "excludes",
+    "ground",
+    "grounding",
     "json_schema",
     "known",
     "load",
     "not_empty",
     "python_tests",
     "regex",
+    "ungrounded",
     "words",
 ]

@@ -17,8 +17,8 @@ from errata.errors import InvalidInput, UnknownName
 Check = Callable[..., Any]
 
 FACTORIES = (
-    *("characters", "contains", "critic", "critics", "equals", "excludes", "json_schema"),
-    *("not_empty", "python_tests", "regex", "words"),
+    *("characters", "contains", "critic", "critics", "equals", "excludes", "grounding"),
+    *("json_schema", "not_empty", "python_tests", "regex", "words"),
 )
 """The factories in `errata.checks`, sorted."""
 

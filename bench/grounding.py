@@ -1,0 +1,49 @@
+"""Grounding a long report against a large table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from functools import partial
+
+from bench.rows import Figure
+from bench.timing import best
+from errata.checks import Evidence, ground
+
+COLUMNS = [f"{a}_{b}" for a in ("revenue", "cost", "margin", "visits") for b in "abcde"][:19]
+
+
+def table(rows: int = 5_000) -> list[dict[str, object]]:
+    """So many rows of a name and 19 numbers: 100,000 cells by default."""
+    chance = random.Random(7)
+    made: list[dict[str, object]] = []
+    for n in range(rows):
+        name = "".join(chance.choice("aeioklmnprst") for _ in range(7)).title()
+        made.append(
+            {"store": f"{name} {n}"} | {c: round(chance.random() * 1e3, 2) for c in COLUMNS}
+        )
+    return made
+
+
+def report(rows: list[dict[str, object]], words: int = 2_000) -> str:
+    """True sentences about rows by chance, of so many words in all."""
+    chance, said = random.Random(8), ""
+    while said.count(" ") < words:
+        row, column = chance.choice(rows), chance.choice(COLUMNS)
+        measure = column.replace("_", " ")
+        said += f"{row['store']} had a {measure} of {row[column]}, far above the plan of the year. "
+    return said
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """Indexing the evidence once, and a report held against it."""
+    rows = table()
+    text = report(rows)
+    seconds = best(partial(Evidence, rows), 1, 3)
+    yield Figure("index of 100,000 cells of evidence", seconds * 1e3, "ms")
+
+    def cold() -> object:
+        return ground(text, indexed.pop())
+
+    indexed = [Evidence(rows) for _ in range(3)]
+    yield Figure("ground 2,000 words, 100,000 cells", best(cold, 1, 3) * 1e3, "ms", 200.0)

@@ -1,0 +1,105 @@
+"""Grounding: which numbers, names and sentences of a text its evidence does not bear out.
+
+The shipped check with its defaults. In a game report each error is a report; a warning (what the
+evidence neither bears out nor rules out) is none. A response is flagged by either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from bench.quality.rows import Row, read
+from errata.checks import grounding
+from errata.loop.record import Finding
+from errata.protocols import Context
+
+Rows = Sequence[Mapping[str, Any]]
+Spans = Iterable[tuple[int, int]]
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+SPLIT = re.compile(r"\S+")
+
+
+def run(data: Path, split: str) -> Iterator[Row]:
+    """The four sets; the baseline of each reports the numbers that occur nowhere in the source."""
+    games = list(read(data, "grounding_accuracy_shared_task", split))
+    ours, plain = marks(games, errors), marks(games, numbers)
+    anchor = "automatic .691 / .756, with humans .841 / .879"
+    yield Row("grounding.game.recall", ours.pop("recall"), plain["recall"], anchor)
+    yield Row("grounding.game.precision", ours.pop("precision"), plain["precision"], anchor)
+    for kind, share in sorted(ours.items()):
+        yield Row(f"grounding.game.recall.{kind}", share, plain[kind])
+    responses = list(read(data, "grounding_quintd1", split))
+    yield from flags("grounding.quintd", responses)
+    yield from flags("grounding.ragtruth", list(read(data, "grounding_ragtruth_qa_test", split)))
+    yield from flags("grounding.summedits", list(read(data, "grounding_summedits", split)))
+    tasks: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in responses:
+        tasks[row["task"]].append(row)
+    for task, rows in sorted(tasks.items()):
+        yield from flags(f"grounding.quintd.{task}", rows)
+
+
+@lru_cache(maxsize=1)  # the responses to one source follow one another
+def check(source: str) -> Callable[[str, Context], list[Finding]]:
+    """The check that holds texts against a source."""
+    return grounding(source)
+
+
+def found(row: Mapping[str, Any]) -> list[Finding]:
+    """What the check finds in a response."""
+    return check(row["source"])(row["response"], Context("ground"))
+
+
+def errors(row: Mapping[str, Any]) -> Spans:
+    """The spans of the errors."""
+    return [one.span for one in found(row) if one.level == "error" and one.span]
+
+
+def numbers(row: Mapping[str, Any]) -> Spans:
+    """The numbers of a response that occur nowhere in its source."""
+    known = set(NUMBER.findall(row["source"]))
+    told = NUMBER.finditer(row["response"])
+    return [one.span() for one in told if one[0] not in known]
+
+
+def marks(rows: Rows, report: Callable[[Mapping[str, Any]], Spans]) -> dict[str, float]:
+    """Recall of the marked mistakes, of each kind of them too, and precision in tokens."""
+    seen: dict[str, list[bool]] = defaultdict(list)
+    told = right = 0
+    for row in rows:
+        tokens = [one.span() for one in SPLIT.finditer(row["response"])]
+        spans = list(report(row))
+        reported = {
+            n for n, (start, end) in enumerate(tokens) for a, b in spans if start < b and a < end
+        }
+        marked = {n for span in row["spans"] for n in range(span[0], span[1])}
+        told, right = told + len(reported), right + len(reported & marked)
+        for start, end, kind, *_ in row["spans"]:
+            hit = not reported.isdisjoint(range(start, end))
+            seen["recall"].append(hit)
+            seen[kind.lower()].append(hit)
+    shares = {kind: sum(hits) / len(hits) for kind, hits in seen.items()}
+    return shares | {"precision": right / told if told else 0.0}
+
+
+def flags(key: str, rows: Rows) -> Iterator[Row]:
+    """Balanced accuracy, precision and recall of the flagged responses."""
+    wrong = [bool(row["label"]) for row in rows]
+    ours = rated(wrong, [bool(found(row)) for row in rows])
+    plain = rated(wrong, [bool(list(numbers(row))) for row in rows])
+    for name in ("balanced", "precision", "recall"):
+        yield Row(f"{key}.{name}", ours[name], plain[name])
+
+
+def rated(wrong: Sequence[bool], flagged: Sequence[bool]) -> dict[str, float]:
+    """Of flags against labels: recall, precision, and the mean of the recall of both labels."""
+    both = sum(w and f for w, f in zip(wrong, flagged, strict=True))
+    recall = both / max(1, sum(wrong))
+    false = (sum(flagged) - both) / max(1, len(wrong) - sum(wrong))
+    precision = both / max(1, sum(flagged))
+    return {"balanced": (recall + 1 - false) / 2, "precision": precision, "recall": recall}

@@ -1,0 +1,300 @@
+"""A text is held against the row and the column that it names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.checks import Claim, Evidence, ground, grounding, known, load, ungrounded
+from errata.errors import InvalidInput
+from tests.checks.support import findings
+
+MODELS = [
+    {"model": "Naive", "rmse": 4.1, "r2": 0.61, "n_train": 12_000},
+    {"model": "Ridge", "rmse": 3.25, "r2": 0.7, "n_train": 12_000},
+    {"model": "Forest", "rmse": 3.0, "r2": 0.74, "n_train": 12_000},
+]
+CHESS = {
+    "home_name": "Otters",
+    "home_city": "Ghent",
+    "home_line": {"CLUB-NAME": "Otters", "CLUB-PTS": "31", "CLUB-WINS": "7", "CLUB-LOSSES": "2"},
+    "away_name": "Badgers",
+    "away_city": "Bruges",
+    "away_line": {"CLUB-NAME": "Badgers", "CLUB-PTS": "25", "CLUB-WINS": "4", "CLUB-LOSSES": "5"},
+    "day": "05_06_21",
+    "players": [
+        {"PLAYER_NAME": "Ada Verne", "CITY": "Ghent", "PTS": "18", "CAPT": "11", "DRW": "1"},
+        {"PLAYER_NAME": "Bo Lind", "CITY": "Ghent", "PTS": "9", "CAPT": "4", "DRW": "0"},
+        {"PLAYER_NAME": "Cy Marsh", "CITY": "Ghent", "PTS": "4", "CAPT": "2", "DRW": "2"},
+        {"PLAYER_NAME": "Dee Roth", "CITY": "Bruges", "PTS": "14", "CAPT": "3", "DRW": "1"},
+        {"PLAYER_NAME": "Ed Sand", "CITY": "Bruges", "PTS": "6", "CAPT": "8", "DRW": "1"},
+        {"PLAYER_NAME": "Flo Trent", "CITY": "Bruges", "PTS": "5", "CAPT": "1", "DRW": "3"},
+    ],
+}
+WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
+
+
+def judged(text: str, evidence: object, **options: float) -> dict[str, str]:
+    """What is claimed -> the verdict; statements left out."""
+    claims = ground(text, evidence, **options)
+    return {claim.text: claim.verdict for claim in claims if claim.kind != "statement"}
+
+
+def wrong(text: str, evidence: object) -> list[str]:
+    return [claim.text for claim in ground(text, evidence) if claim.verdict == "contradicted"]
+
+
+@pytest.mark.parametrize(
+    ("text", "contradicted"),
+    [
+        ("Ridge has an RMSE of 3.25.", []),
+        ("Ridge has an RMSE of 3.3.", []),
+        ("Ridge has an RMSE of 4.1.", ["4.1"]),  # it is there, in the row of another
+        ("The RMSE of Ridge is 3.25 and its R2 is 0.61.", ["0.61"]),
+        ("Ridge reaches an R2 of 70 %, Naive an R2 of 61 percent.", []),
+        ("Ridge reaches an R2 of 61 %.", ["61"]),
+        ("Forest was trained on 12k training rows, with an RMSE of 3.", []),
+        ("Ridge is ahead of Naive by 0.85 in RMSE.", []),
+        ("Forest has an RMSE of about 3.1.", []),
+        ("Forest has an RMSE of 3.1.", ["3.1"]),
+    ],
+)
+def test_a_number_is_held_against_its_row_and_column(text, contradicted):
+    assert wrong(text, MODELS) == contradicted
+
+
+@pytest.mark.parametrize(
+    ("text", "contradicted"),
+    [
+        ("Ada Verne had 18 points, eleven captures and a draw.", []),
+        ("Ada Verne had 18 points, four captures and a draw.", ["four"]),
+        ("Ada Verne had 18 points, 11 captures, and a draw. She drew with Bo Lind.", []),
+        ("Bo Lind had nine points, four captures and a draw.", ["a"]),
+        ("Cy Marsh had four points and a pair of draws.", []),
+        ("Flo Trent had five points and a pair of draws.", ["pair"]),
+        ("The Otters ( 7 - 2 ) beat the Badgers ( 4 - 5 ), 31 - 25.", []),
+        ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
+        ("The Otters beat the Badgers, 31 - 26.", ["26"]),
+        ("The Badgers beat the Otters, 25 - 31.", ["beat"]),
+        ("The Otters beat the Otters, 31 - 25.", ["Otters"]),
+        ("The Otters took a 6 - point win over the Badgers.", []),
+        ("The Otters took a 9 - point win over the Badgers.", ["9"]),
+        ("Ada Verne led the Otters with 18 points.", []),
+        ("Ed Sand led the Badgers with 6 points.", ["led"]),
+        ("Ada Verne led the Badgers with 18 points.", ["Badgers"]),
+        ("The Otters were led by Ada Verne with 18 points.", []),
+        ("Dee Roth added a team-high 14 points.", []),
+        ("Dee Roth added a game-high 14 points.", ["game-high"]),
+        ("Dee Roth added a season-high 14 points.", []),
+        ("Bo Lind was second on the team with 9 points.", []),
+        ("Bo Lind was third on the team with 9 points.", ["third"]),
+        ("Dee Roth was in double figures with 14 points.", []),
+        ("Ed Sand was in double figures with 6 points.", ["double figures"]),
+        ("Ada Verne had a double-double with 18 points and 11 captures.", []),
+        ("Dee Roth had a double-double with 14 points and 3 captures.", ["double-double"]),
+        ("They met on Thursday.", ["Thursday"]),
+        ("They met on Sunday.", ["Sunday"]),
+        ("They met on Thursday, May 6, 2021.", ["Thursday", "May 6, 2021"]),
+        ("The Otters beat the Ferrets.", ["Ferrets"]),
+    ],
+)
+def test_a_report_is_held_against_nested_tables(text, contradicted):
+    # May the 6th of 2021 fell on a Thursday; of digits alone the month comes first: the 6th of May.
+    asked = [one for one in contradicted if one not in ("Thursday", "May 6, 2021")]
+    assert wrong(text, CHESS) == asked
+
+
+def test_numbers_that_are_all_those_of_another_row_blame_the_name():
+    text = "Bo Lind had 14 points, three captures and one draw."
+    (claim,) = (one for one in ground(text, CHESS) if one.verdict == "contradicted")
+    assert (claim.text, claim.kind, claim.nearest) == ("Bo Lind", "name", "Dee Roth")
+
+
+@pytest.mark.parametrize(
+    ("text", "contradicted"),
+    [
+        ("The level was 3.75 on March 2, 2021.", []),
+        ("The level was 3.1 on March 2, 2021.", ["3.1"]),
+        ("On 2 March 2021 the level was 3.8, on 4 March 2021 it was 1.25.", []),
+        ("On March 3 the level was 3.75.", ["3.75"]),
+        ("From March 1, 2021 to March 4, 2021 the level reached 3.75.", []),
+        ("The level was 2.5 on March 9, 2021.", ["March 9, 2021"]),
+    ],
+)
+def test_in_a_dated_table_a_number_is_held_against_the_row_of_its_date(text, contradicted):
+    assert wrong(text, WATER) == contradicted
+
+
+def test_what_the_evidence_does_not_rule_out_is_not_found():
+    text = "Ridge, tuned by Amelia at Zurich, has an RMSE of 3.25 after 77 rounds."
+    verdicts = judged(text, MODELS)
+    assert verdicts == {"Amelia": "not found", "Zurich": "not found", "3.25": "supported"} | {
+        "77": "not found"
+    }
+
+
+def test_a_column_without_a_row_has_its_values_sum_and_mean():
+    sales = [{"shop": "North", "sales": 10}, {"shop": "South", "sales": 20}]
+    assert judged("Sales of 30.", sales) == {"30": "supported"}
+    assert judged("Sales of 15.", sales) == {"15": "supported"}
+    assert judged("Sales of 25.", sales) == {"25": "not found"}
+
+
+def test_a_sentence_of_other_things_is_not_found():
+    text = "Ridge has an RMSE of 3.25. Gardens flourish wherever gentle rain falls softly."
+    (claim,) = (one for one in ground(text, MODELS) if one.kind == "statement")
+    assert claim.verdict == "not found"
+    assert text[slice(*claim.span)].startswith("Gardens")
+
+
+def test_prose_is_evidence():
+    prose = "The bridge was opened in 1932 by Ruth Alder. It is 310 metres long and carries trams."
+    assert judged("The bridge of 310 metres was opened in 1932.", prose) == {
+        "310": "supported",
+        "1932": "supported",
+    }
+    assert judged("The bridge of 340 metres was opened by Ruth Elder.", prose) == {
+        "340": "not found",
+        "Ruth Elder": "not found",
+    }
+
+
+def test_prose_in_a_script_without_spaces_is_evidence():
+    prose = "この橋は1932年に開通した。長さは310メートルである。"
+    assert judged("橋は1932年に開通した。", prose) == {"1932": "supported"}
+    assert judged("橋の長さは340メートルである。", prose) == {"340": "not found"}
+    assert ground("長さは310メートルである。", prose)[0].verdict == "supported"
+
+
+def test_tolerance_is_relative():
+    assert judged("Ridge has an RMSE of 3.4.", MODELS) == {"3.4": "contradicted"}
+    assert judged("Ridge has an RMSE of 3.4.", MODELS, tolerance=0.05) == {"3.4": "supported"}
+
+
+def test_a_claim_says_where_and_what_is_true():
+    text = "Ridge has an RMSE of 4.1."
+    (claim,) = ground(text, MODELS)
+    assert claim == Claim(
+        (21, 24),
+        "4.1",
+        "number",
+        "contradicted",
+        ("$[1].rmse",),
+        "3.25",
+        "held against its row and column",
+    )
+
+
+def test_the_share_of_ungrounded_numbers():
+    assert ungrounded(ground("Ridge: RMSE 4.1, and Naive: RMSE 4.1.", MODELS)) == 0.5
+    assert ungrounded(ground("Nothing.", MODELS)) == 0.0
+
+
+# The check
+
+
+def test_contradicted_is_an_error_with_its_span_evidence_and_fix():
+    text = "Ridge has an RMSE of 4.1."
+    (finding,) = findings(grounding(MODELS), text)
+    assert (finding.level, finding.span) == ("error", (21, 24))
+    assert finding.evidence == "$[1].rmse = 3.25"
+    assert "write 3.25" in finding.fix
+
+
+def test_not_found_is_what_the_caller_says():
+    text = "Ridge has 77 layers."
+    assert [one.level for one in findings(grounding(MODELS), text)] == ["warning"]
+    strict = grounding(MODELS, unsupported="error")
+    assert [one.level for one in findings(strict, text)] == ["error"]
+
+
+def test_the_same_mistake_elsewhere_in_the_text_has_the_same_key():
+    one = findings(grounding(MODELS), "Ridge has an RMSE of 4.1.")
+    two = findings(grounding(MODELS), "All in all Ridge has an RMSE of 4.1.")
+    assert [f.key for f in one] == [f.key for f in two]
+
+
+@pytest.mark.parametrize("evidence", [None, "", [], {}, [{}], {"a": None}, [{"a": []}]])
+def test_no_evidence_is_a_finding_of_its_own(evidence):
+    assert [one.key for one in findings(grounding(evidence), "2 apples")] == [
+        "grounding: no evidence"
+    ]
+
+
+@pytest.mark.parametrize("candidate", [None, 3, "", "  \n", "x" * 1_000_001])
+def test_what_is_no_text_is_a_finding(candidate):
+    assert len(findings(grounding(MODELS), candidate)) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"tolerance": -0.1}, {"tolerance": 2}, {"tolerance": "no"}, {"unsupported": "note"}]
+)
+def test_arguments_are_checked(options):
+    with pytest.raises(InvalidInput):
+        grounding(MODELS, **options)
+
+
+def test_a_task_file_can_ask_for_it():
+    assert "grounding" in known()
+    check = load({"name": "grounding", "evidence": MODELS})
+    assert getattr(check, "pure", False)
+    assert findings(check, "Ridge has an RMSE of 3.25.") == []
+
+
+# What holds for any table
+
+NAMES = ("Alder", "Birch", "Cedar", "Dogwood", "Elm", "Fir")
+COLUMNS = {"weight": "a weight", "height": "a height", "price": "a price", "stock": "a stock"}
+CELLS = st.integers(2, 9_999_999) | st.decimals(1, 9_999, places=2).map(float)
+
+
+@st.composite
+def told(draw):
+    """A table, and a text that says a cell of each row truly."""
+    chosen = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    rows = [{"name": name} | {column: draw(CELLS) for column in COLUMNS} for name in chosen]
+    lines = []
+    for row in rows:
+        column = draw(st.sampled_from(sorted(COLUMNS)))
+        plain = f"{row[column]:,}" if draw(st.booleans()) else str(row[column])
+        text = draw(
+            st.sampled_from(("{name} has {column} of {value}.", "The {bare} of {name} is {value}."))
+        )
+        lines.append(
+            text.format(name=row["name"], column=COLUMNS[column], bare=column, value=plain)
+        )
+    return rows, lines
+
+
+@given(told())
+def test_what_is_true_of_a_table_is_supported(table):
+    rows, lines = table
+    claims = [one for one in ground(" ".join(lines), rows) if one.kind == "number"]
+    assert [one.verdict for one in claims] == ["supported"] * len(lines)
+
+
+@given(told(), st.data())
+def test_one_changed_number_is_found(table, data):
+    rows, lines = table
+    n = data.draw(st.integers(0, len(lines) - 1))
+    before, _, number = lines[n].removesuffix(".").rpartition(" ")
+    more = float(number.replace(",", "")) + data.draw(st.integers(1, 10**6))
+    changed = [*lines[:n], f"{before} {more:.2f}.", *lines[n + 1 :]]
+    claims = [one for one in ground(" ".join(changed), rows) if one.kind == "number"]
+    assert [one.verdict == "contradicted" for one in claims] == [
+        at == n for at in range(len(lines))
+    ]
+
+
+@given(
+    st.text(max_size=300),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner),
+        max_leaves=20,
+    ),
+)
+def test_any_text_can_be_held_against_anything(text, evidence):
+    for claim in ground(text, Evidence(evidence)):
+        assert text[slice(*claim.span)] == claim.text
