@@ -263,6 +263,27 @@ def test_a_source_that_is_not_trusted_fills_no_database(store):
     do(scenario())
 
 
+def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
+    long = "word " * 100_000
+
+    async def scenario() -> None:
+        whole = Example(long, long, long, long, {}, {}, long, long)
+        for n, trust in enumerate(ORDER):
+            await memory.remember(long, "abcde"[n], lesson=long, example=whole, context=long,
+                                  trust=trust, tags=[long] * 100)  # fmt: skip
+        for id, trust in enumerate(ORDER, 1):
+            sizes = (
+                "select length(e.record) + length(e.words) + length(e.lesson) + length(e.task)"
+                " + length(l.error_type) + length(l.pattern) + length(l.text) + length(l.tags)"
+                " from example e, reflection l where e.id = ? and l.id = ?"
+            )
+            ((size,),) = await rows(store, sizes, id, id)
+            assert (size < 100_000) == (trust in HELD)
+            assert (await memory.seen(long, "abcde"[id - 1])).count
+
+    do(scenario())
+
+
 def test_who_is_trusted_has_no_quota(store):
     memory = Memory(store, quota=Quota(entries=1, sightings=1))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from errata.errors import InvalidInput
+from errata.redact import redacted
 
 if TYPE_CHECKING:
-    from errata.memory.learn import Example, State, Trust
+    from errata.memory.learn import Example, Reflection, State, Trust
 
 Action = Literal["release", "reject"]
 
@@ -18,6 +19,10 @@ Action = Literal["release", "reject"]
 ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 RAISING = frozenset(ORDER[:2])
 HELD = frozenset(ORDER[3:])
+# What is kept of what is held back: characters of each text and each tag, and how many tags.
+LONGEST = 4_000
+LONGEST_TAG = 200
+TAGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,25 @@ def raises(new: Trust, known: Trust) -> bool:
     the text, its trust, its state and its sources are those of the new sighting.
     """
     return new in RAISING and known not in RAISING
+
+
+def bounded(one: Reflection) -> Reflection:
+    """The reflection with the first `LONGEST` characters of every text, and of its tags the first.
+
+    Without secrets first: half of one is not recognised.
+    """
+    example = one.example
+    if example is not None:
+        told = {part.name: getattr(example, part.name) for part in fields(example)}
+        kept: dict[str, Any] = {n: _kept(text) for n, text in told.items() if isinstance(text, str)}
+        example = replace(example, **kept)
+    tags = tuple(_kept(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
+    kind, context = _kept(one.error_type), _kept(one.context)
+    return replace(one, example=example, tags=tags, error_type=kind, context=context)
+
+
+def _kept(text: str) -> str:
+    return redacted(text)[:LONGEST]
 
 
 def _place(trust: Trust) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from errata.errors import InvalidInput, QuotaExceeded
 from errata.memory.learn import Reflection
-from errata.memory.trust import HELD, RAISING, Quota, begins, derived
+from errata.memory.trust import HELD, RAISING, Quota, begins, bounded, derived
 from errata.store.statements import statements
 
 Db = sqlite3.Connection
@@ -45,6 +45,7 @@ def stamped(db: Db, key: Plain, one: Reflection) -> Reflection | None:
         raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
     state = begins(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
+    one = bounded(one) if trust in HELD else one
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
