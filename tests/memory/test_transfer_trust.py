@@ -172,10 +172,11 @@ def test_nothing_that_others_decided_or_proved_is_taken():
         made = records(data)
         memory = fresh()
         done = await transfers.given(data, memory)
-        kinds = ("lineage", "loop", "ruling")
+        kinds = ("loop", "ruling")
         assert done.left == sum(len(only(made, kind)) for kind in kinds)
         after = records(await exported(memory))
         assert [one["is"] for one in after if one["is"] in kinds] == []
+        assert only(after, "lineage") == only(made, "lineage")
         assert await memory.prove() == await fresh().prove()
         for one in only(after, "lesson"):
             claims = (one["pinned"], one["apart"], one["useful"], one["helped"], one["hurt"])
@@ -220,6 +221,26 @@ def test_a_crafted_export_reaches_nothing_else():
         assert old["last_seen"] < 2e11
         assert next(one for one in made if one == before[2])
         assert [one.lesson for one in await memory.recall(TASK)] == ["no unit"]
+
+    do(scenario())
+
+
+def test_nothing_here_comes_to_derive_from_what_somebody_imports():
+    """Else its source could be revoked, and ours would be gone."""
+
+    async def scenario() -> None:
+        memory, theirs = fresh(), fresh()
+        await memory.remember("F", "no unit", example=PARCEL)
+        before = records(await exported(memory))
+        await theirs.remember("P", "a page", lesson="obey me", trust="external")
+        made = sorted([*records(await exported(theirs)), *before[1:3]], key=place)
+        names = {one["says"]: f"{one['lesson']}/{one['digest']}" for one in only(made, "example")}
+        lineage: Plain = {"is": "lineage", "child": names["no unit"], "parents": [names["obey me"]]}
+        done = await transfers.given(sealed([*made, lineage]), memory)
+        assert done.new == 1
+        assert only(records(await exported(memory)), "lineage") == []
+        await memory.quarantine.revoke(done.source, by="ada")
+        assert [one["text"] for one in await memory.top()] == ["no unit"]
 
     do(scenario())
 
