@@ -122,27 +122,31 @@ asyncio.run(main())
 
 
 def fsyncs(folder: str) -> Iterable[Figure]:
-    """fsync and fdatasync calls an attempt by the kernel's count, where strace is installed.
+    """fsync and fdatasync calls an attempt by the kernel's count, where strace is installed."""
+    for kind, most in (("pure", 1.0), ("other", 2.0)):
+        each = syncs(ONE_RUN, f"{folder}/{kind}", kind)
+        if each is not None:
+            yield Figure(f"fsyncs an attempt, {kind} checks", each / 2, "", most)
+
+
+def syncs(program: str, name: str, *arguments: str) -> float | None:
+    """Syncs for one of what a program does to a file, so often; None without strace.
 
     Two lengths of run are compared, so that what opening and closing costs is left out.
     """
-    strace = shutil.which("strace")
-    if strace is None:
-        return
-    for kind, most in (("pure", 1.0), ("other", 2.0)):
-        counts = []
-        for cycles in (10, 60):
-            log = Path(folder) / f"{kind}-{cycles}.strace"
-            program = [sys.executable, "-c", ONE_RUN, f"{folder}/{kind}-{cycles}-f.db"]
-            program += [str(cycles), kind]
-            subprocess.run(
-                [strace, "-f", "-o", log, "-e", "trace=fsync,fdatasync", *program],
-                check=True,
-                env={**os.environ, "PYTHONPATH": os.getcwd()},
-            )
-            counts.append(sum("sync(" in line for line in log.read_text().splitlines()))
-        value = (counts[1] - counts[0]) / 100
-        yield Figure(f"fsyncs an attempt, {kind} checks", value, "", most)
+    if (strace := shutil.which("strace")) is None:
+        return None
+    counts = []
+    for times in (10, 60):
+        log = Path(f"{name}-{times}.strace")
+        traced = [strace, "-f", "-o", str(log), "-e", "trace=fsync,fdatasync", sys.executable]
+        subprocess.run(
+            [*traced, "-c", program, f"{name}-{times}-f.db", str(times), *arguments],
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+        )
+        counts.append(sum("sync(" in line for line in log.read_text().splitlines()))
+    return (counts[1] - counts[0]) / 50
 
 
 def together(path: str) -> Iterable[Figure]:

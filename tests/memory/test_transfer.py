@@ -30,8 +30,8 @@ from tests.memory.transfers import (
 LOCAL = {
     "reflection": {"id", "tenant", "project", "author"},
     "occurrence": {"id", "reflection"},
-    "example": {"id", "reflection", "scope", "task"},
-    "vector": {"example", "tenant", "project"},
+    "example": {"id", "reflection", "scope", "task", "indexed"},
+    "vector": {"example", "tenant", "project", "changed"},
     "origin": {"example", "scope"},
     "lineage": {"child", "parent"},
     "ruling": {"id", "tenant", "project"},

@@ -145,7 +145,7 @@ from tests.store.support import *
 async def main(path):
     with opened(path) as store:
         await store.commit(SCOPE, report("a", 1), "me")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
         number = 1
         try:
             while True:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from errata.memory.learn import Example
 from errata.protocols import ANY, Filter, Found, Scope
+from errata.store import texts
 from errata.store.reflections import key_of, storable, token
 from errata.store.statements import statements
 
+if TYPE_CHECKING:
+    from errata.store.vectors import Rows, Vectors
+
 Db = sqlite3.Connection
-# The words of a query that are counted, and the rarest of them, which are looked for: more than 12
-# brought nothing.
-COUNTED = 256
-TERMS = 16
+# Candidates beyond those that are wanted: codes tell the nearest of all, not quite in their order.
+SPARE = 14
 
 
 def search(
     db: Db,
+    vectors: Vectors,
     scope: Scope,
     text: str,
     space: str,
@@ -29,70 +33,91 @@ def search(
     only: Filter = ANY,
 ) -> list[Found]:
     """Both legs; what either brought, with every distance there is."""
-    from errata.memory.words import weights
+    from errata.memory.words import weights, words
 
-    counts, every = _counts(db, scope, text)
-    by_text = _by_text(db, scope, counts, limit, only)
-    by_vector = {}
-    if vector is not None:
-        by_vector = _by_vector(db, scope, space, vector, limit, only, by_text)
-    weighed = weights(counts, every)
-    found = []
-    for id in by_text | by_vector:
-        rows = db.execute(statements()["read_example"], {**key_of(scope), "id": id}).fetchall()
-        found += [_found(row, by_vector.get(id), by_text.get(id), weighed) for row in rows]
-    return found
-
-
-def _counts(db: Db, scope: Scope, text: str) -> tuple[dict[str, int], int]:
-    """Term -> how many examples of this scope have it, the rarest first; and how many there are."""
-    from errata.memory.words import words
-
-    wanted = list(dict.fromkeys(words(storable(text))))[:COUNTED]
-    within = f"scope : {token(scope)}"
-    values = {"scope": f'{within} AND words : "', "terms": json.dumps(wanted)}
-    rows = db.execute(statements()["count_terms"], values).fetchall() if wanted else []
-    every = db.execute(statements()["count_recallable"], {"scope": within}).fetchall()[0]["n"]
-    return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}, every
+    corpus = db.execute(statements()["read_corpus"], {"scope": token(scope)}).fetchone()
+    if corpus is None:
+        return []
+    one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only)
+    counts = texts.counts(db, corpus, words(storable(text)))
+    keyword = by_text(one, counts)
+    cosine = {} if vector is None else by_vector(one, vectors, vector, keyword)
+    weighed = weights(counts, corpus["texts"])
+    ids = keyword | cosine
+    return [_found(one.rows[id], cosine.get(id), keyword.get(id), weighed) for id in ids]
 
 
-def _by_text(
-    db: Db, scope: Scope, counts: Mapping[str, int], limit: int, only: Filter
-) -> dict[int, float]:
-    """Example -> BM25 as a share of the best match, 0..1; of a term that is nowhere none has it."""
-    rarest = [f'"{term}"' for term, count in counts.items() if count][:TERMS]
-    if not rarest:
+class Sought:
+    """What one search looks for in one transaction, and the rows that it has read."""
+
+    def __init__(
+        self, db: Db, key: dict[str, Any], corpus: sqlite3.Row, limit: int, only: Filter
+    ) -> None:
+        self.db, self.key, self.corpus, self.limit = db, key, corpus, limit
+        self.all = only == ANY
+        self._values = {**key, **_filter(only)}
+        self.rows: dict[int, sqlite3.Row] = {}
+
+    def read(self, ids: Iterable[int]) -> list[int]:
+        """Those that exist, may be recalled and pass the filter, as the database says."""
+        ids = list(ids)
+        values = {**self._values, "ids": json.dumps([id for id in ids if id not in self.rows])}
+        rows = self.db.execute(statements()["read_examples"], values)
+        self.rows.update((row["id"], row) for row in rows)
+        return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
+
+    @cached_property
+    def filtered(self) -> set[int]:
+        """All that may be recalled and pass the filter."""
+        rows = self.db.execute(statements()["filtered"], self._values)
+        return {id for (id,) in rows}
+
+    def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
+        """The exact ones, of those that have a vector of that length."""
+        import numpy as np
+
+        data = {id: self.rows[id]["data"] or b"" for id in ids}
+        data = {id: one for id, one in data.items() if len(one) == query.nbytes}
+        matrix = np.frombuffer(b"".join(data.values()), "<f4").reshape(len(data), len(query))
+        return dict(zip(data, (matrix @ query).tolist(), strict=True))
+
+
+def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
+    """Example -> BM25 as a share of the best match, 0..1."""
+    many = 2 * one.limit
+    ids = texts.matching(one.db, one.corpus, counts, many)
+    found = one.read(ids)
+    if len(found) < one.limit and len(ids) == many:
+        found = one.read(texts.matching(one.db, one.corpus, counts, many, one.filtered))
+    if not found:
         return {}
-    query = f"scope : {token(scope)} AND words : ({' OR '.join(rarest)})"
-    values = {"query": query, "limit": limit, **_filter(only)}
-    rows = db.execute(statements()["match_examples"], values).fetchall()
-    best = min((row["score"] for row in rows), default=0.0)
-    return {row["id"]: row["score"] / best if best else 0.0 for row in rows}
+    every, mean = one.corpus["texts"], one.corpus["length"] / one.corpus["texts"]
+    rarities = {term: texts.rarity(count, every) for term, count in counts.items()}
+    scores = {id: texts.bm25(rarities, one.rows[id]["words"], mean) for id in found}
+    best = sorted(found, key=lambda id: (-scores[id], id))[: one.limit]
+    return {id: scores[id] / scores[best[0]] for id in best}
 
 
-def _by_vector(
-    db: Db,
-    scope: Scope,
-    space: str,
-    vector: Sequence[float],
-    limit: int,
-    only: Filter,
-    also: Collection[int],
+def by_vector(
+    one: Sought, vectors: Vectors, vector: Sequence[float], also: Iterable[int] = ()
 ) -> dict[int, float]:
-    """Example -> cosine, by an exact scan of the scope: of the nearest, and of those in `also`."""
+    """Example -> cosine: of the nearest, the nearest first; and of those in `also`."""
     import numpy as np
 
-    values = {**key_of(scope), "space": space, **_filter(only)}
-    rows = db.execute(statements()["scope_vectors"], values).fetchall()
-    query = np.asarray(vector, dtype="<f4")
-    rows = [row for row in rows if len(row["data"]) == query.nbytes]
-    if not rows:
-        return {}
-    matrix = np.frombuffer(b"".join(row["data"] for row in rows), dtype="<f4")
-    scores = matrix.reshape(len(rows), -1) @ query
-    order = [int(i) for i in np.argsort(-scores, kind="stable")[:limit]]
-    order += [i for i, row in enumerate(rows) if row["example"] in also]
-    return {int(rows[i]["example"]): float(scores[i]) for i in order}
+    query = np.asarray(vector, "<f4")
+    codes = vectors.codes(one.db, one.key, one.corpus, len(query))
+    many = one.limit + SPARE
+    ids = codes.nearest(query, many).tolist()
+    found = one.read(ids)
+    codes.drop(np.array([id for id in ids if id not in one.rows], np.int64))
+    if len(found) < one.limit and len(ids) == many:
+        among = np.array(list(one.filtered), np.int64)
+        found = one.read(codes.nearest(query, many, among).tolist())
+        if one.all:
+            codes.keep(among)
+    cosine = one.cosines(found, query)
+    best = sorted(cosine, key=lambda id: (-cosine[id], id))[: one.limit]
+    return {id: cosine[id] for id in best} | one.cosines(also, query)
 
 
 def _filter(only: Filter) -> dict[str, Any]:

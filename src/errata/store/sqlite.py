@@ -30,6 +30,7 @@ from errata.store import grouping, loops, places, quarantine, search, size
 from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
+from errata.store.vectors import Vectors
 
 if TYPE_CHECKING:
     from errata.lessons import Seen
@@ -60,6 +61,7 @@ class Sqlite:
         self._writer = Thread(connect, writes=True)
         self._reader = self._writer if alone else Thread(self._another, writes=False)
         self._learned = grouping.Learned()  # of the reader's thread
+        self._vectors = Vectors()  # of the same
         # The threads know nothing of the store, so that one that nobody uses any more is closed.
         finalize(self, _close, self._writer, self._reader)
 
@@ -160,9 +162,8 @@ class Sqlite:
         only: Filter | None = None,
     ) -> Sequence[Found]:
         """Examples near `text`: at most `limit` by full text and `limit` by vector."""
-        return await self._read(
-            lambda db: search.search(db, scope, text, space, vector, limit, only or ANY)
-        )
+        given = (scope, text, space, vector, limit, only or ANY)
+        return await self._read(lambda db: search.search(db, self._vectors, *given))
 
     async def held(self, scope: Scope, ids: Sequence[int] | None) -> Sequence[Held]:
         """Examples by their ids, the newest first; with None all that wait in quarantine."""

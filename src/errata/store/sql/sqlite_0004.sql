@@ -1,5 +1,13 @@
 -- Schema 4. Where a text came from and what derives from it; what exposures came to; what was ruled.
 
+-- Made anew below; until then no row is told to them.
+drop trigger example_added;
+drop trigger example_gone;
+drop trigger example_changes;
+drop trigger example_changed;
+drop table example_fts;
+drop view recallable;
+
 -- `source` names where the text came from: a page, a tool, a file, a loop. `useful` is the factor that
 -- the proof gave its rank; `helped` counts the loops that it was shown in and that were right at once,
 -- `hurt` those in which its own error came again. `apart`: never grouped with other patterns.
@@ -149,3 +157,81 @@ create table outcome (
   primary key (tenant, project, loop)
 ) without rowid;
 create unique index outcome_n on outcome (tenant, project, n);
+
+-- What a search looks through. A scope has `texts`, of `length` characters of words in all; a text is one of them,
+-- `indexed`, while both it and its lesson may be recalled. In the index each word carries the number of its scope,
+-- so that counting and matching in one scope read nothing of another. `changed` grows with every vector that
+-- may be looked through from then on, and such a vector has its number: who knows all up to some number reads on from it.
+create table corpus (
+  id integer primary key,
+  scope text not null unique,
+  texts integer not null default 0,
+  length integer not null default 0,
+  changed integer not null default 0
+);
+insert into corpus (scope) select distinct scope from example;
+alter table example add column indexed integer not null default 0;
+alter table vector add column changed integer not null default 0;
+drop index vector_scope;
+create index vector_changed on vector (tenant, project, space, changed);
+
+create view recallable as
+select e.id, replace(' ' || e.words, ' ', ' s' || c.id || 'x') as words
+from example e join corpus c on c.scope = e.scope where e.indexed;
+create virtual table example_fts using fts5 (
+  words, content = 'recallable', content_rowid = 'id', detail = none, columnsize = 0, tokenize = 'ascii'
+);
+
+create trigger example_added after insert on example begin
+  insert into corpus (scope) select new.scope where not exists (select 1 from corpus where scope = new.scope);
+  update example set indexed = 1 where id = new.id and state in ('candidate', 'verified')
+    and (select state from reflection where id = new.reflection) in ('candidate', 'verified');
+end;
+create trigger example_changed after update of state, words on example begin
+  insert into example_fts (example_fts, rowid, words)
+  select 'delete', old.id, replace(' ' || old.words, ' ', ' s' || id || 'x')
+  from corpus where scope = old.scope and old.indexed and new.words <> old.words;
+  insert into example_fts (rowid, words)
+  select id, words from recallable where id = old.id and new.words <> old.words;
+  update corpus set length = length + length(new.words) - length(old.words)
+  where scope = old.scope and old.indexed and new.words <> old.words;
+  update example set indexed = not indexed where id = old.id and indexed <> (
+    state in ('candidate', 'verified')
+    and (select state from reflection where id = new.reflection) in ('candidate', 'verified')
+  );
+end;
+create trigger reflection_changed after update of state on reflection
+when (old.state in ('candidate', 'verified')) <> (new.state in ('candidate', 'verified')) begin
+  update example set indexed = not indexed where reflection = new.id and indexed <> (
+    state in ('candidate', 'verified') and new.state in ('candidate', 'verified')
+  );
+end;
+create trigger example_shown after update of indexed on example when new.indexed and not old.indexed begin
+  insert into example_fts (rowid, words) select id, words from recallable where id = new.id;
+  update corpus set texts = texts + 1, length = length + length(new.words), changed = changed + 1
+  where scope = new.scope;
+  update vector set changed = (select changed from corpus where scope = new.scope) where example = new.id;
+end;
+create trigger example_hidden before update of indexed on example when old.indexed and not new.indexed begin
+  insert into example_fts (example_fts, rowid, words) select 'delete', id, words from recallable where id = old.id;
+  update corpus set texts = texts - 1, length = length - length(old.words) where scope = old.scope;
+  update vector set changed = 0 where example = old.id;
+end;
+create trigger example_gone before delete on example when old.indexed begin
+  insert into example_fts (example_fts, rowid, words) select 'delete', id, words from recallable where id = old.id;
+  update corpus set texts = texts - 1, length = length - length(old.words) where scope = old.scope;
+end;
+create trigger vector_added after insert on vector
+when (select indexed from example where id = new.example) begin
+  update corpus set changed = changed + 1 where scope = (select scope from example where id = new.example);
+  update vector set changed = (select c.changed from corpus c join example e using (scope) where e.id = new.example)
+  where example = new.example;
+end;
+create trigger vector_changed after update of space, data on vector
+when (select indexed from example where id = new.example) begin
+  update corpus set changed = changed + 1 where scope = (select scope from example where id = new.example);
+  update vector set changed = (select c.changed from corpus c join example e using (scope) where e.id = new.example)
+  where example = new.example;
+end;
+update example set indexed = 1 where state in ('candidate', 'verified')
+  and (select state from reflection where id = example.reflection) in ('candidate', 'verified');

@@ -1,0 +1,327 @@
+"""Recall at size: one large scope, a thousand tenants, and what `remember` costs there.
+
+The texts are halves of sentences from this project's own pages, put together anew: some thousand
+words in however many texts, so that the rarest are less rare than in texts that people write. So
+are the queries, which are embedded beforehand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import mean, median, quantiles
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import errata
+from bench.durable import syncs
+from bench.rows import Figure
+from errata.memory.learn import Reflection
+from errata.memory.places import space_of
+from errata.memory.signature import signature
+from errata.memory.words import words
+from errata.models import open_embedder
+from errata.protocols import ANY, Scope
+from errata.store import search
+from errata.store.reflections import key_of, token
+from errata.store.sqlite import Sqlite
+from errata.store.statements import statements
+
+Rows = NDArray[np.float32]
+PAGES = ("README.md", "docs/*.md", "examples/*/README.md")
+OUT = Path("bench/out")
+REAL = 10_000
+MILLION = 1_000_000
+QUERIES = 200
+LIMIT = 50  # what recall asks each leg for
+BATCH = 500
+ROUNDS = 5
+# The length of the noise that is added to a unit vector: their cosine is 1 / sqrt(1 + 0.5²), 0.89.
+NOISE = 0.5
+TENANTS, EACH = 1_000, 100
+
+
+@dataclass(frozen=True)
+class Known:
+    """An embedder that has embedded everything beforehand."""
+
+    vectors: dict[str, Any] = field(default_factory=dict)
+    name: str = "known"
+    dimensions: int = 384
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """What is known of the texts."""
+        return [self.vectors[text] for text in texts]
+
+
+@dataclass(frozen=True)
+class Size:
+    """One scope: its name, its texts with their vectors, and the milliseconds that it may take."""
+
+    name: str
+    texts: Sequence[str]
+    vectors: Rows
+    leg: float
+    hybrid: float
+
+
+def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
+    """One scope of `REAL` texts, one of `real` if that is more, one of a million; many tenants."""
+    made = texts(max(real, REAL) + QUERIES)
+    vectors = embedded(made)
+    asked = Known(dict(zip(made[-QUERIES:], vectors[-QUERIES:], strict=True)))
+    made, vectors = made[:-QUERIES], vectors[:-QUERIES]
+    yield from scope(folder, Size("10k embedded", made[:REAL], vectors[:REAL], 0.5, 4), asked)
+    if real > REAL:
+        yield from scope(folder, Size(f"{real // 1000}k embedded", made, vectors, 3, 15), asked)
+    if million:
+        noisy = perturbed(vectors, MILLION)
+        yield from scope(folder, Size("1M perturbed", texts(MILLION), noisy, 20, 60), asked)
+    yield from tenants(folder, vectors, asked)
+    yield from fsyncs(folder)
+
+
+def scope(folder: str, size: Size, asked: Known) -> Iterable[Figure]:
+    """Every figure of one scope."""
+    path = f"{folder}/recall-{len(size.texts)}.db"
+    asyncio.run(filled(path, [Scope()], size.texts, size.vectors))
+    bytes_each = Path(path).stat().st_size / len(size.texts)
+    yield Figure(f"disk a lesson, {size.name}", bytes_each / 1e3, "kB")
+    yield Figure(f"first search of a process, {size.name}", first(path, asked), "ms")
+    with closing(sqlite3.connect(f"{path}-plain")) as db:
+        plain = median(by_bm25(db, size.texts, asked))
+    store = Sqlite(path)
+    legs, found = asyncio.run(vector_legs(store, asked))
+    yield Figure(f"RAM of its codes, {size.name}", store._vectors.bytes / 1e6, "MB")
+    yield from spread(f"vector leg, {size.name}", legs, size.leg)
+    exact, nearest = scanned(size.vectors, asked)
+    yield Figure(f"exact scan by numpy, {size.name}, p50", median(exact), "ms")
+    shares = [len(a & b) / 10 for a, b in zip(found, nearest, strict=True)]
+    yield Figure(f"vector leg, {size.name}, recall@10", mean(shares), "", least=0.99)
+    whole = asyncio.run(recalls(store, [Scope()], asked))
+    yield from spread(f"recall, {size.name}", whole, size.hybrid)
+    yield Figure(f"FTS5 OR by bm25() alone, {size.name}, p50", plain, "ms")
+    spent = asyncio.run(remembered(store, asked))
+    yield Figure(f"remember into {size.name}, p50", median(spent), "ms")
+
+
+def spread(name: str, spent: Sequence[float], most: float | None = None) -> Iterable[Figure]:
+    """The median, which has the target, and the 99th percentile of milliseconds."""
+    yield Figure(f"{name}, p50", median(spent), "ms", most)
+    yield Figure(f"{name}, p99", quantiles(spent, n=100)[98], "ms")
+
+
+async def vector_legs(store: Sqlite, asked: Known) -> tuple[list[float], list[set[int]]]:
+    """Milliseconds of each vector leg, and the ten it found; rows count from 0."""
+
+    def leg(db: sqlite3.Connection, vector: Any) -> tuple[float, set[int]]:
+        began = time.perf_counter()
+        at = {"scope": token(Scope())}
+        corpus = db.execute(statements()["read_corpus"], at).fetchone()
+        key = {**key_of(Scope()), "space": space_of(asked)}
+        sought = search.Sought(db, key, corpus, LIMIT, ANY)
+        ids = list(search.by_vector(sought, store._vectors, vector))
+        return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
+
+    rounds = [
+        [await store._read(partial(leg, vector=one)) for one in asked.vectors.values()]
+        for _ in range(ROUNDS)
+    ]
+    spent = fastest([[spent for spent, _ in one] for one in rounds])
+    return spent, [ids for _, ids in rounds[0]]
+
+
+def scanned(vectors: Rows, asked: Known) -> tuple[list[float], list[set[int]]]:
+    """The same by an exact scan of float32, all in RAM."""
+
+    def scan(query: Any) -> tuple[float, set[int]]:
+        began = time.perf_counter()
+        nearest = np.argpartition(vectors @ query, -10)[-10:]
+        return (time.perf_counter() - began) * 1e3, set(nearest.tolist())
+
+    rounds = [[scan(query) for query in asked.vectors.values()] for _ in range(ROUNDS)]
+    spent = fastest([[spent for spent, _ in one] for one in rounds])
+    return spent, [ids for _, ids in rounds[0]]
+
+
+async def recalls(store: Sqlite, scopes: Sequence[Scope], asked: Known) -> list[float]:
+    """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the scopes."""
+
+    async def recall(text: str, scope: Scope) -> float:
+        memory = errata.Memory(store, scope, asked)
+        began = time.perf_counter()
+        await memory.recall(text, 5)
+        return (time.perf_counter() - began) * 1e3
+
+    count = max(len(scopes), len(asked.vectors))
+    turns = [*islice(zip(cycle(asked.vectors), cycle(scopes), strict=False), count)]
+    return fastest([[await recall(*turn) for turn in turns] for _ in range(ROUNDS)])
+
+
+def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Of each query the fastest of all rounds, because other work only ever adds time."""
+    return [min(spent) for spent in zip(*rounds, strict=True)]
+
+
+async def remembered(store: Sqlite, asked: Known) -> list[float]:
+    """Milliseconds of each of so many new lessons, one after the other."""
+    memory, spent = errata.Memory(store, embedder=asked), []
+    for number, text in enumerate(asked.vectors):
+        began = time.perf_counter()
+        await memory.remember(f"new {letters(number)}", text)
+        spent.append((time.perf_counter() - began) * 1e3)
+    await store.close()
+    return spent
+
+
+FIRST = """
+import asyncio, json, sys, time
+from bench.recall import Known
+import errata
+async def first(path, text, vector):
+    memory = errata.Memory(path, embedder=Known({text: vector}))
+    await memory.count()
+    began = time.perf_counter()
+    await memory.recall(text, 5)
+    print((time.perf_counter() - began) * 1e3)
+asyncio.run(first(sys.argv[1], *json.loads(sys.argv[2])))
+"""
+
+
+def first(path: str, asked: Known) -> float:
+    """Milliseconds of the first recall of a fresh interpreter, the median of three."""
+    text, vector = next(iter(asked.vectors.items()))
+    program = [sys.executable, "-c", FIRST, path, json.dumps([text, vector.tolist()])]
+    return median(
+        float(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    )
+
+
+def by_bm25(db: sqlite3.Connection, made: Sequence[str], asked: Known) -> list[float]:
+    """Milliseconds of each query in a plain index: any of its words, ordered by bm25()."""
+    db.execute("create virtual table said using fts5 (words)")
+    db.executemany("insert into said values (?)", ((" ".join(words(one)),) for one in made))
+    spent = []
+    for text in asked.vectors:
+        any_of = " OR ".join(f'"{word}"' for word in words(text))
+        began = time.perf_counter()
+        sql = "select rowid from said where said match ? order by rank limit ?"
+        db.execute(sql, (any_of, LIMIT)).fetchall()
+        spent.append((time.perf_counter() - began) * 1e3)
+    return spent
+
+
+def tenants(folder: str, vectors: Rows, asked: Known) -> Iterable[Figure]:
+    """Many scopes in one file, searched in turn."""
+    scopes, count = [Scope(f"tenant {n}") for n in range(TENANTS)], TENANTS * EACH
+    path = f"{folder}/tenants.db"
+    asyncio.run(filled(path, scopes, texts(count), perturbed(vectors, count)))
+    store, name = Sqlite(path), f"{TENANTS:,} tenants of {EACH}"
+    yield from spread(f"recall, {name}", asyncio.run(recalls(store, scopes, asked)))
+    yield Figure(f"RAM of their codes, {name}", store._vectors.bytes / 1e6, "MB")
+    asyncio.run(store.close())
+
+
+def fsyncs(folder: str) -> Iterable[Figure]:
+    """By the kernel's count, where strace is installed: those of 50 more lessons."""
+    program = "import asyncio, sys; from bench.recall import some; asyncio.run(some(*sys.argv[1:]))"
+    each = syncs(program, f"{folder}/some")
+    if each is not None:
+        yield Figure("fsyncs a remember", each, "", 1.0)
+
+
+async def some(path: str, count: str) -> None:
+    """Remember so many lessons, one after the other."""
+    store = Sqlite(path)
+    for number in range(int(count)):
+        await store.remember(Scope(), [lesson(number, f"text {number}", None)])
+    await store.close()
+
+
+async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
+    """A database with a lesson a text, as many in each scope."""
+    store, each = Sqlite(path), len(made) // len(scopes)
+    together = min(BATCH, each)
+    for begin in range(0, len(made), together):
+        numbers = range(begin, min(begin + together, len(made)))
+        lessons = [lesson(n, made[n], vectors[n]) for n in numbers]
+        await store.remember(scopes[begin // each], lessons)
+    await store.close()
+
+
+def lesson(number: int, text: str, vector: Any) -> Reflection:
+    """One that no other is like."""
+    named = signature("bench", letters(number))
+    space = space_of(Known())
+    return Reflection(
+        "error", named, "bench", text, text, state="candidate", space=space, vector=vector
+    )
+
+
+def letters(number: int) -> str:
+    """A number that no mask takes for one."""
+    return "".join("abcdefghij"[int(digit)] for digit in str(number))
+
+
+def texts(count: int) -> list[str]:
+    """So many different texts, always the same: half of one sentence and half of another."""
+    halves = [half for half in map(halved, sentences()) if half is not None]
+    chance, made = random.Random(count), dict[str, None]()
+    while len(made) < count:
+        (one, _), (_, other) = chance.choice(halves), chance.choice(halves)
+        made[f"{one} {other}"] = None
+    return list(made)
+
+
+def sentences() -> Iterator[str]:
+    """Those of the pages, without their code."""
+    for pattern in PAGES:
+        for page in sorted(Path().glob(pattern)):
+            prose = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
+            yield from re.split(r"(?<=[.:?!])\s+|\n\s*\n|\n[-#|]", prose)
+
+
+def halved(sentence: str) -> tuple[str, str] | None:
+    """Both halves of a sentence of 8 to 40 words, None of any other."""
+    said = sentence.split()
+    middle = len(said) // 2
+    return (" ".join(said[:middle]), " ".join(said[middle:])) if 8 <= len(said) <= 40 else None
+
+
+def embedded(made: Sequence[str]) -> Rows:
+    """Their vectors by the embedder of errata, 4 ms a text; kept for the next time."""
+    digest = hashlib.sha256("\0".join(made).encode()).hexdigest()[:16]
+    path = OUT / f"embedded-{digest}.npy"
+    if not path.exists():
+        OUT.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.asarray(asyncio.run(open_embedder().embed(made)), np.float32))
+    found: Rows = np.load(path)
+    return found
+
+
+def perturbed(vectors: Rows, count: int) -> Rows:
+    """So many unit vectors, each one of `vectors` with noise."""
+    chance = np.random.default_rng(count)
+    made = np.empty((count, vectors.shape[1]), np.float32)
+    for begin in range(0, count, BATCH):
+        part = made[begin : begin + BATCH]
+        part[:] = chance.standard_normal(part.shape, np.float32) * NOISE / part.shape[1] ** 0.5
+        part += vectors[np.arange(begin, begin + len(part)) % len(vectors)]
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return made

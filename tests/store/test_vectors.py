@@ -1,0 +1,148 @@
+"""Codes of vectors in RAM: as good as the vectors, bounded, never more than the rows say."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from errata.memory.learn import Reflection
+from errata.memory.signature import signature
+from errata.protocols import Filter, Found, Scope
+from errata.store.sqlite import Sqlite
+from errata.store.texts import MATCHES
+from errata.store.vectors import Vectors
+from tests.store.support import opened
+
+WIDTH = 32
+HERE, THERE, NOWHERE = (Scope("t", name) for name in ("here", "there", "nowhere"))
+
+
+@pytest.fixture(params=["int8", "float32"])
+def store(request, monkeypatch):
+    """With numkong and without it, as on a platform that it does not exist for."""
+    if request.param == "float32":
+        monkeypatch.setitem(sys.modules, "numkong", None)
+    with opened(":memory:") as one:
+        yield one
+
+
+def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
+    made = np.random.default_rng(seed).normal(size=(count, width)).astype("<f4")
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def keep(
+    store: Sqlite, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
+) -> list[int]:
+    """A lesson a vector; their ids."""
+    lessons = [
+        Reflection(
+            "error",
+            signature(f"{text} {n}", text),
+            "e",
+            text,
+            text,
+            trust="operator",
+            state="candidate",
+            space="s",
+            vector=vector,
+            **fields,
+        )
+        for n, vector in enumerate(vectors)
+    ]
+    return [one.id for one in asyncio.run(store.remember(scope, lessons))]
+
+
+def found(store: Sqlite, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
+    only = {"only": Filter(**only)}
+    near = asyncio.run(store.search(scope, "", "s", vector, limit, **only))
+    return sorted(near, key=lambda one: -(one.cosine or 0.0))
+
+
+def test_the_nearest_are_those_of_an_exact_scan(store):
+    places = units(3_000)
+    keep(store, HERE, places)
+    for query in units(20, seed=2):
+        exact = np.sort(places @ query)[::-1][:10]
+        assert [one.cosine for one in found(store, HERE, query)] == pytest.approx(exact, abs=1e-6)
+
+
+def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
+    near = units(1)[0]
+    keep(store, HERE, [near] * 100, tags=("other",))
+    keep(store, HERE, [-near], text="far", tags=("wanted",))
+    (one,) = found(store, HERE, near, tags=("wanted",))
+    assert one.lesson == "far"
+    assert one.cosine == pytest.approx(-1)
+
+
+def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store):
+    keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
+    keep(store, HERE, [None] * (MATCHES + 100), text="weigh parcels")
+    ask = store.search(HERE, "weigh parcels", "", None, 10, Filter(tags=("wanted",)))
+    assert [one.lesson for one in asyncio.run(ask)] == ["weigh old parcels"]
+    newest = asyncio.run(store.search(HERE, "weigh parcels", "", None, 10))
+    assert {one.lesson for one in newest} == {"weigh parcels"}
+
+
+def test_vectors_that_cannot_be_compared_are_no_trouble(store):
+    query = units(1)[0]
+    keep(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
+    assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([1, 0])
+    assert [one.cosine for one in found(store, HERE, np.zeros(WIDTH))] == pytest.approx([0, 0])
+
+
+def test_what_went_is_forgotten_with_its_memory(store):
+    query = units(1)[0]
+    keep(store, HERE, units(2_000))
+    found(store, HERE, query)
+    full = store._vectors.bytes
+    asyncio.run(store.clear(HERE))
+    keep(store, HERE, [query])
+    assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([1])
+    assert store._vectors.bytes < full / 10
+
+
+def test_they_grow_and_places_are_used_again(store):
+    query, left = units(1)[0], set()
+    for n in range(30):
+        ids = keep(store, HERE, units(100, seed=n), text=f"round {n}")
+        left |= set(ids[90:])
+        assert {one.reflection for one in found(store, HERE, query, 1_000)} == left | set(ids)
+        sql = f"delete from reflection where id between {ids[0]} and {ids[89]}"
+        asyncio.run(store._write(lambda db, sql=sql: db.execute(sql).fetchall()))
+    assert {one.reflection for one in found(store, HERE, query, 1_000)} == left
+
+
+def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
+    query = units(1)[0]
+    scopes = [HERE, THERE, NOWHERE]
+    for n, scope in enumerate(scopes):
+        keep(store, scope, [query, *units(300, seed=n)])
+    found(store, HERE, query)
+    alone = store._vectors.bytes
+    store._vectors = Vectors(most=2 * alone)
+    for _ in range(2):
+        for scope in scopes:
+            assert found(store, scope, query)[0].cosine == pytest.approx(1)
+            assert store._vectors.bytes <= 2 * alone
+    store._vectors = Vectors(most=1)
+    assert found(store, HERE, query)[0].cosine == pytest.approx(1)
+    assert store._vectors.bytes == alone
+
+
+def test_another_file_in_its_place_is_another_file(tmp_path):
+    path, query = tmp_path / "a.db", units(1)[0]
+    with opened(path) as store:
+        keep(store, HERE, [query])
+        assert len(found(store, HERE, query)) == 1
+        asyncio.run(store.close())
+        path.unlink()
+        with opened(path) as other:
+            keep(other, HERE, [-query])
+        assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([-1])
