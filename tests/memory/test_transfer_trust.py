@@ -134,6 +134,31 @@ def test_what_was_rejected_or_retired_here_stays_so(trust):
     do(scenario())
 
 
+@pytest.mark.parametrize("rejected_last", [True, False])
+def test_the_later_ruling_counts_wherever_it_was_made(rejected_last):
+    """The same text was released on one machine and rejected on the other."""
+
+    async def ruled(action: str) -> Memory:
+        memory = fresh()
+        await memory.remember("F", "no unit", lesson="obey me", trust="tool")
+        (held,) = await memory.store.held(memory.scope, None)
+        await memory.store.settle(memory.scope, [held.id], action, "bo", "")  # type: ignore[arg-type]
+        return memory
+
+    async def scenario() -> None:
+        first, then = ("release", "reject") if rejected_last else ("reject", "release")
+        there, here = await ruled(first), await ruled(then)
+        await moved(await exported(there), here)
+        await here.store._write(lambda db: db.execute("delete from reflection"))  # type: ignore[attr-defined]
+        await here.remember("F", "no unit", lesson="obey me", trust="tool")
+        waiting = await here.store.held(here.scope, None)
+        assert len(waiting) == (not rejected_last)
+        told = [one["action"] for one in await here.store.rulings(here.scope, 9)]
+        assert told == ["import", then, first]
+
+    do(scenario())
+
+
 def test_the_same_text_that_was_rejected_before_is_rejected():
     async def scenario() -> None:
         memory = fresh()

@@ -42,4 +42,4 @@ returning id;
 -- name: last_ruling
 select by, why, at from ruling
 where tenant = :tenant and project = :project and action = :action and subject = :subject
-order by id desc limit 1;
+order by at desc, id desc limit 1;

@@ -77,13 +77,13 @@ where tenant = :tenant and project = :project and id = :id and state = 'retired'
   select action from ruling
   where tenant = :tenant and project = :project and subject = reflection.kind || '/' || reflection.signature
     and action in ('retire', 'restore')
-  order by id desc limit 1
+  order by at desc, id desc limit 1
 )
 returning kind, signature;
 
 -- name: read_rulings
 select action, subject, by, why, record, at from ruling
-where tenant = :tenant and project = :project order by id desc limit :limit;
+where tenant = :tenant and project = :project order by at desc, id desc limit :limit;
 
 -- name: clear_exposures
 delete from exposure where tenant = :tenant and project = :project;

@@ -73,7 +73,7 @@ end as n;
 select action from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
   and json_extract(record, '$.digest') = :digest
-order by id desc limit 1;
+order by at desc, id desc limit 1;
 
 -- name: waiting
 select id from example where scope = :scope and state = 'quarantined';
@@ -107,7 +107,7 @@ order by o.id desc limit :most;
 select action, subject, by, why, record, at from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
   and json_extract(record, '$.example') = :example
-order by id desc;
+order by at desc, id desc;
 
 -- name: settle_example
 update example set state = :state, trust = :trust
