@@ -148,6 +148,39 @@ def test_a_sentence_of_other_things_is_not_found():
     assert text[slice(*claim.span)].startswith("Gardens")
 
 
+SHOTS = [
+    {"name": "Ina Holt", "arrows_hit": 7, "arrows_hie": 9, "RTM": 3, "RTA": 5, "RT_PCT": 60},
+    {"name": "Jo Pike", "arrows_hit": 2, "arrows_hie": 4, "RTM": 6, "RTA": 8, "RT_PCT": 75},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "contradicted"),
+    [
+        ("Ina Holt made 3 of 5 round targets.", []),
+        ("Ina Holt made 3 - of - 6 round targets.", ["6"]),
+        ("Ina Holt ( 3 - 5 RT ) beat Jo Pike ( 6 - 8 RT ).", []),
+        ("Ina Holt ( 3 - 4 RT ) beat Jo Pike ( 6 - 8 RT ).", ["4"]),
+        ("Jo Pike hit 75 percent of the targets.", []),
+        ("Jo Pike hit 60 percent of the targets.", ["60"]),
+    ],
+)
+def test_so_many_of_so_many_are_two_columns_that_go_together(text, contradicted):
+    assert wrong(text, SHOTS) == contradicted
+
+
+def test_what_follows_per_is_a_unit():
+    rows = [{"town": "Bern", "cases": 12}, {"town": "Chur", "cases": 9}]
+    text = "Bern has 12 cases per 100,000 people."
+    assert judged(text, rows) == {"12": "supported", "100,000": "not found"}
+
+
+def test_a_people_is_known_by_its_country_and_a_country_by_its_code():
+    rows = [{"name": "Lund", "country": "Sweden", "code": "SE"}, {"name": "Graz", "code": "AT"}]
+    assert judged("There are Swedish towns, one is Lund of Sweden, one is in Austria.", rows) == {}
+    assert judged("One town is in Portugal.", rows) == {"Portugal": "not found"}
+
+
 def test_prose_is_evidence():
     prose = "The bridge was opened in 1932 by Ruth Alder. It is 310 metres long and carries trams."
     assert judged("The bridge of 310 metres was opened in 1932.", prose) == {

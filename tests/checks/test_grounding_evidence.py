@@ -154,7 +154,7 @@ def test_two_days_of_a_month_are_two_dates():
         ("temperature", "temp"),
         ("percent", "pct"),
         ("fourth", "4"),
-        ("goals", "score"),
+        ("scored", "points"),
         ("populations", "population"),
     ],
 )

@@ -12,19 +12,8 @@ _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
 _DENSE = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
-# Words that measures and roles go by in any table; nothing here belongs to one field of knowledge.
-_ALIKE = (
-    "percent pct percentage rate share ratio",
-    "score point goal run pts",
-    "average mean avg",
-    "minimum min lowest low",
-    "maximum max highest high peak",
-    "number count total num",
-    "city town location place",
-    "home host",
-    "away visitor visiting road",
-    "standard std deviation",
-)
+# Words that one measure goes by where its letters do not tell: "scoring" is counted in points.
+_ALIKE = ("percent pct percentage", "score point pts")
 TIMES = frozenset("date year day time month timestamp period quarter week".split())
 STOP = frozenset(
     "a an the of to in on at for and or is are was were be been do does did has have had with by"
