@@ -29,12 +29,14 @@ _HOMES = {
     "Event": "errata.memory.episode",
     "Example": "errata.memory.learn",
     "Explanation": "errata.loop.explain",
+    "Exported": "errata.memory.transfer",
     "Exposure": "errata.memory.proof",
     "Fatigue": "errata.loop.stop",
     "Figures": "errata.loop.replay",
     "Finding": "errata.loop.record",
     "Goal": "errata.loop.record",
     "Held": "errata.memory.trust",
+    "Imported": "errata.memory.transfer",
     "Improvement": "errata.loop.record",
     "Loop": "errata.loop.record",
     "MaxAttempts": "errata.loop.stop",
@@ -64,6 +66,7 @@ _HOMES = {
     "Screening": "errata.memory.screen",
     "Seen": "errata.lessons",
     "Signature": "errata.memory.signature",
+    "Spaces": "errata.memory.places",
     "Standing": "errata.decisions",
     "Stop": "errata.loop.stop",
     "StopRule": "errata.loop.stop",
@@ -140,10 +143,12 @@ if TYPE_CHECKING:
     from errata.memory.episode import Event, RepeatedStep, repeated_step
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
+    from errata.memory.places import Spaces
     from errata.memory.proof import Exposure, Outcome, Proof, proof
     from errata.memory.screen import Screening, screen
     from errata.memory.signature import Signature, signature
     from errata.memory.templates import Templates
+    from errata.memory.transfer import Exported, Imported
     from errata.memory.trust import Held, Quota, Removed
     from errata.models import open_model
     from errata.overrides import override
@@ -182,12 +187,14 @@ __all__ = [
     "Event",
     "Example",
     "Explanation",
+    "Exported",
     "Exposure",
     "Fatigue",
     "Figures",
     "Finding",
     "Goal",
     "Held",
+    "Imported",
     "Improvement",
     "Loop",
     "MaxAttempts",
@@ -217,6 +224,7 @@ __all__ = [
     "Screening",
     "Seen",
     "Signature",
+    "Spaces",
     "Standing",
     "Stop",
     "StopRule",

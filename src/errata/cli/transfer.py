@@ -29,7 +29,7 @@ KB = 1_000
 def export(
     file: Annotated[str, typer.Argument(help="The file; - writes to standard output.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, typer.Option(help="With vectors, or a third as large.")] = True,
+    vectors: Annotated[bool, typer.Option(help="With vectors, or half as large.")] = True,
     db: Db = None,
     json: Json = False,
 ) -> int:
