@@ -8,7 +8,7 @@ from itertools import permutations
 from math import fsum
 
 from errata.checks.claim import Claim, Kind, Verdict
-from errata.checks.evidence import Mention
+from errata.checks.evidence import Evidence, Mention
 from errata.checks.quantities import Quantity
 from errata.checks.reading import Record
 from errata.checks.said import Pair, Said, rows_of
@@ -44,13 +44,15 @@ class Figures:
     """
 
     def __init__(self, said: Said, tolerance: float) -> None:
-        self.said, self.evidence, self.tolerance = said, said.evidence, tolerance
-        self.series = Series(said)
+        self.said: Said = said
+        self.evidence: Evidence = said.evidence
+        self.tolerance: float = tolerance
+        self._series = Series(said)
         self.held: dict[Quantity, tuple[Mention, Cell]] = {}
         self.met: list[tuple[Pair, Cells]] = []
         self._told: dict[int, list[Cell]] = {}
-        self.pairs = list(said.pairs())
-        self.paired = {one for pair in self.pairs for one in (pair.one, pair.two)}
+        self.pairs: list[Pair] = list(said.pairs())
+        self.paired: set[Quantity] = {one for pair in self.pairs for one in (pair.one, pair.two)}
         self._usual = self._agreed()
 
     def claims(self) -> Iterator[Claim]:
@@ -146,7 +148,7 @@ class Figures:
         elif any(cell.value is not None for cell in cells):
             self._hold(one, cells)
             yield self._judged(one, cells, self._difference(one, cells))
-        elif dated := self.series.cells(one):
+        elif dated := self._series.cells(one):
             yield self._judged(one, dated, self._difference(one, dated))
         elif cells:
             self._hold(one, cells)

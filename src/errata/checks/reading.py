@@ -9,6 +9,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from errata.checks.naming import parts
@@ -21,13 +22,14 @@ _LABELS = frozenset(
 )
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """A row: `cells` from the path of a column to its value, `key` the words that name the row."""
 
-    __slots__ = ("cells", "key", "path", "table")
-
-    def __init__(self, table: Path, path: str, key: Path, cells: dict[Path, Any]) -> None:
-        self.table, self.path, self.key, self.cells = table, path, key, cells
+    table: Path
+    path: str
+    key: Path
+    cells: dict[Path, Any]
 
 
 def records(evidence: Any) -> Iterator[Record]:

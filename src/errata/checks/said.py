@@ -10,7 +10,7 @@ from typing import NamedTuple
 from errata.checks.dates import Date, dates
 from errata.checks.evidence import Evidence, Mention
 from errata.checks.naming import names, parts
-from errata.checks.quantities import Quantity, quantities, tokens
+from errata.checks.quantities import Quantity, Token, quantities, tokens
 from errata.checks.reading import Record
 
 _ENDS = frozenset(".!?;\n。！？")
@@ -40,14 +40,17 @@ class Said:
     """The tokens of a text with its sentences, numbers and mentions of rows of the evidence."""
 
     def __init__(self, text: str, evidence: Evidence) -> None:
-        self.text, self.evidence = text, evidence
-        self.tokens = tokens(text)
-        self.dates = list(dates(text))
+        self.text: str = text
+        self.evidence: Evidence = evidence
+        self.tokens: list[Token] = tokens(text)
+        self.dates: list[Date] = list(dates(text))
         self._subjects: dict[int, list[Mention]] = {}
         self._words: dict[int, tuple[str, ...]] = {}
-        self.mentions = [one for one in evidence.mentions(self.tokens) if self._names(one)]
+        self.mentions: list[Mention] = [
+            one for one in evidence.mentions(self.tokens) if self._names(one)
+        ]
         named = {at for one in self.mentions for at in range(one.first, one.last + 1)}
-        self.quantities = [
+        self.quantities: list[Quantity] = [
             one
             for one in quantities(self.tokens)
             if not (one.first in named or one.first in self.dated or self._label(one))

@@ -20,7 +20,7 @@ class Series:
     """The tables of the evidence whose rows are dated, and what a text says of their dates."""
 
     def __init__(self, said: Said) -> None:
-        self.said = said
+        self.said: Said = said
         dated: dict[Path, list[tuple[Date, Record]]] = {}
         for date, row in said.evidence.dates:
             dated.setdefault(row.table, []).append((date, row))

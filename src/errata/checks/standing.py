@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from errata.checks.claim import Claim, Verdict
-from errata.checks.evidence import Mention
+from errata.checks.evidence import Evidence, Mention
 from errata.checks.figures import Figures, title
 from errata.checks.naming import TIMES
 from errata.checks.quantities import ORDINALS
@@ -30,7 +30,9 @@ class Standing:
     """Judges the comparisons of one text, over the columns that its numbers are bound to."""
 
     def __init__(self, said: Said, figures: Figures) -> None:
-        self.said, self.evidence, self.met = said, said.evidence, figures.met
+        self.said: Said = said
+        self.evidence: Evidence = said.evidence
+        self._met = figures.met
         self._inside: dict[int, list[tuple[int, Cell]]] = {}
         self._of: dict[int, dict[Column, Cell]] = {}
         for one, (_, cell) in sorted(figures.held.items()):
@@ -146,7 +148,7 @@ class Standing:
 
     def _winners(self) -> Iterator[Claim]:
         """ "A beat B, 3 - 5": who is said to win has the greater of the two numbers."""
-        for pair, cells in self.met:
+        for pair, cells in self._met:
             start, _ = self.said.sentence(pair.one.first)
             back = range(pair.one.first, start, -1)
             verb = next((at for at in back if self.said.low(at) in _WINS), start)

@@ -52,7 +52,7 @@ class Table:
     """Rows with the same place in the evidence, and their columns."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path: Path = path
         self.rows: list[Record] = []
         self._bound: dict[tuple[Words, Words, bool], Sequence[Bound]] = {}
         self._explained: dict[Words, frozenset[str]] = {}
