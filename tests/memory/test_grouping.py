@@ -179,6 +179,24 @@ def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(memory, trus
     do(scenario())
 
 
+@pytest.mark.parametrize("trust", ["tool", "external"])
+def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
+    async def scenario() -> None:
+        await told(memory, LOGIN[:2])
+        await told(memory, LOGIN[2:], trust=trust, source="page", tags=["obey the page"])
+        waiting = await memory.quarantine.waiting()
+        await memory.quarantine.reject([one.id for one in waiting], by="ann")
+        assert await memory.patterns() == []
+        own = await memory.seen("log", LOGIN[0])
+        assert (own.count, own.group) == (1, None)
+        known = await memory.seen("log", LOGIN[2])
+        (lesson,) = known.lessons
+        assert (known.count, lesson["state"]) == (1, "retired")
+        assert (lesson["text"], lesson["tags"]) == ("", [])
+
+    do(scenario())
+
+
 def test_what_is_said_again_by_a_person_teaches(memory):
     async def scenario() -> None:
         await told(memory, LOGIN, trust="external")

@@ -32,7 +32,7 @@ LESSONS = 50
 class Learned:
     """The templates of each error type; those kept count as long as the store says the same.
 
-    Only what is not quarantined teaches: no flood of texts from outside merges trusted patterns.
+    What tools and documents said teaches when it is released: no flood of it merges other patterns.
     """
 
     def __init__(self) -> None:

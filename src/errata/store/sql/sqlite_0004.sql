@@ -20,8 +20,8 @@ alter table reflection add column apart integer not null default 0;
 -- When it was last shown in a prompt: with `last_seen`, when it was last of use.
 alter table reflection add column last_shown real not null default 0;
 -- The patterns of an error type that teach the templates, in the order learnt.
-create index reflection_type on reflection (tenant, project, error_type, id, signature, apart, state)
-where state <> 'quarantined';
+create index reflection_type on reflection (tenant, project, error_type, id, signature, apart, trust)
+where trust not in ('tool', 'external');
 -- The least useful first; what orders by these very expressions needs no sort.
 create index reflection_useful on reflection (
   tenant, project, pinned,
