@@ -29,7 +29,14 @@ class Mention(NamedTuple):
 
 
 class Evidence:
-    """Evidence of any shape, indexed: build it once for many texts."""
+    """Evidence of any shape, indexed: build it once for many texts.
+
+    `words` are the stems of all words, `written` the numbers inside texts and names, `numbers` all
+    of them in order; names of columns and rows included.
+    """
+
+    words: frozenset[str]
+    written: frozenset[float]
 
     def __init__(self, evidence: Any) -> None:
         self.tables: dict[Path, Table] = {}
@@ -44,6 +51,8 @@ class Evidence:
         for table in self.tables.values():
             for row in table.rows:
                 self._index(row)
+        self.words, self.written = self._read()
+        self.numbers: list[float] = sorted(self._plain | self.written)
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""
@@ -168,7 +177,6 @@ class Evidence:
             )
         return Mention(first, last, tuple(rows), tuple(group))
 
-    @cached_property
     def _read(self) -> tuple[frozenset[str], frozenset[float]]:
         """The stems and the numbers in texts and names, each text read once."""
         words: set[str] = set()
@@ -181,21 +189,6 @@ class Evidence:
             if number(text) is None:
                 found.update(abs(q.value) for q in quantities(read) if q.form != "article")
         return frozenset(words), frozenset(found)
-
-    @property
-    def words(self) -> frozenset[str]:
-        """The stems of every word in the evidence, names of columns and rows included."""
-        return self._read[0]
-
-    @property
-    def written(self) -> frozenset[float]:
-        """The numbers inside texts and names."""
-        return self._read[1]
-
-    @cached_property
-    def numbers(self) -> list[float]:
-        """Every number in the evidence in order, those inside texts and names included."""
-        return sorted(self._plain | self.written)
 
     def knows(self, word: str) -> bool:
         """Whether the stem of a word is in the evidence, or is what a column is called."""
