@@ -286,6 +286,43 @@ def test_an_import_is_revoked_with_all_that_came_with_it():
     do(scenario())
 
 
+def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():
+    def longer(record: Plain) -> None:
+        for name in ("text", "says"):
+            if name in record:
+                record[name] = "long " * 10_000
+        if record["is"] == "lesson":
+            record["tags"] = ["t" * 1_000] * 50
+        if record["is"] == "example":
+            record["example"]["accepted"] = "long " * 10_000
+
+    async def scenario() -> None:
+        theirs, own, data = fresh(), fresh(), crafted(ONE, longer)
+        await transfers.given(data, theirs)
+        await transfers.given(data, theirs)
+        made = {one["is"]: one for one in records(await exported(theirs))}
+        lesson, example, sighting = (made[kind] for kind in ("lesson", "example", "sighting"))
+        texts = (lesson["text"], example["says"], example["example"]["accepted"], sighting["text"])
+        assert [len(text) for text in texts] == [4_000] * 4
+        assert [len(tag) for tag in lesson["tags"]] == [200] * 20
+        assert (lesson["seen"], len(sighting["told"])) == (1, 1)
+        await moved(data, own)
+        assert await exported(own) == data
+
+    do(scenario())
+
+
+def test_an_error_type_that_was_cut_is_not_taken_for_a_damaged_one():
+    async def scenario() -> None:
+        memory, other = fresh(), fresh()
+        await memory.remember("E" * 5_000, "long", trust="external")
+        data = await exported(memory)
+        await moved(data, other)
+        assert await exported(other) == data
+
+    do(scenario())
+
+
 def test_released_it_is_found_by_its_own_words_alone():
     """What words a crafted export would have it found by, nobody saw who released it."""
 

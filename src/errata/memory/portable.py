@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from errata.errors import InvalidInput
 from errata.memory.learn import Example
-from errata.memory.trust import ORDER
+from errata.memory.trust import LONGEST, LONGEST_TAG, ORDER, TAGS, kept
 
 Plain = Mapping[str, Any]
 # What became of a record.
@@ -83,9 +83,9 @@ def credit(exposure: Plain, outcome: Plain | None) -> tuple[int, int]:
 def taken(record: Plain, source: str, now: float) -> Plain | None:
     """What is taken of a record that nobody vouches for; None where that is nothing.
 
-    Texts come as external ones, with the import among their sources, and wait in quarantine. What
-    others decided, measured or proved stays behind; so does by what else a text would be found,
-    which whoever releases it does not see; and times that are still to come.
+    Texts come as external ones, with the import among their sources, and wait in quarantine, of the
+    length that is kept there. What others decided, measured or proved stays behind; so does by what
+    else a text would be found, which whoever releases it does not see; and times still to come.
     """
     unvouched = {"trust": "external"}
     if record["is"] in ("lesson", "example"):
@@ -96,20 +96,27 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
             told = {"seen": max(1, listed), "helped": 0, "hurt": 0, "source": source}
             told["listed"] = {"seen": listed, "helped": 0, "hurt": 0}
             claims = {"pinned": False, "apart": False, "useful": 1.0, "last_shown": 0.0}
+            short = {"text": kept(record["text"]), "tags": _few(record["tags"])}
             times = {name: min(record[name], now) for name in ("first_seen", "last_seen")}
-            return {**record, **told, **claims, **times, **unvouched}
+            return {**record, **short, **told, **claims, **times, **unvouched}
         case "example":
             origins = sorted({*record["origins"], source} - {""})
             at = min(record["at"], now)
-            hidden = {"words": None, "vector": None}
-            return {**record, "origins": origins, "at": at, **hidden, **unvouched}
+            parts = {n: kept(p) if isinstance(p, str) else p for n, p in record["example"].items()}
+            told = {"says": kept(record["says"]), "example": parts, "origins": origins, "at": at}
+            return {**record, **told, "words": None, "vector": None, **unvouched}
         case "sighting":
-            rests = {"parents": [gone([source])]}
-            return {**record, "told": [{**one, **unvouched, **rests} for one in record["told"]]}
+            rests = {**unvouched, "parents": [gone([source])]}
+            told_by = [{**one, **rests} for one in record["told"]]
+            return {**record, "text": kept(record["text"]), "told": told_by}
         case "lineage":
             return record
         case _:
             return None
+
+
+def _few(tags: list[str]) -> list[str]:
+    return [kept(tag)[:LONGEST_TAG] for tag in tags[:TAGS]]
 
 
 def checked(record: Any) -> Plain:
@@ -128,11 +135,11 @@ def checked(record: Any) -> Plain:
 
 
 def _own_signature(lesson: Plain) -> None:
-    """A pattern that a secret or half a character was taken out of cannot be checked any more."""
+    """One that a secret, half a character or its end was taken from cannot be checked any more."""
     from errata.memory.signature import digest_of  # compiles patterns that a store has no need of
 
     kind, pattern = lesson["error_type"], lesson["pattern"]
-    if "[redacted: " in kind + pattern or "?" in kind + pattern:
+    if "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST:
         return
     if (right := digest_of(kind, pattern)) != lesson["signature"]:
         raise InvalidInput("signature", lesson["signature"], f"that of its pattern, {right}")

@@ -153,14 +153,15 @@ def bounded(one: Reflection) -> Reflection:
     example = one.example
     if example is not None:
         told = {part.name: getattr(example, part.name) for part in fields(example)}
-        kept: dict[str, Any] = {n: _kept(text) for n, text in told.items() if isinstance(text, str)}
-        example = replace(example, **kept)
-    tags = tuple(_kept(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
-    kind, context = _kept(one.error_type), _kept(one.context)
+        short: dict[str, Any] = {n: kept(text) for n, text in told.items() if isinstance(text, str)}
+        example = replace(example, **short)
+    tags = tuple(kept(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
+    kind, context = kept(one.error_type), kept(one.context)
     return replace(one, example=example, tags=tags, error_type=kind, context=context)
 
 
-def _kept(text: str) -> str:
+def kept(text: str) -> str:
+    """What is kept of a text that is held back."""
     return redacted(text)[:LONGEST]
 
 
