@@ -237,6 +237,19 @@ def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
     ]
 
 
+def test_what_was_kept_apart_stays_so_when_it_is_pruned_and_learnt_again(memory):
+    async def scenario() -> None:
+        await told(memory, LOGIN[:5])
+        await memory.unmerge(digest(LOGIN[0]), digest(LOGIN[1]), by="ann")
+        await memory.remerge(digest(LOGIN[1]), by="bob")
+        await memory.prune(keep=0)
+        await told(memory, LOGIN[:5])
+        assert (await memory.seen("log", LOGIN[0])).count == 1
+        assert (await memory.seen("log", LOGIN[1])).count == 4
+
+    do(scenario())
+
+
 def test_too_few_that_are_left_count_apart(memory):
     async def scenario() -> None:
         await told(memory, LOGIN[:4])

@@ -1,8 +1,14 @@
 -- name: upsert_reflection
 insert into reflection (tenant, project, kind, signature, pattern, error_type, text, tags, state, trust,
-                    importance, source, pinned, first_seen, last_seen)
+                    importance, source, pinned, apart, first_seen, last_seen)
 values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags, :state, :trust,
-        :importance, :source, :pinned, :now, :now)
+        :importance, :source, :pinned,
+        -- A pattern that was kept apart stays so where its lesson was evicted or pruned meanwhile.
+        coalesce((select action = 'unmerge' from ruling
+                  where tenant = :tenant and project = :project and subject = :signature
+                    and action in ('unmerge', 'remerge')
+                  order by at desc, id desc limit 1), 0),
+        :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
     -- Only an operator or a measured outcome raises it (errata.memory.trust), and then all of it is theirs.
