@@ -21,6 +21,7 @@ from errata.loop.stop import Budget, counts_scope
 from errata.memory.memory import Memory
 from errata.near import near
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
+from errata.redact import redacted
 from errata.remembering import Remembering
 from errata.result import Result
 
@@ -68,6 +69,8 @@ class Run(Generic[C]):
     ) -> None:
         _valid(checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
+        if id != redacted(id):
+            raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
         self.policy = policy
         self._budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
         self._task, self._data, self._initial = task, data, initial

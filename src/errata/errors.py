@@ -40,13 +40,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from errata.redact import redacted
+
 if TYPE_CHECKING:
     from errata.protocols import Usage
     from errata.result import Result
 
 
 class ErrataError(Exception):
-    """The root of everything that errata raises on purpose."""
+    """The root of everything that errata raises on purpose. No message holds a known secret."""
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in told))
 
 
 class UsageError(ErrataError):
@@ -240,5 +245,6 @@ class PromptTooLong(ModelError):
 
 
 def _short(value: object, most: int = 120) -> str:
-    text = repr(value) if not isinstance(value, str) else repr(value[: most + 1])
+    text = repr(value[:10_000] if isinstance(value, str) else value)
+    text = redacted(text[:10_000])  # before it is cut short: half a secret is not recognised
     return text if len(text) <= most else text[: most - 1] + "…"

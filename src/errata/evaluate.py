@@ -113,11 +113,11 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 def _safe(finding: Finding) -> Finding:
     """The finding without secrets, before anything shortens it and cuts a secret in two."""
-    texts = (finding.message, finding.fix, finding.evidence, finding.key)
-    message, fix, evidence, key = clean = tuple(redacted(text) if text else text for text in texts)
+    texts = (finding.check, finding.message, finding.fix, finding.evidence, finding.key)
+    check, message, fix, evidence, key = clean = tuple(t and redacted(t) for t in texts)
     if clean == texts:
         return finding
-    return replace(finding, message=message, fix=fix, evidence=evidence, key=key)
+    return replace(finding, check=check, message=message, fix=fix, evidence=evidence, key=key)
 
 
 def _wrong(check: Callable[..., Any], value: object, expected: str) -> CheckFailed:

@@ -186,7 +186,7 @@ def _produced(value: Any) -> Produced:
 
 
 def _failed(error: BaseException) -> GenerateFailed:
-    return GenerateFailed(f"generate raised {type(error).__name__}: {str(error)[:300]}")
+    return GenerateFailed(f"generate raised {type(error).__name__}: {redacted(str(error))[:300]}")
 
 
 def _last(candidate: Any) -> str:

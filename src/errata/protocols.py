@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from errata.errors import InvalidInput
 from errata.lessons import Lessons
+from errata.redact import redacted
 
 if TYPE_CHECKING:
     from errata.decisions import Decision, Standing
@@ -169,6 +170,8 @@ class Scope:
             value = getattr(self, name)
             if not value or len(value) > 200 or not value.isprintable():
                 raise InvalidInput(name, value, "1 to 200 printable characters")
+            if value != redacted(value):
+                raise InvalidInput(name, value, "a name without a secret: it is stored as it is")
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ phone_key SK[a-z0-9]{32}
 mail_key SG\.[\w-]{16,}+\.[\w-]{16,}
 mail_key key-[0-9a-f]{32}
 mail_key xkeysib-[a-f0-9]{64}[\w-]*
-model_key sk-<(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}
+model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,})
 model_key gsk_[A-Za-z0-9]{40,}
 model_key xai-[A-Za-z0-9]{60,}
 model_key pplx-[A-Za-z0-9]{40,}

@@ -32,6 +32,7 @@ from errata.memory.signature import signature
 from errata.memory.transfer import Exported, File, Imported, Told, export, import_
 from errata.memory.trust import ORDER, Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
+from errata.redact import redacted
 from errata.store import open_store
 
 LEG = 50
@@ -100,6 +101,7 @@ class Memory:
         silence.
         """
         _valid(text, trust, importance)
+        text = redacted(text)  # before a mask or a cut parts a secret
         if pinned and trust != "operator":
             raise InvalidInput("pinned", True, "False but for an operator")
         if len(source) > LONGEST_SOURCE:
@@ -108,7 +110,7 @@ class Memory:
             "error",
             signature(error_type, text),
             error_type,
-            (lesson or text)[:LONGEST],
+            (redacted(lesson) or text)[:LONGEST],
             text[:LONGEST],
             example=replace(example, context=example.context or context) if example else None,
             trust=trust,
@@ -164,7 +166,7 @@ class Memory:
 
         Counts the sightings of its pattern, and of those that evidence has merged with it.
         """
-        return await self.store.seen(self.scope, signature(error_type, text))
+        return await self.store.seen(self.scope, signature(error_type, redacted(text)))
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
         """Which patterns are merged, and which are kept apart, as plain data, and why."""
@@ -385,7 +387,7 @@ class Memory:
     async def _place(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():
             return "", None
-        (vector,) = await placed(self.embedder, [text])
+        (vector,) = await placed(self.embedder, [redacted(text)])
         return space_of(self.embedder), vector
 
 

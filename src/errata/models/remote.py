@@ -21,6 +21,7 @@ from errata.errors import (
 )
 from errata.models.call import check_request, check_timeout, checked, printable, within
 from errata.protocols import Answer, Message, Usage
+from errata.redact import redacted
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -162,7 +163,7 @@ class Remote:
         return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
 
     def _typed(self, error: Exception, wanted: str) -> ModelError:
-        model, said = f"model {self.name!r}", str(error)[:500]
+        model, said = f"model {self.name!r}", redacted(str(error))[:500]
         kinds = [kind.__name__ for kind in type(error).__mro__]
         if "ModelAuthenticationError" in kinds or ("UserError" in kinds and "API_KEY" in said):
             state = "the key was refused" if self._key else "no key, or a wrong one"

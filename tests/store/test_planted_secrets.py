@@ -1,0 +1,139 @@
+"""A key planted wherever a text can enter is in no file, log or output, and in no part of one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import errata
+from errata import Answer, Context, Evaluation, Finding, Scope
+from errata.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
+from errata.memory.learn import LONGEST
+from errata.models.function import Function
+from tests.cli.support import Desk
+from tests.planted import EVERY, TOKENS, left
+
+DB = "errata.db"
+COMMANDS = (
+    "log",
+    "log --json",
+    "loops --json",
+    "lessons --json",
+    "patterns list --json",
+    "quarantine list --json",
+    "quarantine log --json",
+    "export --no-vectors lessons.jsonl",
+    "export -",
+)
+
+
+def judge(text: str, at: Context) -> Evaluation:
+    """Everything that a check can say; the second candidate is accepted."""
+    found = (Finding(f"check {text}", text, text, key=f"k {text}", evidence=text, persistent=True),)
+    return Evaluation(found if at.attempt == 1 else (), {"quality": 0.5 * at.attempt, text: 0.5})
+
+
+async def looped(store: errata.protocols.Store, text: str, id: str) -> list[str]:
+    """Loops of all endings with the text in whatever they are given; what the errors said."""
+    said: list[str] = []
+
+    def generate(task: Any, hint: str) -> Any:
+        nested = {"note": [text], "deep": {"text": text}, text: "as a key"}
+        return Answer(f"second {text}\n{hint}") if hint else nested
+
+    def check(candidate: Any, at: Context) -> Evaluation:
+        return judge(text, at)
+
+    def raises(*_: Any) -> Any:
+        raise RuntimeError(f"{'x' * 100} {text}")
+
+    def rule(loop: errata.Loop) -> str:
+        return f"enough of {text}"
+
+    memory = errata.Memory(store)
+    given: dict[str, Any] = {"store": store, "memory": memory, "labels": {"a": text, text: "b"}}
+    goals = [errata.Goal("quality", 0.9)]
+    task = {"do": text, "also": [text]}
+    await errata.run(task, generate=generate, checks=[check], goals=goals, id=id, **given)
+    await errata.run(f"again {text}", generate=generate, checks=[check], **given)
+    stopping = errata.Policy((rule, errata.MaxAttempts(1)))
+    held = errata.Run[Any](task, generate=generate, evaluate=check, policy=stopping, **given)
+    await held.step()
+    await held.override("attempts", f"me {text}", f"why {text}")
+    await held.cancel(f"enough {text}")
+    model = Function(raises)
+    for failing in ({"generate": raises}, {"generate": generate, "checks": [raises]}):
+        with pytest.raises((GenerateFailed, CheckFailed)) as failed:
+            await errata.run(task, **failing, **given)
+        said.append(str(failed.value))
+    with pytest.raises(ModelError) as refused:
+        await errata.run(task, generate=model, checks=[errata.checks.contains("x")], **given)
+    said.append(str(refused.value))
+    return said
+
+
+async def remembered(store: errata.protocols.Store, text: str) -> None:
+    memory = errata.Memory(store)
+    example = errata.Example(text, text, text, text, {text: 0.1}, {text: 0.2}, text, text)
+    fields: dict[str, Any] = {"tags": [text, "tag"], "context": text, "source": text[:200]}
+    for trust in ("operator", "tool"):
+        more = {**fields, "trust": trust}
+        await memory.remember(f"Type {text}", text, lesson=text, example=example, **more)
+        await memory.remember("Leak", f"{trust} in the middle: {text}, and on", **more)
+    await memory.remember("Leak", "y" * (LONGEST - 30) + f" {text}")
+    await memory.seen("Leak", text)
+    await memory.recall(text, tags=[text])
+    for held in (await memory.quarantine.waiting())[:1]:  # a second token of a kind says the same
+        await memory.quarantine.release([held.id], by=text, why=text)
+    await memory.pin(1, by=text, why=text)
+
+
+async def planted(path: Path, texts: list[str]) -> list[str]:
+    store = errata.open_store(str(path))
+    said = []
+    try:
+        for number, text in enumerate(texts):
+            said += await looped(store, text, f"loop-{number}")
+            await remembered(store, text)
+        # Before it is closed, so that what is not in the database yet is in the -wal.
+        said += [file.read_bytes().decode("utf-8", "replace") for file in path.parent.iterdir()]
+    finally:
+        await store.close()
+    return said
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_no_key_is_left_anywhere(
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    desk = Desk(tmp_path)
+    said = asyncio.run(planted(tmp_path / DB, [text for text, _ in EVERY[kind]]))
+    for command in (*COMMANDS, "why loop-0 --json", "why loop-0"):
+        done = desk.invoke(monkeypatch, *command.split())
+        assert done.code in (0, 1), (command, done)
+        said += [done.out, done.err]
+    said += [file.read_bytes().decode("utf-8", "replace") for file in tmp_path.iterdir()]
+    said += [caplog.text, *capfd.readouterr()]
+    for text, secret in EVERY[kind]:
+        assert [left(secret, one) for one in said] == [""] * len(said), text
+    assert any("[redacted: " in one for one in said)
+
+
+@pytest.mark.parametrize("name", [TOKENS["aws_key"][0], f"a {TOKENS['model_key'][0]}"])
+def test_what_names_a_loop_or_a_scope_holds_no_key(name: str) -> None:
+    for field in ("tenant", "project"):
+        with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
+            Scope(**{field: name})
+        assert not left(name, str(told.value))
+    with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
+        errata.Run[str]("t", generate=lambda task, hint: "x", store=None, id=name)
+    assert not left(name, str(told.value))
