@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from errata.store.vectors import Rows, Vectors
 
 Db = sqlite3.Connection
-# Candidates beyond those that are wanted: codes tell the nearest of all, not quite in their order.
-SPARE = 14
+# Candidates beyond those that are wanted: codes tell the nearest, not quite in their order. Among
+# 100,000 vectors 99.5 % of the best 50 are among the first 50, 99.97 % among 52, all among 54.
+SPARE = 6
 
 
 def search(
@@ -33,7 +34,7 @@ def search(
     only: Filter = ANY,
 ) -> list[Found]:
     """Both legs; what either brought, with every distance there is."""
-    from errata.memory.words import weights, words
+    from errata.memory.words import coverage, weights, words
 
     corpus = db.execute(statements()["read_corpus"], {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -42,9 +43,11 @@ def search(
     counts = texts.counts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
     cosine = {} if vector is None else by_vector(one, vectors, vector, keyword)
-    weighed = weights(counts, corpus["texts"])
-    ids = keyword | cosine
-    return [_found(one.rows[id], cosine.get(id), keyword.get(id), weighed) for id in ids]
+    weighed, found = weights(counts, corpus["texts"]), []
+    for id in keyword | cosine:
+        share = coverage(weighed, frozenset(one.rows[id]["words"].split(" ")))
+        found.append(_found(one.rows[id], cosine.get(id), keyword.get(id), share))
+    return found
 
 
 class Sought:
@@ -109,7 +112,8 @@ def by_vector(
     many = one.limit + SPARE
     ids = codes.nearest(query, many).tolist()
     found = one.read(ids)
-    codes.drop(np.array([id for id in ids if id not in one.rows], np.int64))
+    if gone := [id for id in ids if id not in one.rows]:
+        codes.drop(np.array(gone))
     if len(found) < one.limit and len(ids) == many:
         among = np.array(list(one.filtered), np.int64)
         found = one.read(codes.nearest(query, many, among).tolist())
@@ -132,11 +136,7 @@ def _filter(only: Filter) -> dict[str, Any]:
     }
 
 
-def _found(
-    row: sqlite3.Row, cosine: float | None, keyword: float | None, weighed: Mapping[str, float]
-) -> Found:
-    from errata.memory.words import coverage
-
+def _found(row: sqlite3.Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
     return Found(
         row["id"],
         row["reflection"],
@@ -148,7 +148,7 @@ def _found(
         row["at"],
         cosine,
         keyword,
-        coverage(weighed, frozenset(row["words"].split(" "))),
+        coverage,
         error_type=row["error_type"],
         lesson=row["text"],
         tags=tuple(json.loads(row["tags"])),
