@@ -67,10 +67,8 @@ class Run(Generic[C]):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> None:
-        _valid(checks, goals, policy, labels, timeout)
+        _valid(id, checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
-        if id != redacted(id):
-            raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
         self.policy = policy
         self._budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
         self._task, self._data, self._initial = task, data, initial
@@ -365,6 +363,7 @@ async def run(
 
 
 def _valid(
+    id: str,
     checks: Sequence[Check],
     goals: Sequence[Goal],
     policy: Policy,
@@ -374,6 +373,8 @@ def _valid(
     """Raises InvalidInput that names the argument, before anything is spent."""
     if not isinstance(policy, Policy):
         raise InvalidInput("policy", policy, "a Policy, such as errata.policies.default")
+    if redacted(str(id)) != str(id):
+        raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):

@@ -97,8 +97,7 @@ class Memory:
         where the text came from, and `source` names it, so that it can be revoked; what a tool or
         a document said is quarantined. What is `derived_from` examples, by their ids, has the
         lowest trust of all. `tags` and `importance` (0..1) are those of a new lesson. An operator
-        may have it `pinned`. Raises InvalidInput, QuotaExceeded, and StoreError: a failure is never
-        silence.
+        may have it `pinned`. Raises InvalidInput, QuotaExceeded, StoreError: it never fails silent.
         """
         _valid(text, trust, importance)
         text = redacted(text)  # before a mask or a cut parts a secret
