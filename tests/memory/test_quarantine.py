@@ -379,6 +379,27 @@ def test_words_that_came_with_an_example_of_others_go_without_it(memory):
     do(scenario())
 
 
+def test_words_and_example_of_others_stay_theirs(memory):
+    async def scenario() -> None:
+        await memory.remember("u", "x", lesson="A guess.", trust="model")
+        await memory.remember("u", "x", lesson="A page's.", trust="external", source="page")
+        await memory.remember("u", "x", lesson="A tool's.", example=WEIGHT, trust="tool",
+                              source="linter")  # fmt: skip
+        await memory.quarantine.release([2, 3], by="ann")
+        await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
+        (lesson,) = await memory.top()
+        assert (lesson["text"], lesson["source"]) == ("A page's.", "page")
+        assert (await memory.quarantine.revoke("book", by="ann")) == Removed(sightings=1)
+        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A page's."}
+        await memory.quarantine.revoke("page", by="ann")
+        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A tool's."}
+        await memory.quarantine.revoke("linter", by="ann")
+        (one,) = await memory.recall("a guess")  # which nobody speaks over any more
+        assert (one.lesson, one.seen) == ("A guess.", 1)
+
+    do(scenario())
+
+
 def test_the_same_words_have_one_row_whoever_says_them(memory):
     async def scenario() -> None:
         await memory.remember("u", "x", lesson="Mine.", trust="external", source="one")

@@ -16,7 +16,7 @@ from errata.redact import redacted_data
 from errata.store import trust
 from errata.store.names import VOICE, Names
 from errata.store.outgoing import MOVED
-from errata.store.reflections import LESSON, key_of, mark, storable, token
+from errata.store.reflections import LESSON, key_of, mark, step_aside, storable, token
 from errata.store.rulings import rule
 from errata.store.statements import statements
 
@@ -92,7 +92,7 @@ class _Sink:
         raised = raises(record["trust"], row["trust"]) and row["state"] not in STAYS
         if raised:
             self._rows("raise_lesson", **told)
-            self._rows("drop_voice", **told)
+            step_aside(self._db, told)
             self._raised(name, mark(LESSON, told["text"]))
         both = {told["trust"], row["trust"]} <= RAISING
         verified = both and (told["state"], row["state"]) == ("verified", "candidate")

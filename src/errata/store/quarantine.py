@@ -154,6 +154,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: sqlite3.Row) -> N
     """Give a lesson the words, trust and state of an example; what a proof retired stays so."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
+    db.execute(statements()["bring_back"], values)
     db.execute(statements()["set_voice"], values)
     rows = db.execute(statements()["read_voices"], values).fetchall()
     # The row of the lesson itself has its words; that of other words has a digest of its own.

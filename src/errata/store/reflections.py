@@ -73,7 +73,7 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: sqlite3.Row) -> N
     """
     raised = row["author"] is None and row["seen"] > 1
     if raised:
-        db.execute(statements()["drop_voice"], values)
+        step_aside(db, values)
     wrote: Wrote = "nothing"
     if reflection.example is not None:
         values["digest"] = reflection.example.digest
@@ -82,13 +82,23 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: sqlite3.Row) -> N
         values["digest"] = digest
         wrote = _add_words(db, values, reflection)
     if row["author"] is None:
+        words: Wrote = wrote
         if wrote == "nothing":  # the example is another's, the words are not
             values["digest"] = LESSON
-            _add_words(db, values, replace(reflection, vector=None))
+            words = _add_words(db, values, replace(reflection, vector=None))
         db.execute(statements()["set_author"], values)
+        if words == "nothing":  # and these words another's, too
+            db.execute(statements()["follow_author"], values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         digest = mark(values["digest"], values["text"])
         trust.vouched(db, values, name_of(reflection), digest)
+
+
+def step_aside(db: Db, values: Plain) -> None:
+    """Let the words that a lesson had be an entry like others, since it has new ones now."""
+    for row in db.execute(statements()["old_voice"], values).fetchall():
+        told = {"example": row["id"], "digest": mark(LESSON, row["lesson"])}
+        db.execute(statements()["step_aside"], told)
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:

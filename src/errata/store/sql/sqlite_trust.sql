@@ -36,9 +36,21 @@ select :example, value from json_each(:parents) where value <> :example;
 update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
 where id = :reflection and author is null;
 
--- name: drop_voice
-delete from example
-where reflection = :reflection and digest = 'lesson' and task <> :text and trust not in ('operator', 'measured');
+-- name: old_voice
+select id, lesson from example where reflection = :reflection and digest = 'lesson' and lesson <> :text;
+
+-- name: step_aside
+-- What waits goes on waiting; a guess of a model is no longer recalled.
+update example set digest = :digest, state = iif(state in ('candidate', 'verified') and trust = 'model', 'superseded', state)
+where id = :example
+  and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
+
+-- name: follow_author
+update reflection set (trust, state, source) = (
+  select e.trust, e.state, coalesce((select min(source) from origin where example = e.id), '')
+  from example e where e.id = author
+)
+where id = :reflection;
 
 -- name: take_voice
 -- Words that others said before become the row of the lesson itself, so that no words have two.
@@ -126,6 +138,10 @@ order by state = 'retired', (select key from json_each(:order) where value = tru
 -- name: best_sighting
 select text, source, trust, parents from occurrence where reflection = :reflection
 order by (select key from json_each(:order) where value = trust), id limit 1;
+
+-- name: bring_back
+update example set state = iif(trust in ('tool', 'external'), 'quarantined', 'candidate')
+where id = :example and state = 'superseded';
 
 -- name: set_voice
 update reflection
