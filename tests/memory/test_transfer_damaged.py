@@ -135,6 +135,7 @@ def with_field(kind: str, name: str, value: Any) -> bytes:
         (with_field("example", "vector", {"space": "a/2", "data": "AAAA"}), 3, "base64 of as many"),
         (with_field("example", "vector", {"space": "a/1", "data": "AAD/fw=="}), 3, "base64"),
         (with_field("example", "vector", {"space": "a/1", "data": "!"}), 3, "base64"),
+        (with_field("example", "vector", {"space": "a/1"}), 3, "base64"),
         (with_field("sighting", "told", []), None, "a list of objects of source, trust, parents"),
         (with_field("lineage", "parents", ["x"]), None, "a list of kind/signature/digest"),
         (with_field("loop", "exposures", []), None, "a list of objects of lesson, shown"),
