@@ -347,12 +347,15 @@ class World:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)
                 found += await self.store.search(memory.scope, asked, "", None, 99)
-                shown = (await memory.brief(asked, "")).shown
-                for id in {one.id for one in found} | set(shown):
-                    row = rows[id]
+                for one in found:
+                    row = rows[one.id]
                     assert row["project"] == memory.scope.project
                     assert row["trust"] not in HELD
-                    assert {row["state"], row["lesson_state"]} <= {"candidate", "verified"}
+                    assert row["state"] in ("candidate", "verified")
+                    assert one.lesson in (row["lesson"], row["text"])
+                    assert row["lesson_trust"] not in HELD or one.lesson == row["lesson"]
+                shown = (await memory.brief(asked, "")).shown
+                assert set(shown) <= {one.id for one in found}
 
     # -- the model
 
