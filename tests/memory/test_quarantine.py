@@ -208,9 +208,12 @@ def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
 
 def test_when_its_author_is_rejected_a_lesson_has_the_words_of_who_is_left(memory):
     async def scenario() -> None:
-        await memory.remember("u", "x", lesson=ATTACK, trust="external", source="page")
+        bad = {"tags": ["evil"], "importance": 1.0}
+        await memory.remember("u", "x", lesson=ATTACK, trust="external", source="page", **bad)
         await memory.remember("u", "x", lesson="A guess.", trust="model")
-        assert await memory.recall("a guess") == []  # silenced for now
+        (one,) = await memory.recall("a guess")  # what is held back silences nobody
+        assert (one.lesson, one.tags, one.importance) == ("A guess.", (), 0.5)
+        assert await memory.recall(ATTACK) == []
         await memory.quarantine.reject([1], by="ann")
         (one,) = await memory.recall("a guess")
         assert one.lesson == "A guess."

@@ -46,7 +46,8 @@ select e.id, e.words, v.data, l.importance >= ? as passes
 from example e join reflection l on l.id = e.reflection
      left join vector v on v.example = e.id and v.space = 'a'
 where l.tenant = ? and l.project = ?
-  and e.state in ('candidate', 'verified') and l.state in ('candidate', 'verified')
+  and e.state in ('candidate', 'verified')
+  and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
 """
 
 

@@ -159,7 +159,7 @@ create table outcome (
 create unique index outcome_n on outcome (tenant, project, n);
 
 -- What a search looks through. A scope has `texts`, of `length` characters of words in all; a text is one of them,
--- `indexed`, while both it and its lesson may be recalled. In the index each word carries the number of its scope,
+-- `indexed`, while it may be recalled and its lesson, too; one whose words are held back silences no other words. In the index each word carries the number of its scope,
 -- so that counting and matching in one scope read nothing of another. `changed` grows with every vector that
 -- may be looked through from then on, and such a vector has its number: who knows all up to some number reads on from it.
 create table corpus (
@@ -185,7 +185,7 @@ create virtual table example_fts using fts5 (
 create trigger example_added after insert on example begin
   insert into corpus (scope) select new.scope where not exists (select 1 from corpus where scope = new.scope);
   update example set indexed = 1 where id = new.id and state in ('candidate', 'verified')
-    and (select state from reflection where id = new.reflection) in ('candidate', 'verified');
+    and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection);
 end;
 create trigger example_changed after update of state, words on example begin
   insert into example_fts (example_fts, rowid, words)
@@ -197,13 +197,15 @@ create trigger example_changed after update of state, words on example begin
   where scope = old.scope and old.indexed and new.words <> old.words;
   update example set indexed = not indexed where id = old.id and indexed <> (
     state in ('candidate', 'verified')
-    and (select state from reflection where id = new.reflection) in ('candidate', 'verified')
+    and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection)
   );
 end;
-create trigger reflection_changed after update of state on reflection
-when (old.state in ('candidate', 'verified')) <> (new.state in ('candidate', 'verified')) begin
+create trigger reflection_changed after update of state, trust on reflection
+when (old.state in ('candidate', 'verified') or old.trust in ('tool', 'external'))
+  <> (new.state in ('candidate', 'verified') or new.trust in ('tool', 'external')) begin
   update example set indexed = not indexed where reflection = new.id and indexed <> (
-    state in ('candidate', 'verified') and new.state in ('candidate', 'verified')
+    state in ('candidate', 'verified')
+    and (new.state in ('candidate', 'verified') or new.trust in ('tool', 'external'))
   );
 end;
 create trigger example_shown after update of indexed on example when new.indexed and not old.indexed begin
@@ -234,4 +236,4 @@ when (select indexed from example where id = new.example) begin
   where example = new.example;
 end;
 update example set indexed = 1 where state in ('candidate', 'verified')
-  and (select state from reflection where id = example.reflection) in ('candidate', 'verified');
+  and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = example.reflection);

@@ -35,13 +35,15 @@ where l.tenant = :tenant and l.project = :project and e.indexed
                                   where value in (select value from json_each(:tags))));
 
 -- name: read_examples
-select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.importance,
-       l.error_type, l.text, l.tags, l.signature, l.useful, v.data,
+-- Of a lesson whose words are held back only what came with the example is told.
+select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
+       iif(l.trust in ('tool', 'external'), e.lesson, l.text) as text,
+       iif(l.trust in ('tool', 'external'), '[]', l.tags) as tags,
+       iif(l.trust in ('tool', 'external'), 0.5, l.importance) as importance, v.data,
        (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
        and l.importance >= :importance and e.at >= :since
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                        where value in (select value from json_each(:tags)))) as passes
 from json_each(:ids) i cross join example e on e.id = i.value cross join reflection l on l.id = e.reflection
      left join vector v on v.example = e.id and v.space = :space
-where l.tenant = :tenant and l.project = :project
-  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified');
+where l.tenant = :tenant and l.project = :project and e.indexed;
