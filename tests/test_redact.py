@@ -91,7 +91,7 @@ def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secret: str) 
         'API_KEY = "YOUR_GOOGLE_MAPS_API_KEY"',
         'label = {"password": "required field", "secret": "wonderful day"}',
         "'password:'+user+'@'+host",
-        "PWD=/home/user1/project2",
+        "PWD=/data/user1/project2",
         "PASSWORD_MIN_LENGTH = 12",
         "assert md5(x) == '3e25960a79dbc69b674cd4ec67a72c62'",
         "commit 1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
