@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from errata.checks import contains
+from errata.drive import run
 from errata.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from errata.memory.learn import Example
@@ -15,7 +17,7 @@ from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.memory.trust import Removed
 from errata.protocols import Scope
-from errata.testing import FixedEmbedder
+from errata.testing import FixedEmbedder, ScriptedModel
 from tests.store.support import opened
 
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
@@ -268,7 +270,45 @@ def test_of_two_at_once_the_second_is_told(memory, first, second):
     do(scenario())
 
 
+def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
+    with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as other:
+
+        async def scenario() -> None:
+            for n in range(20):
+                await Memory(one).remember(f"e{n}", "x", trust="tool")
+            calls = [
+                getattr(Memory(store).quarantine, action)([id], by=action)
+                for id in range(1, 21)
+                for store, action in ((one, "release"), (other, "reject"))
+            ]
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert sum(isinstance(one, NotQuarantined) for one in answers) == 20
+            rulings = await one.rulings(Scope(), 99)
+            assert len({ruling["record"]["example"] for ruling in rulings}) == len(rulings) == 20
+
+        do(scenario())
+
+
 # -- revoking
+
+
+def test_a_loop_that_was_really_run_rests_on_what_was_in_its_prompt(memory):
+    options: dict[str, Any] = {"checks": [contains("kg")], "memory": memory}
+
+    async def scenario() -> None:
+        await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
+        await memory.quarantine.release([1], by="ann")
+        for n, store in enumerate([memory.store, None]):
+            task = f"convert the weight of parcel {n} to kilograms"
+            model = ScriptedModel(f"{n}", f"{n} kg")
+            result = await run(task, generate=model, store=store, id=f"loop {n}", **options)
+            assert result.passed
+        assert await rows(memory, "select count(*) from example") == [(3,)]
+        assert {one.kind for one in await memory.recall(SIMILAR)} == {"check", "error"}
+        assert (await memory.quarantine.revoke("page", by="ann")).examples == 3
+        assert await memory.recall(SIMILAR) == []
+
+    do(scenario())
 
 
 def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
