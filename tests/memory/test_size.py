@@ -113,6 +113,25 @@ def test_the_one_longest_of_no_use_makes_room(store, clock):
     do(scenario())
 
 
+def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
+    memory = Memory(store, embedder=FixedEmbedder(), max_entries=5)
+
+    async def scenario() -> None:
+        pinned = Example("parcel 99", "99 kg")
+        await memory.remember("style", "x", example=pinned, pinned=True)
+        for n in range(12):
+            await memory.remember("units", "no unit", example=Example(f"parcel {n}", f"{n} kg"))
+        found = await memory.recall("parcel 3", 99)
+        assert sorted(one.example.accepted for one in found) == [
+            "10 kg", "11 kg", "8 kg", "9 kg", "99 kg",
+        ]  # fmt: skip
+        assert await memory.count() == 2
+        assert (await memory.seen("units", "no unit")).count == 12
+
+    do(scenario())
+    assert rows(path, "select count(*) from vector") == [(5,)]
+
+
 def test_what_is_shown_is_of_use(store, clock):
     memory = Memory(store, max_entries=2)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from errata.errors import NotFound
 from errata.protocols import Remembered, Scope
-from errata.store.reflections import count, key_of
+from errata.store.reflections import count, key_of, token
 from errata.store.rulings import rule
 from errata.store.statements import statements
 
@@ -22,6 +22,8 @@ NOT_KEPT = Remembered(0, created=False, seen=0)
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
     """Bring a scope that grew back to `most` lessons; the answers, with those that are not kept.
 
+    And to as many examples: one lesson may have any number of them.
+
     What is new goes last, lest a full memory learn nothing more; but new or not, what is
     quarantined goes before all else.
     """
@@ -30,12 +32,22 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
             gone |= _evict(db, scope, kept, excess)
+    if most:
+        _evict_examples(db, scope, most)
     return [NOT_KEPT if one.id in gone else one for one in answers]
 
 
 def _evict(db: Db, scope: Scope, kept: Collection[int], excess: int) -> set[int]:
     values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
     return {row["id"] for row in db.execute(statements()["evict"], values).fetchall()}
+
+
+def _evict_examples(db: Db, scope: Scope, most: int) -> None:
+    """Bring what may be recalled back to `most` texts: the oldest examples go, none pinned."""
+    values = {"scope": token(scope)}
+    corpus = db.execute(statements()["read_corpus"], values).fetchone()
+    if corpus is not None and (excess := corpus["texts"] - most) > 0:
+        db.execute(statements()["evict_examples"], {**values, "excess": excess})
 
 
 def prunable(

@@ -158,6 +158,16 @@ create table outcome (
 ) without rowid;
 create unique index outcome_n on outcome (tenant, project, n);
 
+-- Loops of a journal elsewhere whose lessons are written: they are counted once, and what was removed stays away.
+create table taught (
+  tenant text not null,
+  project text not null,
+  loop text not null,
+  primary key (tenant, project, loop)
+) without rowid;
+insert into taught (tenant, project, loop)
+select distinct l.tenant, l.project, o.loop from occurrence o join reflection l on l.id = o.reflection where o.loop <> '';
+
 -- What a search looks through. A scope has `texts`, of `length` characters of words in all; a text is one of them,
 -- `indexed`, while it may be recalled and its lesson, too; one whose words are held back silences no other words. In the index each word carries the number of its scope,
 -- so that counting and matching in one scope read nothing of another. `changed` grows with every vector that
@@ -171,6 +181,7 @@ create table corpus (
 );
 insert into corpus (scope) select distinct scope from example;
 alter table example add column indexed integer not null default 0;
+create index example_oldest on example (scope, at) where indexed;
 alter table vector add column changed integer not null default 0;
 drop index vector_scope;
 create index vector_changed on vector (tenant, project, space, changed);

@@ -12,6 +12,13 @@ delete from reflection where id in (
 )
 returning id;
 
+-- name: evict_examples
+delete from example where id in (
+  select e.id from example e join reflection l on l.id = e.reflection
+  where e.scope = :scope and e.indexed and e.digest not like 'lesson%' and not l.pinned
+  order by e.at, e.id limit :excess
+);
+
 -- name: prunable
 select id, kind, signature, error_type, text, state, trust, importance, seen, useful, last_seen, last_shown
 from reflection
