@@ -119,8 +119,8 @@ _PLACED = (
         "cookie",
         ("cookie",),
         (
-            r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)[\w.%+-]{1,64}=[^\s;\"']*+"
-            r"(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*+"
+            r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
+            r"[\w.%+-]{1,64}=[^\s;\"']*+(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*+"
         ),
     ),
     ("chat_token", (":",), r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
@@ -137,8 +137,8 @@ _PLACED = (
         "assigned",
         ("cl",),  # Cloudant
         (
-            r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))[\"'\]]{0,2}"
-            r"(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
+            r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
+            r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
         ),
     ),
 )
@@ -154,9 +154,9 @@ _TOLD = (
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
     r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
-    rf"(?>(?:[\w-]{{0,24}}\w)?){_CLOSED}"
+    rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>])"
     r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
-    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
+    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
 )
 # No secret is a reference, a template, the name of a variable, or the rest of an expression.
 _NOT = r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})|[A-Z]++(?:_[A-Z]++)++(?![^\s\"',;)\]}]))"
@@ -180,8 +180,8 @@ _BARE = (
 _ASSIGNED = rf"{_TOLD}(?:{_IN_QUOTES}|{_BARE})?"
 _KEYED = (
     r"([kKtTpP](?:[eE](?<=[kK].)[yY]|[oO](?<=[tT].)(?i:ken)|[aA](?<=[pP].)(?i:ss(?:word)?)"
-    rf"|[wW](?<=[pP].)[dD]?){_CLOSED}(?:\s{{0,20}}+[:=!]{{1,3}}+>?\s{{0,20}}+|\s{{1,20}}+)"
-    r"(?:\\{0,3}[\"'`])?)"
+    rf"|[wW](?<=[pP].)[dD]?)(?=[\\\"'\]\s:=!]){_CLOSED}"
+    r"(?:\s{0,20}+[:=!]{1,3}+>?\s{0,20}+|\s{1,20}+)(?:\\{0,3}[\"'`])?)"
     r"(?=[\w+/~-]{20})(?=[\w+/~-]{0,60}\d)(?:[\w-]{44}(?![\w-])|[0-9A-Za-z]{64}|[0-9a-fA-F]{32,}"
     r"|(?=[\w+/~-]{0,60}[a-z])(?=[\w+/~-]{0,60}[A-Z])[\w+/~-]{20,}+={0,2})"
 )
@@ -212,7 +212,7 @@ def redacted(text: str) -> str:
     lower = text.lower()
     for kind, words, pattern in _PLACED:
         if any(word in lower for word in words):
-            text = _compiled(pattern).sub(rf"\1[redacted: {kind}]", text)
+            text = _behind(pattern, kind, text)
     named = any(name in lower for name in _NAMED)
     if named:
         text = _compiled(_ASSIGNED).sub(_marked, text)
@@ -220,11 +220,17 @@ def redacted(text: str) -> str:
     if not runs:
         return text
     if named:
-        text = _compiled(_KEYED).sub(r"\1[redacted: assigned]", text)
+        text = _behind(_KEYED, "assigned", text)
     issued, kinds = _forms()
     if issued.search("\n".join(runs)):
         text = issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
     return _compiled(_QUOTED).sub(_unless_plain, text)
+
+
+def _behind(pattern: str, kind: str, text: str) -> str:
+    """The text with what stands behind the first group of the pattern marked."""
+    mark = f"[redacted: {kind}]"
+    return _compiled(pattern).sub(lambda found: found[1] + mark, text)
 
 
 @cache
