@@ -130,6 +130,7 @@ class Run(Generic[C]):
             after, verdict = overridden(loop, self.policy, state.verdict, given)
             entry = Entry(self.id, 0, override=given)
             if isinstance(state.verdict, Done):
+                await self._record.brief(self.id, begins=False)
                 worn = standing(loop, self.policy)
                 entry = replace(entry, verdict=verdict, standing=worn, decided=loop.at)
             await self._record.commit(entry, loop)
@@ -162,8 +163,7 @@ class Run(Generic[C]):
         if self._journal.durable and any(map(counts_scope, self.policy.rules)):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
-        if not isinstance(state.verdict, Done):
-            await self._record.brief(self.id)
+        await self._record.opened(state.loop, state.verdict, state.finished is not None)
         return state
 
     async def _attempted(self, state: _State) -> _State:

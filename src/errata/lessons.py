@@ -47,7 +47,8 @@ class Lessons(Protocol):
     ) -> Sequence[Remembered]:
         """Count each sighting, creating what is new; and write down what a loop was shown.
 
-        The first exposures of a loop stay, and so does its first outcome.
+        The first exposures of a loop stay, and so does its first outcome. All that a loop teaches
+        comes in one call: what comes later of the same loop is left out.
         With `most` above 0 the least useful lessons beyond so many are evicted, none pinned; for a
         new one that is not kept itself the answer is `Remembered(0, False, 0)`.
         No source that is not trusted gets beyond its `quota`. What a loop learnt from what is gone

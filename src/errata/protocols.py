@@ -256,12 +256,14 @@ class Past:
     """What a store knows of the exposures of one loop.
 
     `ended` is how many loops with exposures have come to an outcome in the scope, `number` the
-    how-many-th of them this loop was, 0 where it has none.
+    how-many-th of them this loop was, 0 where it has none. `taught`: what it teaches was written by
+    `remember`, without its journal.
     """
 
     exposures: tuple[Exposure, ...] = ()
     ended: int = 0
     number: int = 0
+    taught: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +290,9 @@ class Filter:
             raise InvalidInput("kind", self.kind, f"one of {', '.join(KINDS)}")
         if not isinstance(self.error_type, str):
             raise InvalidInput("error_type", self.error_type, "the type of an error, a text")
-        if not 0 <= self.importance <= 1:
+        if not isinstance(self.importance, int | float) or not 0 <= self.importance <= 1:
             raise InvalidInput("importance", self.importance, "a number of 0 to 1")
-        if not 0 <= self.since < float("inf"):
+        if not isinstance(self.since, int | float) or not 0 <= self.since < float("inf"):
             raise InvalidInput("since", self.since, "a time in seconds since 1970")
 
 

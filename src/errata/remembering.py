@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from errata.errors import StoreError
 from errata.journal import Journal
-from errata.loop.decide import Done
+from errata.loop.decide import Done, Verdict
 from errata.loop.record import Loop
 from errata.memory.briefing import Briefing, outcome
 from errata.memory.memory import Memory
 from errata.protocols import Entry
+
+if TYPE_CHECKING:
+    from errata.memory.learn import Reflection
+    from errata.memory.proof import Outcome
+
+_log = logging.getLogger("errata")
 
 
 class Remembering:
@@ -17,8 +27,10 @@ class Remembering:
 
     What the loop is shown is written with its first entry, so that it counts however the loop goes
     on; what it teaches and what it came to with the decision that ends it. All is one transaction
-    where journal and memory share a store; else memory is written first, and what is there already
-    stays. `judged`: something evaluates candidates; else an accepted one teaches nothing.
+    where journal and memory share a store. Else what is shown is written before the entry, since
+    the prompt may have led to it, and the rest after it, since only who holds the lease may teach;
+    what a crash kept from being written then is written when the loop is opened again, each once.
+    `judged`: something evaluates candidates; else an accepted one teaches nothing.
     """
 
     def __init__(self, journal: Journal, memory: Memory | None, task: str, judged: bool) -> None:
@@ -27,10 +39,24 @@ class Remembering:
         self.briefing = Briefing()
         self._begun = False
 
-    async def brief(self, loop: str) -> None:
-        """Ask what the loop is to be shown: the same again where it was shown something before."""
+    async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
+        """Brief a loop that goes on; write what one that has ended still owes to memory elsewhere.
+
+        `answered`: the journal has an answer that is no attempt yet. Raises StoreError.
+        """
+        if not isinstance(verdict, Done):
+            begun = answered or loop.attempts or loop.overrides or loop.extra.calls
+            await self.brief(loop.id, begins=not begun)
+        elif self._memory and not self._journal.shares(self._memory.store, self._memory.scope):
+            await self._settle(self._memory, loop)
+
+    async def brief(self, loop: str, begins: bool) -> None:
+        """Ask what the loop is to be shown: the same again where it was shown something before.
+
+        One that no longer `begins`, of which something is written, is shown nothing else.
+        """
         if self._memory is not None:
-            self.briefing = await self._memory.brief(self._task, loop)
+            self.briefing = await self._memory.brief(self._task, loop, begins)
             self._begun = False
 
     async def commit(self, entry: Entry, loop: Loop) -> None:
@@ -38,22 +64,53 @@ class Remembering:
         if self._memory is None:
             await self._journal.commit(entry)
         else:
-            await self._commit(self._memory, self.briefing, entry, loop)
+            await self._commit(self._memory, entry, loop)
 
-    async def _commit(self, memory: Memory, briefing: Briefing, entry: Entry, loop: Loop) -> None:
-        exposures = () if self._begun else briefing.exposures
+    async def _commit(self, memory: Memory, entry: Entry, loop: Loop) -> None:
+        exposures = () if self._begun else self.briefing.exposures
         ended = isinstance(entry.verdict, Done)
-        lessons = memory.lessons(loop, self._task, briefing) if ended and self._judged else ()
-        # One that was cancelled has none: how it would have ended is not known.
-        end = outcome(loop) if ended and briefing.exposures and not loop.cancelled else None
-        most = memory.max_entries or 0
+        lessons, end = self._ending(memory, loop) if ended else ((), None)
         if self._journal.shares(memory.store, memory.scope):
+            most = memory.max_entries or 0
             entry = replace(entry, reflections=lessons, exposures=exposures, outcome=end, most=most)
-        elif exposures or lessons or end:
-            await memory.store.remember(
-                memory.scope, lessons, exposures=exposures, outcome=end, most=most
-            )
-        await self._journal.commit(entry)
+            await self._journal.commit(entry)
+        else:
+            if exposures:
+                await memory.store.remember(memory.scope, (), exposures=exposures)
+            await self._journal.commit(entry)
+            await _teach(memory, lessons, end)
         self._begun = True
         if end is not None:
-            await memory.look(loop.id)
+            await _look(memory, loop.id)
+
+    def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
+        """What a loop that has ended teaches, and what it came to."""
+        lessons = memory.lessons(loop, self._task, self.briefing) if self._judged else ()
+        # One that was cancelled has none: how it would have ended is not known.
+        return lessons, outcome(loop) if self.briefing.exposures and not loop.cancelled else None
+
+    async def _settle(self, memory: Memory, loop: Loop) -> None:
+        past = await memory.store.past(memory.scope, loop.id)
+        teaches = self._judged and not past.taught and memory.lessons(loop, self._task, Briefing())
+        if not teaches and (past.number or loop.cancelled or not past.exposures):
+            return
+        await self.brief(loop.id, begins=False)
+        lessons, end = self._ending(memory, loop)
+        await _teach(memory, lessons, end)
+        if end is not None:
+            await _look(memory, loop.id)
+
+
+async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | None) -> None:
+    """Write to a memory elsewhere; it takes what a loop teaches, and what it came to, once."""
+    if lessons or end:
+        most = memory.max_entries or 0
+        await memory.store.remember(memory.scope, lessons, outcome=end, most=most)
+
+
+async def _look(memory: Memory, loop: str) -> None:
+    """All is written by now, so a look that fails fails no loop: the next one sees the same."""
+    try:
+        await memory.look(loop)
+    except StoreError as error:
+        _log.warning("loop %s has ended, but no look at what lessons are worth: %s", loop, error)

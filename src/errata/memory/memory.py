@@ -238,11 +238,11 @@ class Memory:
         chosen = choose(found, budget=budget, now=time.time(), advice=True)
         return as_text(as_messages(chosen), secrets.randbits(64), chosen)
 
-    async def brief(self, task: str, loop: str) -> Briefing:
+    async def brief(self, task: str, loop: str, begins: bool = True) -> Briefing:
         """What to show a loop before its task, and what a coin withholds of that.
 
         The coin is of the scope, the loop and the lesson. A loop that was briefed before, and has
-        written it down, is shown the same again.
+        written it down, is shown the same again; one that no longer `begins`, nothing else.
         """
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, LEG)
@@ -254,7 +254,7 @@ class Memory:
         chosen = choose(rank(task, found, len(found), now), now=now)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
-        exposures = past.exposures or drawn(chosen, loop, seed, share)
+        exposures = past.exposures or (drawn(chosen, loop, seed, share) if begins else ())
         shown = {id for one in exposures for id in one.examples}
         told = [one for one in chosen if one.id in shown]
         return Briefing(as_messages(told), tuple(one.id for one in told), exposures, space, vector)

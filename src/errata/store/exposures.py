@@ -16,6 +16,7 @@ from errata.store.rulings import rule
 from errata.store.statements import statements
 
 if TYPE_CHECKING:
+    from errata.memory.learn import Reflection
     from errata.memory.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome
 
 Db = sqlite3.Connection
@@ -62,9 +63,18 @@ def _end(db: Db, scope: Scope, outcome: Outcome, now: float) -> None:
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
-    """What the loop was shown, and how many loops have come to an outcome."""
+    """What the loop was shown and whether it has taught, and how many loops have an outcome."""
     row = db.execute(statements()["count_outcomes"], {**key_of(scope), "loop": loop}).fetchone()
-    return Past(tuple(_read(db, scope, loop)), row["ended"], row["number"])
+    return Past(tuple(_read(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
+
+
+def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Reflection]:
+    """Those of no loop, and of loops that had taught nothing here; from now on these have."""
+    new = {""}
+    for loop in {one.loop for one in reflections if one.loop}:
+        if db.execute(statements()["teach"], {**key_of(scope), "loop": loop}).rowcount:
+            new.add(loop)
+    return [one for one in reflections if one.loop in new]
 
 
 def _read(db: Db, scope: Scope, loop: str) -> list[Exposure]:
@@ -127,8 +137,8 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 
 def clear(db: Db, scope: Scope) -> None:
-    """Delete exposures and outcomes of the scope; rulings stay on record."""
-    for table in ("exposures", "outcomes"):
+    """Delete exposures and outcomes of the scope, and who taught; rulings stay on record."""
+    for table in ("exposures", "outcomes", "taught"):
         db.execute(statements()[f"clear_{table}"], key_of(scope))
 
 

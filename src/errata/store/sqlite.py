@@ -115,7 +115,8 @@ class Sqlite:
         def work(db: sqlite3.Connection) -> list[Remembered]:
             now = time.time()
             shown.expose(db, scope, exposures, outcome, now)
-            answers = lessons.remember(db, scope, reflections, now, quota)
+            new = shown.untaught(db, scope, reflections)
+            answers = lessons.remember(db, scope, new, now, quota)
             return size.evict(db, scope, answers, most)
 
         return await self._write(work)

@@ -24,7 +24,11 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 
 -- name: count_outcomes
 select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
-       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
+       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
+       exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
+
+-- name: teach
+insert or ignore into taught (tenant, project, loop) values (:tenant, :project, :loop);
 
 -- name: read_evidence
 with restored as materialized (
@@ -90,3 +94,6 @@ delete from exposure where tenant = :tenant and project = :project;
 
 -- name: clear_outcomes
 delete from outcome where tenant = :tenant and project = :project;
+
+-- name: clear_taught
+delete from taught where tenant = :tenant and project = :project;

@@ -1,0 +1,191 @@
+"""Memory in another store than the journal, loops that are reopened, and looks that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.drive import Run
+from errata.errors import LeaseLost, StoreError, UserCodeError
+from errata.loop.decide import Done, Policy
+from errata.loop.stop import MaxAttempts
+from errata.memory.memory import Memory
+from errata.store.sqlite import Sqlite
+from errata.testing import ScriptedModel
+from tests.drive.support import WANTED, Check, Generator
+from tests.drive.test_remembering import SCOPE, TASK, exposed, outcomes, shown, taught
+from tests.store.support import rows
+
+ONE = Policy((MaxAttempts(1),), name="one")
+SEEN = "select seen, (select count(*) from occurrence where reflection = l.id) from reflection l"
+TAUGHT = f"{SEEN} where error_type = 'wanted'"
+
+
+@pytest.fixture
+def stores(tmp_path):
+    """The store of the loops and that of the memory."""
+    pair = Sqlite(str(tmp_path / "loops.db")), Sqlite(str(tmp_path / "memory.db"))
+    yield pair
+    for one in pair:
+        asyncio.run(one.close())
+
+
+def broken(path: Path, change: str, when: str = "true") -> None:
+    """A database that refuses a change."""
+    execute(path, f"create trigger broken before {change} when {when} begin"
+                  " select raise(abort, 'the disk is full'); end")  # fmt: skip
+
+
+def mended(path: Path) -> None:
+    execute(path, "drop trigger broken")
+
+
+def execute(path: Path, statement: str) -> None:
+    db = sqlite3.connect(path)
+    with db:
+        db.execute(statement)
+    db.close()
+
+
+def begun(stores: tuple[Sqlite, Sqlite], *answers: Any, **options: Any) -> Run[Any]:
+    journal, other = stores
+    given = {"generate": Generator(*answers), "checks": [Check()], "id": "l", **options}
+    return Run[Any](TASK, store=journal, memory=Memory(other, holdout=0), **given)
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
+    taught(stores[1])
+
+    def taken_over(task: Any, hint: str) -> str:
+        execute(tmp_path / "loops.db", "update loop set epoch = epoch + 1, owner = 'another'")
+        return WANTED
+
+    one = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
+    with pytest.raises(LeaseLost):
+        asyncio.run(one.finish())
+    assert rows(tmp_path / "memory.db", TAUGHT) == []
+    assert outcomes(tmp_path / "memory.db") == []
+
+
+def test_a_journal_that_fails_counts_no_lesson_twice(stores, tmp_path):
+    taught(stores[1])
+    one = begun(stores, "x", WANTED)
+
+    async def scenario() -> None:
+        await one.step()
+        broken(tmp_path / "loops.db", "insert on decision")
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                await one.finish()
+            assert rows(tmp_path / "memory.db", TAUGHT) == []
+        mended(tmp_path / "loops.db")
+        assert (await one.finish()).passed
+
+    asyncio.run(scenario())
+    assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
+    assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
+
+
+@pytest.mark.parametrize("again", ["the same driver", "another one"])
+def test_what_a_crash_kept_from_memory_is_written_once_when_the_loop_is_opened(
+    stores, tmp_path, again
+):
+    taught(stores[1])
+    one = begun(stores, "x", WANTED)
+    broken(tmp_path / "memory.db", "insert on taught")
+    with pytest.raises(StoreError):
+        asyncio.run(one.finish())
+    ended = asyncio.run(stores[0].read(SCOPE, "l"))
+    assert ended.verdicts[-1].passed
+    assert rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
+    mended(tmp_path / "memory.db")
+    for _ in range(3):
+        one = one if again == "the same driver" else begun(stores, ValueError())
+        assert asyncio.run(one.finish()).candidate == WANTED
+        assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
+        assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
+    parents = "select parents from occurrence where loop = 'l'"
+    assert rows(tmp_path / "memory.db", parents) != [("[]",)]
+
+
+def test_a_loop_that_was_stopped_owes_its_outcome_alone(stores, tmp_path):
+    taught(stores[1])
+    broken(tmp_path / "memory.db", "insert on outcome")
+    with pytest.raises(StoreError):
+        asyncio.run(begun(stores, "x", policy=ONE).finish())
+    mended(tmp_path / "memory.db")
+    for _ in range(2):
+        assert not asyncio.run(begun(stores, ValueError(), policy=ONE).finish()).passed
+        assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 1)]
+    assert rows(tmp_path / "memory.db", TAUGHT) == []
+
+
+def test_what_was_removed_is_not_taught_again_by_who_asks_for_the_result(stores, tmp_path):
+    asyncio.run(begun(stores, "x", WANTED).finish())
+    memory = Memory(stores[1])
+    asyncio.run(memory.quarantine.revoke("loop:l", by="ada"))
+    assert asyncio.run(begun(stores, ValueError()).finish()).passed
+    assert rows(tmp_path / "memory.db", SEEN) == []
+
+
+# -- reopened, and begun without
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_loop_that_is_reopened_is_shown_what_it_was_shown(stores, apart, fresh):
+    journal, other = stores if apart else (stores[1], stores[1])
+    taught(other)
+    first, second = ScriptedModel("x", WANTED), ScriptedModel(WANTED)
+
+    async def scenario() -> None:
+        one = begun((journal, other), generate=first, policy=ONE)
+        assert not (await one.finish()).passed
+        if fresh:
+            one = begun((journal, other), generate=second, policy=ONE)
+        await one.override("attempts", "ada")
+        assert isinstance(await one.step(), Done)
+
+    asyncio.run(scenario())
+    assert shown(second if fresh else first, 0 if fresh else 1) == shown(first) != []
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apart):
+    journal, other = stores if apart else (stores[1], stores[1])
+    with pytest.raises(UserCodeError):
+        asyncio.run(begun((journal, other), "x", ValueError()).finish())
+    taught(other)
+    model = ScriptedModel(WANTED)
+    assert asyncio.run(begun((journal, other), generate=model).finish()).passed
+    assert shown(model) == []
+    assert exposed(tmp_path / "memory.db", "l") == {}
+    assert outcomes(tmp_path / "memory.db") == []
+
+
+# -- the look
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_look_that_fails_fails_no_loop_and_is_told(stores, tmp_path, caplog, apart):
+    journal, other = stores if apart else (stores[1], stores[1])
+    taught(other, ended=39)
+    path = tmp_path / "memory.db"
+    execute(path, "update reflection set useful = 0.9")
+    broken(path, "update of useful on reflection")
+    with caplog.at_level(logging.WARNING, logger="errata"):
+        result = asyncio.run(begun((journal, other), WANTED).finish())
+    assert result.passed
+    (told,) = caplog.records
+    assert told.name == "errata"
+    assert "loop l has ended" in told.getMessage()
+    assert "the disk is full" in told.getMessage()
+    mended(path)
+    asyncio.run(other.conclude(SCOPE, {}, []))
+    assert len(outcomes(path)) == 1
