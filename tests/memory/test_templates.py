@@ -18,6 +18,11 @@ from errata.memory.templates import MANY, Branch
 
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 
+UNITS = ("metres", "miles", "feet", "yards", "inches")
+RAISED = ("socket.timeout", "Stale", "queue.Empty", "queue.Full", "a.b.NoSuchOrder", "Order.Gone")
+ERRNOS = ("ENOENT", "EACCES", "EPERM", "EIO", "ECONNREFUSED")
+OFTEN = ("not", "now", "never", "always", "still", "often")
+
 
 def learnt(*texts: str, kind: str = "log") -> Templates:
     return Templates().learn(*(signature(kind, text) for text in texts))
@@ -66,6 +71,33 @@ APART = {
     "statuses": [f"GET it gave status: {code}" for code in (400, 404, 429, 500, 503)],
     "assertions": [f"assert f({n}) == 4 in all of them" for n in range(8)],
     "expected values": [f"got 17, want {n} in all of them" for n in range(8)],
+    "expected words in Go": [f"Unit() = km, want {unit}" for unit in UNITS],
+    "expected words after got": [f"got km, want {unit} in the table of units" for unit in UNITS],
+    "expected words in Hamcrest": [f"Expected: is {unit}\n     but: was km" for unit in UNITS],
+    "expected words in JUnit": [f"expected:<{unit}> but was:<km> in it" for unit in UNITS],
+    "expected words in Chai": [f"expected km to equal {unit}" for unit in UNITS],
+    "expected words in Jest": [f"Expected: {unit} Received: km in this place" for unit in UNITS],
+    "expected words in Catch2": [
+        f"REQUIRE( unit() == {unit} )\nwith expansion:\n  km == {unit}" for unit in UNITS
+    ],
+    "expected words in prose": [f"the unit of it should be {unit} here" for unit in UNITS],
+    "names raised in Python": [f"Traceback (most recent call last):\n  g()\n{n}" for n in RAISED],
+    "names raised in Python with a text": [
+        f"Traceback (most recent call last):\n  g()\n{name}: the order was read" for name in RAISED
+    ],
+    "names raised in Java": [
+        f'Exception in thread "main" {name}: while the orders were read' for name in RAISED
+    ],
+    "names of a cause": [f"it failed to start; Caused by: {name} in the pool" for name in RAISED],
+    "names with a package": [f"the job has ended with {n} once more" for n in RAISED[2:]],
+    "names that were caught": [f"the thread caught {n} while it read" for n in NAMES],
+    "panics in Go": [f"panic: {what}: while the orders were read" for what in NAMES],
+    "panics in Rust": [
+        f"thread 'main' panicked at src/main.rs:4:5:\ncalled unwrap on an Err value: {name}"
+        for name in ("NotFound", "PermissionDenied", "TimedOut", "BrokenPipe")
+    ],
+    "errno": [f"open failed with {name} on the data file" for name in ERRNOS],
+    "negations": [f"the value of the field is {word} valid here" for word in OFTEN],
     "separators": ["it is a, or so", "it is a: or so", "it is a; or so", "it is a= or so"],
 }
 

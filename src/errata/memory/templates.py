@@ -37,11 +37,27 @@ _TOKEN = re.compile(
 _WORD = re.compile(r" ?[A-Za-z]+[.!?]?")
 _MASK = re.compile(r"<(?:[A-Z]+|\*)>")
 _DIGITS = re.compile(r"\d+")
-# Never a particular: what is quoted, a number that was not masked, an exception, punctuation.
+# Never a particular: what is quoted, a number that was not masked, an exception or a name like
+# one, an errno, a negation, an adverb of frequency, punctuation.
 _FIXED = re.compile(
     r" ?(?:['\"`].+|\d+\W?|[^\w<]"
-    r"|[\w.$]*(?:Error|Exception|Warning|Failure|Fault|Panic|Interrupt|Exit|StopIteration)s?\d*\W?)"
+    r"|[\w.$]*(?:Error|Exception|Warning|Failure|Fault|Panic|Interrupt|Exit|StopIteration)s?\d*\W?"
+    r"|(?:\w+[.$])+[A-Z][A-Za-z]*\W?|E[A-Z]{2,}\d*\W?"
+    r"|(?i:not|no|never|now|always|still|already|yet|often|sometimes|seldom|rarely|usually|again))"
 )
+# Nor what stands after a word that says what was expected, whatever of these lies between.
+_WANTED = frozenset(
+    (
+        *("want", "wants", "wanted", "expect", "expects", "expected", "expecting", "desired"),
+        *("equal", "equals", "be"),
+    )
+)
+_BETWEEN = frozenset(":=<([\"'`)") | {"is", "to", "a", "an", "the"}
+# Nor the name of what was raised: after these, after a colon where there is one of the next, and
+# before a colon or at the end where there is one of the last.
+_RAISED = frozenset(("caught", "raise", "raised", "raises", "threw", "throws", "thrown"))
+_PANICS = frozenset(("panic", "panicked", "unwrap", "unwrap()", "caused"))
+_TRACES = _PANICS | {"traceback", "exception"}
 
 Tokens = tuple[str, ...]
 
@@ -277,7 +293,8 @@ def _grown(
     if not vary:
         return
     seen = {at: {those[at] for one in templates for those in members[one]} for at in vary}
-    bad = [at for at in vary if not _is_particular(at, held[at], seen[at])]
+    fixed = {at: _fixed(held[at], templates[0], at) for at in vary}
+    bad = [at for at in vary if not _is_particular(at, held[at], seen[at], fixed[at])]
     left = _words(next(iter(values)) for values in held if len(values) == 1)
     if not bad and left >= (LEFT if len(vary) == 1 else max(WORDS, 2 * len(vary))):
         first = templates[0]
@@ -285,17 +302,36 @@ def _grown(
         yield into, templates, [_reason(first[at - 1] if at else "", seen[at]) for at in vary]
         return
     _, at = min((len(held[at]), at) for at in bad or vary)
-    fixed = {token for token in held[at] if _FIXED.fullmatch(token)}
     parts: dict[str, list[Tokens]] = defaultdict(list)
     for one in templates:
-        parts[one[at] if one[at] in fixed or not fixed else ""].append(one)
+        parts[one[at] if one[at] in fixed[at] or not fixed[at] else ""].append(one)
     for part in parts.values():
         yield from _grown(part, members)
 
 
-def _is_particular(at: int, held: set[str], seen: set[str]) -> bool:
+def _fixed(held: set[str], template: Tokens, at: int) -> set[str]:
+    """Those of the values at a place of a template that are never particulars."""
+    if _is_named(template, at):
+        return {token for token in held if token.strip() != HOLE}
+    return {token for token in held if _FIXED.fullmatch(token)}
+
+
+def _is_named(template: Tokens, at: int) -> bool:
+    """Whether the place says what was expected, or what was raised."""
+    before = [token.strip().lower() for token in template[:at]]
+    if before[-2:] in (["=", "="], ["!", "="]):
+        return True
+    said = next((token for token in reversed(before[-4:]) if token not in _BETWEEN), "")
+    if said in _WANTED or before[-1:] in [[one] for one in _RAISED]:
+        return True
+    after = template[at + 1 : at + 2]
+    if before[-1:] == [":"] and not _PANICS.isdisjoint(before):
+        return True
+    return after in ((), (":",)) and not _TRACES.isdisjoint(before)
+
+
+def _is_particular(at: int, held: set[str], seen: set[str], fixed: set[str]) -> bool:
     """Whether a place varies within a template: it is masked elsewhere, or holds many values."""
-    fixed = [token for token in held if _FIXED.fullmatch(token)]
     if HOLE in held or f" {HOLE}" in held:
         return all(token.strip().isdecimal() for token in fixed)
     return at > 0 and not fixed and len(seen) >= MANY
