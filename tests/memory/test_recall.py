@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errata.errors import InvalidInput
 from errata.memory.recall import (
     COSINE,
     COVERAGE,
     SHOWN,
     as_messages,
+    as_text,
     choose,
     rank,
     relevance,
@@ -203,6 +205,19 @@ def test_what_does_not_fit_is_left_out_whole():
 def test_the_budget_is_kept(stored, budget):
     chosen = choose(rank("convert to kg", stored, 99), budget=budget)
     assert sum(tokens(one.example.task) + tokens(one.example.accepted) for one in chosen) <= budget
+
+
+@given(st.lists(finds, max_size=12), st.integers(0, 300), st.integers(0, 2**64 - 1))
+def test_the_budget_holds_all_that_the_text_form_sends(stored, budget, seed):
+    ranked = rank("convert to kg", stored, 99)
+    chosen = choose(ranked, budget=budget, advice=True, seed=seed)
+    assert tokens(as_text(as_messages(chosen), seed, chosen)) <= budget
+
+
+@pytest.mark.parametrize("budget", [-1, float("nan"), None, "x"])
+def test_a_budget_is_a_number_of_tokens(budget):
+    with pytest.raises(InvalidInput, match="budget is"):
+        choose([], budget=budget)
 
 
 def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():

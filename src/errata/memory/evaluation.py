@@ -7,6 +7,7 @@ from typing import Any
 
 from errata.errors import InvalidInput
 from errata.loop.measure import LARGEST, number, thousandths
+from errata.memory.arguments import named
 from errata.memory.learn import LONGEST, Example, Reflection, Trust
 from errata.memory.signature import signature
 from errata.memory.trust import ORDER, RAISING, begins
@@ -26,6 +27,7 @@ def learn_from_evaluation(
     quality_after: float | None,
     *,
     trust: Trust | None = None,
+    source: str = "",
 ) -> Reflection | None:
     """The lesson of one self-correction; None where there is nothing to learn.
 
@@ -35,10 +37,11 @@ def learn_from_evaluation(
     as Unknown. Its example has the query as task, the qualities as scores before and after, the
     iteration beside them, and no accepted output: it is found, and is no example to follow.
 
-    `trust` is that of whoever judged: by default `model` where only the critique speaks, else
-    `measured`; what a tool or a document said is quarantined. A lesson is verified only by a
-    quality that rose above `RISE`, and only where an operator or a measurement speaks. Raises
-    InvalidInput, which names the argument.
+    `trust` is that of whoever judged: by default `measured` where the quality rose above `RISE`,
+    but for a factual error, which only the critique tells; else `model`, since a reason may quote
+    a page. What a tool or a document said is quarantined. Only such a rise verifies, and only what
+    an operator or a measurement says. `source` names where it came from, so that it can be revoked.
+    Raises InvalidInput, which names the argument.
     """
     said = _text("critique", critique)
     asked, during = _text("query", query), _text("context", context)
@@ -54,7 +57,7 @@ def learn_from_evaluation(
     error_type, head, told, most = found
     text = head + (told[:most] or UNKNOWN)
     known = signature(error_type, text)
-    trust = trust or ("model" if error_type == "factual_error" else "measured")
+    trust = trust or ("measured" if risen and error_type != "factual_error" else "model")
     after["iteration"] = float(iteration)
     return Reflection(
         "error",
@@ -67,6 +70,7 @@ def learn_from_evaluation(
         trust=trust,
         tags=("reflection", "self-correction", error_type, f"sig:{known.exact}"),
         context=during,
+        source=named(source),
     )
 
 

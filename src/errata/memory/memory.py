@@ -13,6 +13,16 @@ from errata.errors import InvalidInput
 from errata.lessons import Seen
 from errata.loop.record import Loop
 from errata.memory.alike import alike
+from errata.memory.arguments import (
+    bounds,
+    integer,
+    named,
+    numbered,
+    pruned,
+    remembered,
+    signatures,
+    texts,
+)
 from errata.memory.briefing import FIRST, Briefing, drawn
 from errata.memory.evaluation import learn_from_evaluation
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
@@ -30,13 +40,12 @@ from errata.memory.quarantine import Quarantine
 from errata.memory.recall import BUDGET, as_messages, as_text, choose, rank
 from errata.memory.signature import signature
 from errata.memory.transfer import Exported, File, Imported, Told, export, import_
-from errata.memory.trust import ORDER, Quota
+from errata.memory.trust import Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.redact import redacted
 from errata.store import open_store
 
 LEG = 50
-LONGEST_SOURCE = 500  # characters
 
 
 class Memory:
@@ -45,8 +54,9 @@ class Memory:
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and with an
     `embedder` meanings, too. `holdout` is the share of what recall ranks into prompts that a coin
     withholds, so that there is something to compare with: at least 0, which is off, and below 1.
-    `max_entries` bounds the lessons of the scope: for a new one the least useful is evicted, what
-    is quarantined first, never what is pinned. `quota` bounds what one source that is not trusted
+    `max_entries` bounds the lessons of the scope, and their examples: for a new lesson the least
+    useful is evicted, what is quarantined first, for a new example the oldest; never what is
+    pinned. `quota` bounds what one source that is not trusted
     may have in it. Raises InvalidInput.
     """
 
@@ -59,10 +69,7 @@ class Memory:
         max_entries: int | None = None,
         quota: Quota | None = None,
     ) -> None:
-        if not 0 <= holdout < 1:
-            raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
-        if max_entries is not None and max_entries < 1:
-            raise InvalidInput("max_entries", max_entries, "an integer of at least 1, or None")
+        bounds(holdout, max_entries, quota)
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -99,12 +106,9 @@ class Memory:
         lowest trust of all. `tags` and `importance` (0..1) are those of a new lesson. An operator
         may have it `pinned`. Raises InvalidInput, QuotaExceeded, StoreError: it never fails silent.
         """
-        _valid(text, trust, importance)
+        texts(error_type=error_type, text=text, lesson=lesson, context=context)
+        remembered(text, trust, importance, tags, example, derived_from, pinned)
         text = redacted(text)  # before a mask or a cut parts a secret
-        if pinned and trust != "operator":
-            raise InvalidInput("pinned", True, "False but for an operator")
-        if len(source) > LONGEST_SOURCE:
-            raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
         one = Reflection(
             "error",
             signature(error_type, text),
@@ -116,7 +120,7 @@ class Memory:
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=source,
+            source=named(source),
             parents=tuple(derived_from),
             pinned=pinned,
         )
@@ -143,6 +147,7 @@ class Memory:
         quality_after: float | None,
         *,
         trust: Trust | None = None,
+        source: str = "",
     ) -> Remembered | None:
         """Remember what an evaluation from outside teaches; None where that is nothing.
 
@@ -150,9 +155,8 @@ class Memory:
         InvalidInput, QuotaExceeded, StoreError.
         """
         qualities = quality_before, quality_after
-        one = learn_from_evaluation(
-            critique, verification, query, context, iteration, *qualities, trust=trust
-        )
+        said = critique, verification, query, context, iteration
+        one = learn_from_evaluation(*said, *qualities, trust=trust, source=named(source))
         return None if one is None else await self._remember(one)
 
     @property
@@ -165,6 +169,7 @@ class Memory:
 
         Counts the sightings of its pattern, and of those that evidence has merged with it.
         """
+        texts(error_type=error_type, text=text)
         return await self.store.seen(self.scope, signature(error_type, redacted(text)))
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
@@ -174,12 +179,14 @@ class Memory:
     async def unmerge(self, *digests: str, by: str, why: str = "") -> None:
         """Count patterns apart from all others from now on; on record, and taken back by `remerge`.
 
-        Raises NotFound for a digest without a lesson, InvalidInput without an actor.
+        Raises NotFound for a digest without a lesson, InvalidInput without one or without an actor.
         """
+        signatures(digests)
         await self.store.set_apart(self.scope, digests, True, by, why)
 
     async def remerge(self, *digests: str, by: str, why: str = "") -> None:
         """Let patterns that were kept apart be grouped by evidence again. Raises as `unmerge`."""
+        signatures(digests)
         await self.store.set_apart(self.scope, digests, False, by, why)
 
     async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
@@ -214,8 +221,8 @@ class Memory:
         `error_type`, of at least that `importance` (0..1), stored `since` that time (seconds since
         1970). Raises InvalidInput, StoreError.
         """
-        if limit < 1:
-            raise InvalidInput("limit", limit, "an integer of at least 1")
+        integer("limit", limit)
+        texts(task=task)
         chosen = tags if isinstance(tags, str) else tuple(tags)
         only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._place(task)
@@ -233,10 +240,11 @@ class Memory:
     def render_text(self, found: Sequence[Found], budget: int = BUDGET) -> str:
         """The same as one text between delimiters that nobody can guess; "" for nothing.
 
-        Lessons without an example are in it, too.
+        Lessons without an example are in it, too; headings and delimiters count.
         """
-        chosen = choose(found, budget=budget, now=time.time(), advice=True)
-        return as_text(as_messages(chosen), secrets.randbits(64), chosen)
+        seed = secrets.randbits(64)
+        chosen = choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
+        return as_text(as_messages(chosen), seed, chosen)
 
     async def brief(self, task: str, loop: str, begins: bool = True) -> Briefing:
         """What to show a loop before its task, and what a coin withholds of that.
@@ -293,10 +301,12 @@ class Memory:
         What was proven is put aside: from now on only what comes after counts for the lesson or
         against it. Raises NotFound, InvalidInput without an actor.
         """
+        numbered(id)
         await self.store.restore(self.scope, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
-        """The lessons most often seen, as plain data."""
+        """The lessons most often seen, as plain data. Raises InvalidInput."""
+        integer("limit", limit, 0)
         return await self.store.reflections(self.scope, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "") -> None:
@@ -304,10 +314,12 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
+        numbered(id)
         await self.store.pin(self.scope, id, True, by, why)
 
     async def unpin(self, id: int, *, by: str, why: str = "") -> None:
         """Take a pin back. Raises as `pin`."""
+        numbered(id)
         await self.store.pin(self.scope, id, False, by, why)
 
     async def prune(
@@ -323,12 +335,7 @@ class Memory:
         Never what is pinned or has proved helpful. One transaction, on record; answers what is
         removed, or with `dry_run` what would be, as plain data with `why`. Raises InvalidInput.
         """
-        if unused_for is None and keep is None:
-            raise InvalidInput("prune", None, "given unused_for, keep, or both")
-        if unused_for is not None and not 0 < unused_for < float("inf"):
-            raise InvalidInput("unused_for", unused_for, "a number of seconds above 0")
-        if keep is not None and keep < 0:
-            raise InvalidInput("keep", keep, "an integer of at least 0")
+        pruned(unused_for, keep)
         least = -1 if keep is None else keep
         return await self.store.prune(self.scope, unused_for or 0.0, least, by, dry_run)
 
@@ -388,13 +395,3 @@ class Memory:
             return "", None
         (vector,) = await placed(self.embedder, [redacted(text)])
         return space_of(self.embedder), vector
-
-
-def _valid(text: str, trust: str, importance: float) -> None:
-    """Raises InvalidInput that names the argument."""
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    if not text.strip():
-        raise InvalidInput("text", text, "the text of an error")
-    if not 0 <= importance <= 1:
-        raise InvalidInput("importance", importance, "a number of 0 to 1")

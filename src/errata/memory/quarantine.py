@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from errata.errors import InvalidInput, NotFound
+from errata.memory.arguments import integer, numbered, several, texts
 from errata.memory.trust import Held, Removed
 from errata.protocols import Scope, Store
+
+IDS = "ids of what waits in quarantine"
 
 
 class Quarantine:
@@ -24,13 +27,13 @@ class Quarantine:
 
         The score is an order to read in; it keeps nothing out and lets nothing in.
         """
-        if limit < 1:
-            raise InvalidInput("limit", limit, "an integer of at least 1")
+        integer("limit", limit)
         found = [_screened(one) for one in await self._store.held(self._scope, None)]
         return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
 
     async def show(self, id: int) -> Held:
-        """An example, waiting or ruled on, with where it comes from. Raises NotFound."""
+        """An example, waiting or not, and where it comes from. Raises NotFound, InvalidInput."""
+        numbered(id)
         for one in await self._store.held(self._scope, [id]):
             provenance = await self._store.provenance(self._scope, one)
             return replace(_screened(one), provenance=provenance)
@@ -43,10 +46,12 @@ class Quarantine:
         Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined where somebody
         ruled before.
         """
+        several("ids", ids, int, IDS)
         await self._store.settle(self._scope, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these: the same text comes back no more. All or none; raises as `release`."""
+        several("ids", ids, int, IDS)
         await self._store.settle(self._scope, ids, "reject", by, why)
 
     async def revoke(
@@ -59,6 +64,7 @@ class Quarantine:
         need answer for it. Raises NotFound where the source left nothing, InvalidInput without a
         name or an actor.
         """
+        texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
         return await self._store.revoke(self._scope, source, by, why, dry_run)

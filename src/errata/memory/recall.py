@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import exp2, sqrt
 
+from errata.memory.arguments import integer
 from errata.neutral import neutral
 from errata.protocols import Found, Message
 
@@ -109,15 +110,16 @@ def choose(
     budget: int = BUDGET,
     now: float = 0.0,
     advice: bool = False,
+    seed: int = 0,
 ) -> list[Found]:
     """What goes into a prompt: the nearest `most` of them, at most `unverified` not verified.
 
-    Nearest by likeness of the tasks times `worth`. What is only related is left out, and without
-    `advice` so is a lesson without an accepted output. Nothing is cut: an example with which all
-    of them would have more than `budget` tokens, as `tokens` estimates them, is left out whole.
+    Nearest by likeness of the tasks times `worth`. What is only related is left out, and so is a
+    lesson without an accepted output, but for `advice`, which is the text form with that `seed`.
+    Nothing is cut: an example with which what is sent would have more than `budget` tokens, as
+    `tokens` estimates them, is left out whole. Raises InvalidInput.
     """
-    from errata.memory.tokens import tokens
-
+    integer("budget", budget, 0)
     scored = [(_near(one), one) for one in ranked if advice or one.example.accepted]
     near = [(score, one) for score, one in scored if score is not None]
     near.sort(key=lambda pair: _order(pair[0], pair[1], now))
@@ -125,12 +127,20 @@ def choose(
     for _, one in near:
         if len(chosen) == most:
             break
-        length = sum(map(tokens, _told(one)))
         spare = one.verified or sum(not c.verified for c in chosen) < unverified
-        if spare and length <= budget:
+        if spare and _length([*chosen, one], advice, seed) <= budget:
             chosen.append(one)
-            budget -= length
     return chosen
+
+
+def _length(chosen: Sequence[Found], advice: bool, seed: int) -> int:
+    """The tokens of what is sent: of the turns, or of the whole text."""
+    from errata.memory.tokens import tokens
+
+    turns = as_messages(chosen)
+    if advice:
+        return tokens(as_text(turns, seed, chosen))
+    return sum(tokens(turn.content) for turn in turns)
 
 
 def as_messages(chosen: Sequence[Found]) -> tuple[Message, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from errata.errors import InvalidInput
+from errata.memory.arguments import decides
 from errata.protocols import Scope
 from errata.redact import redacted_data
 from errata.store.reflections import key_of, storable
@@ -31,8 +31,7 @@ def rule(
 
     The subject is a lesson by `kind/signature`, so that the ruling outlives it, or a digest.
     """
-    if not by.strip():
-        raise InvalidInput("by", by, "the name of who decides")
+    decides(by, why)
     values = {
         **key_of(scope),
         "action": action,
