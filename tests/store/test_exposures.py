@@ -305,3 +305,100 @@ def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embedder):
         assert len(await memory.recall(task)) == 1
 
     asyncio.run(scenario())
+
+
+# -- other words, and lessons that come back
+
+
+WORDS = "use metres"
+NEWS = "other words took its place"
+
+
+def said(trust: str, text: str = "lesson a") -> Reflection:
+    return replace(lesson("a", state="candidate", trust=trust), text=text)
+
+
+def shown_and_retired(store: Sqlite, one: Reflection) -> None:
+    write(store, [shown("a", "before")], Outcome("before", False, 1), [one])
+    asyncio.run(store.conclude(SCOPE, {"check/a": 0.55}, [hurting("a")]))
+
+
+def now(path: Any) -> tuple[Any, ...]:
+    """State, words and rank of the only lesson, and the rulings on its worth, oldest first."""
+    say = "select action, by, why from ruling where action in ('retire', 'restore') order by id"
+    rulings = [one if one[0] == "restore" else one[:2] for one in rows(path, say)]
+    return *rows(path, "select state, text, useful from reflection")[0], rulings
+
+
+RETIRED = ("retire", "proof")
+
+
+def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store, path):
+    shown_and_retired(store, said("model"))
+    write(store, lessons=[said("operator", WORDS)])
+    restored = ("restore", "operator", NEWS)
+    assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
+    assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]
+    write(store, [shown("a", "after")], Outcome("after", True, 1))
+    cases, _ = asyncio.run(store.evidence(SCOPE, 10))
+    assert sum(cases["check/a"].values()) == 1
+    assert asyncio.run(store.conclude(SCOPE, {}, [hurting("a")])) == ["check/a"]
+    write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
+    assert now(path)[:2] == ("retired", WORDS)
+
+
+@pytest.mark.parametrize("trust", ["operator", "measured"])
+def test_words_that_were_replaced_take_their_rank_and_evidence_with_them(store, path, trust):
+    write(store, [shown("a", "before")], Outcome("before", False, 1), [said("model")])
+    write(store, [shown("a", "again")], Outcome("again", False, 1))
+    asyncio.run(store.conclude(SCOPE, {"check/a": 0.9}, []))
+    write(store, lessons=[replace(said(trust, WORDS), source="a run")])
+    assert now(path) == ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
+    assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]
+
+
+@pytest.mark.parametrize("trust", ["measured", "operator"])
+def test_the_same_words_keep_their_rank_and_evidence(store, path, trust):
+    write(store, lessons=[said("model")])
+    write(store, [shown("a", "before")], Outcome("before", False, 1))
+    asyncio.run(store.conclude(SCOPE, {"check/a": 0.9}, []))
+    write(store, lessons=[said(trust)])
+    assert now(path) == ("candidate", "lesson a", 0.9, [])
+    assert sum(asyncio.run(store.evidence(SCOPE, 10))[0]["check/a"].values()) == 1
+
+
+def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
+    write(store, lessons=[said("model")])
+    write(store, lessons=[said("operator", WORDS)])
+    assert now(path) == ("candidate", WORDS, 1.0, [])
+
+
+@pytest.mark.parametrize(
+    ("trust", "text"),
+    [("operator", "lesson a"), ("measured", "lesson a"), ("measured", WORDS), ("model", WORDS)],
+)
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
+    store, path, trust, text, gone
+):
+    shown_and_retired(store, said("model"))
+    if gone:
+        asyncio.run(store.prune(SCOPE, 0.0, 0, "ada", False))
+        assert rows(path, "select * from reflection") == []
+    write(store, lessons=[said(trust, text)])
+    state, *_, rulings = now(path)
+    assert (state, rulings) == ("retired", [RETIRED])
+    ((id,),) = rows(path, "select id from reflection")
+    asyncio.run(store.restore(SCOPE, id, "ada", "it was the model"))
+    assert now(path)[0] == "candidate"
+    write(store, lessons=[said(trust, text)])
+    assert now(path)[0] == "candidate"
+
+
+def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(store, path):
+    shown_and_retired(store, said("model"))
+    asyncio.run(store.prune(SCOPE, 0.0, 0, "ada", False))
+    write(store, lessons=[said("operator", WORDS)])
+    restored = ("restore", "operator", NEWS)
+    assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
+    assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]

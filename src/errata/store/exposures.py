@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from errata.errors import NotFound
 from errata.protocols import Past, Scope
-from errata.store.reflections import key_of
+from errata.store.reflections import LESSON, key_of, mark
 from errata.store.rulings import rule
 from errata.store.statements import statements
 
@@ -115,8 +115,9 @@ def conclude(
     retired = []
     for one in hurting:
         lesson = str(one.lesson)
-        if db.execute(statements()["retire"], _key(scope, lesson)).fetchall():
-            rule(db, scope, "retire", lesson, "proof", str(one), now, asdict(one))
+        for row in db.execute(statements()["retire"], _key(scope, lesson)).fetchall():
+            record = {**asdict(one), "digest": mark(LESSON, row["text"])}
+            rule(db, scope, "retire", lesson, "proof", str(one), now, record)
             retired.append(lesson)
     return retired
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from errata.memory.learn import Example, Reflection
-from errata.memory.trust import HELD, Quota, lowest
+from errata.memory.trust import HELD, RAISING, Quota, lowest
 from errata.protocols import Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store import trust
@@ -58,6 +58,9 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
         "parents": json.dumps(reflection.parents),
         "now": now,
     }
+    if reflection.trust in RAISING:
+        words = mark(LESSON, values["text"])
+        db.execute(statements()["begin_anew"], {**values, "mark": words})
     row = db.execute(statements()["upsert_reflection"], values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     sighting = {**values, "text": storable(reflection.sighting)}

@@ -1,8 +1,35 @@
+-- name: begin_anew
+-- What a proof found was about the words that were there: of other ones by an operator, and of those that a measured
+-- outcome gives to what is not retired, it says nothing. Of words that are gone the ruling has the digest.
+with newest (action, digest) as (
+  select action, json_extract(record, '$.digest') from ruling
+  where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
+    and action in ('retire', 'restore')
+  order by at desc, id desc limit 1
+),
+known (replaced, shown) as (
+  select trust not in ('operator', 'measured') and text <> :text, last_shown > 0 from reflection
+  where tenant = :tenant and project = :project and kind = :kind and signature = :signature
+)
+insert into ruling (tenant, project, action, subject, by, why, at)
+select :tenant, :project, 'restore', :kind || '/' || :signature, iif(:source <> '', :source, :trust),
+       'other words took its place', :now
+where case
+  when not exists (select 1 from newest where action = 'retire') then (select replaced and shown from known)
+  when :trust = 'operator' then coalesce((select replaced from known), (select digest <> :mark from newest))
+end;
+
 -- name: upsert_reflection
 insert into reflection (tenant, project, kind, signature, pattern, error_type, text, tags, state, trust,
                     importance, source, pinned, apart, first_seen, last_seen)
-values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags, :state, :trust,
-        :importance, :source, :pinned,
+values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags,
+        -- What a proof retired stays so where the lesson was evicted or pruned meanwhile, or is raised.
+        iif(:state in ('candidate', 'verified') and 'retire' = (
+              select action from ruling
+              where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
+                and action in ('retire', 'restore')
+              order by at desc, id desc limit 1), 'retired', :state),
+        :trust, :importance, :source, :pinned,
         -- A pattern that was kept apart stays so where its lesson was evicted or pruned meanwhile.
         coalesce((select action = 'unmerge' from ruling
                   where tenant = :tenant and project = :project and subject = :signature
@@ -16,6 +43,8 @@ set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
                  then excluded.state
                  when reflection.state = 'candidate' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
                  then 'verified' else reflection.state end,
+    useful = iif(reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+                 and reflection.text <> excluded.text, 1, useful),
     (trust, text, source, tags, importance, author) = (
       select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, null
       where reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')

@@ -71,7 +71,7 @@ where tenant = :tenant and project = :project and kind = :kind and signature = :
 update reflection set state = 'retired'
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature
   and not pinned and state in ('candidate', 'verified')
-returning id;
+returning text;
 
 -- name: restore
 update reflection

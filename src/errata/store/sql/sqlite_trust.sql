@@ -47,7 +47,8 @@ where id = :example
 
 -- name: follow_author
 update reflection set (trust, state, source) = (
-  select e.trust, e.state, coalesce((select min(source) from origin where example = e.id), '')
+  select e.trust, iif(reflection.state = 'retired', 'retired', e.state),
+         coalesce((select min(source) from origin where example = e.id), '')
   from example e where e.id = author
 )
 where id = :reflection;
