@@ -12,7 +12,7 @@ PACKAGE = Path(errata.__file__).parent
 PURE_MEMORY = tuple(
     """
     episode masks assertions templates signature learn difference evaluation words tokens
-    trust recall proof briefing interval screen signs portable
+    trust recall proof briefing interval screen signs portable arguments
     """.split()
 )
 PURE_CHECKS = tuple(

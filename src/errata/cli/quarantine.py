@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from errata.cli.app import PLAIN
 from errata.cli.opening import ask
 from errata.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
+from errata.cli.progress import Progress
 from errata.loop.feedback import clean
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ def listed(
     json: Json = False,
 ) -> int:
     """List what waits: what looks most like an attack first, then the newest."""
-    found = ask(db, lambda memory: memory.quarantine.waiting(limit))
+    with Progress() as progress:
+        told = partial(progress.counted, "screening", noun="entries")
+        found = ask(db, lambda memory: memory.quarantine.waiting(limit, told))
     if json:
         print_json({"waiting": [_document(one) for one in found]})
     elif found:

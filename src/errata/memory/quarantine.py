@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 from errata.errors import InvalidInput, NotFound
 from errata.memory.arguments import integer, numbered, several, texts
+from errata.memory.places import Progress
 from errata.memory.trust import Held, Removed
 from errata.protocols import Scope, Store
 
+BATCH = 100  # entries that are screened in one go: about 0.1 s
 IDS = "ids of what waits in quarantine"
 
 
@@ -22,13 +25,19 @@ class Quarantine:
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store, self._scope = store, scope
 
-    async def waiting(self, limit: int = 50) -> list[Held]:
+    async def waiting(self, limit: int = 50, progress: Progress | None = None) -> list[Held]:
         """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
 
-        The score is an order to read in; it keeps nothing out and lets nothing in.
+        The score is an order to read in; it keeps nothing out and lets nothing in. All that waits
+        is screened, beside the event loop; `progress` is told how many of how many were.
         """
         integer("limit", limit)
-        found = [_screened(one) for one in await self._store.held(self._scope, None)]
+        held = await self._store.held(self._scope, None)
+        found: list[Held] = []
+        for n in range(0, len(held), BATCH):
+            found += await asyncio.to_thread(screened, held[n : n + BATCH])
+            if progress is not None:
+                progress(len(found), len(held))
         return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
 
     async def show(self, id: int) -> Held:
@@ -70,10 +79,15 @@ class Quarantine:
         return await self._store.revoke(self._scope, source, by, why, dry_run)
 
 
+def screened(held: Sequence[Held]) -> list[Held]:
+    """The same with their scores, 0.3 ms each for 600 characters."""
+    return [_screened(one) for one in held]
+
+
 def _screened(one: Held) -> Held:
     from errata.memory.screen import screen  # whose many words only this needs
 
     # Each by itself, since of a long text the screen reads the ends, and all, lest one is split.
-    texts = (*one.texts, "\n".join(one.texts))
-    said = max(map(screen, texts), key=lambda screening: screening.score)
+    told = dict.fromkeys((*one.texts, "\n".join(one.texts)))
+    said = max(map(screen, told), key=lambda screening: screening.score)
     return replace(one, score=said.score, why=said.why)
