@@ -19,7 +19,8 @@ from errata.memory.memory import Memory
 from errata.memory.proof import MOST_CALLS, Comparison, Exposure, Outcome, _joined, concluded, proof
 from errata.memory.signature import Signature
 from errata.protocols import Past, Scope
-from errata.store.exposures import GIVEN_UP, evidence, expose
+from errata.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
+from errata.store.reflections import remember
 from errata.store.sqlite import Sqlite
 from errata.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
@@ -402,3 +403,29 @@ def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
     assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]
+
+
+@pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
+@pytest.mark.parametrize("clock", [0.0, -3600.0, 3600.0])
+def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, clock):
+    """Each step happens at a time that is `clock` seconds from the one before it."""
+    write(store, lessons=[said("model")])
+    ((id,),) = rows(path, "select id from reflection")
+
+    def steps(db: sqlite3.Connection) -> None:
+        before, after = Outcome("before", False, 1), Outcome("after", True, 1)
+        times = iter([NOW + n * clock for n in range(6)])
+        expose(db, SCOPE, [shown("a", "before")], before, next(times))
+        conclude(db, SCOPE, {}, [hurting("a")], next(times))
+        if words is None:
+            restore(db, SCOPE, id, "ada", "", next(times))
+        else:
+            remember(db, SCOPE, [said("operator", words)], next(times))
+        expose(db, SCOPE, [shown("a", "after")], after, next(times))
+        found, _ = evidence(db, SCOPE, 10, next(times))
+        assert found["check/a"] == {(0.1, True, True, False, 1): 1}
+        conclude(db, SCOPE, {}, [hurting("a")], next(times))
+        restore(db, SCOPE, id, "ada", "", next(times, NOW))
+
+    asyncio.run(store._write(steps))
+    assert now(path)[0] == "candidate"

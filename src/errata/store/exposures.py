@@ -29,6 +29,7 @@ def expose(
 ) -> None:
     """Write down what a loop was shown, and how it ended, each once: what was first stays."""
     if exposures and not _read(db, scope, exposures[0].loop):
+        at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
             kind, _, signature = str(one.lesson).partition("/")
             values = {
@@ -41,7 +42,7 @@ def expose(
                 "together": one.together,
                 "among": len(exposures),
                 "examples": json.dumps(one.examples),
-                "now": now,
+                "now": at,
             }
             db.execute(statements()["insert_exposure"], values)
     if outcome is not None:
@@ -117,7 +118,8 @@ def conclude(
         lesson = str(one.lesson)
         for row in db.execute(statements()["retire"], _key(scope, lesson)).fetchall():
             record = {**asdict(one), "digest": mark(LESSON, row["text"])}
-            rule(db, scope, "retire", lesson, "proof", str(one), now, record)
+            at = _after(db, scope, lesson, now)
+            rule(db, scope, "retire", lesson, "proof", str(one), at, record)
             retired.append(lesson)
     return retired
 
@@ -128,7 +130,9 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> Non
     if not rows:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
-    rule(db, scope, "restore", f"{rows[0]['kind']}/{rows[0]['signature']}", by, why, now)
+    lesson = f"{rows[0]['kind']}/{rows[0]['signature']}"
+    at = max(_after(db, scope, lesson, now), rows[0]["last_shown"])
+    rule(db, scope, "restore", lesson, by, why, at)
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
@@ -141,6 +145,12 @@ def clear(db: Db, scope: Scope) -> None:
     """Delete exposures and outcomes of the scope, and who taught; rulings stay on record."""
     for table in ("exposures", "outcomes", "taught"):
         db.execute(statements()[f"clear_{table}"], key_of(scope))
+
+
+def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
+    """Now, but later than what was last ruled on the lesson: a clock may be set back."""
+    values = {**key_of(scope), "subject": lesson, "now": now}
+    return float(db.execute(statements()["after_ruling"], values).fetchone()["at"])
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

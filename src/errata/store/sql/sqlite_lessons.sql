@@ -1,21 +1,23 @@
 -- name: begin_anew
 -- What a proof found was about the words that were there: of other ones by an operator, and of those that a measured
 -- outcome gives to what is not retired, it says nothing. Of words that are gone the ruling has the digest.
-with newest (action, digest) as (
-  select action, json_extract(record, '$.digest') from ruling
+with newest (action, digest, at) as (
+  select action, json_extract(record, '$.digest'), at from ruling
   where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
     and action in ('retire', 'restore')
   order by at desc, id desc limit 1
 ),
 known (replaced, shown) as (
-  select trust not in ('operator', 'measured') and text <> :text, last_shown > 0 from reflection
+  select trust not in ('operator', 'measured') and text <> :text, last_shown from reflection
   where tenant = :tenant and project = :project and kind = :kind and signature = :signature
 )
 insert into ruling (tenant, project, action, subject, by, why, at)
 select :tenant, :project, 'restore', :kind || '/' || :signature, iif(:source <> '', :source, :trust),
-       'other words took its place', :now
+       'other words took its place',
+       -- Later than all that, though a clock was set back.
+       max(:now, coalesce((select at + 0.000001 from newest), 0), coalesce((select shown from known), 0))
 where case
-  when not exists (select 1 from newest where action = 'retire') then (select replaced and shown from known)
+  when not exists (select 1 from newest where action = 'retire') then (select replaced and shown > 0 from known)
   when :trust = 'operator' then coalesce((select replaced from known), (select digest <> :mark from newest))
 end;
 

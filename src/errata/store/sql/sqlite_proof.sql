@@ -83,7 +83,11 @@ where tenant = :tenant and project = :project and id = :id and state = 'retired'
     and action in ('retire', 'restore')
   order by at desc, id desc limit 1
 )
-returning kind, signature;
+returning kind, signature, last_shown;
+
+-- name: after_ruling
+select max(:now, coalesce(max(at) + 0.000001, 0)) as at from ruling
+where tenant = :tenant and project = :project and subject = :subject and action in ('retire', 'restore');
 
 -- name: read_rulings
 select action, subject, by, why, record, at from ruling
