@@ -13,6 +13,7 @@ from errata.errors import InvalidInput
 from errata.memory.learn import Example
 from errata.memory.memory import Memory
 from errata.memory.portable import STATES, lowest_state, place
+from errata.memory.proof import Exposure, Outcome
 from errata.memory.trust import HELD, ORDER, RAISING, lowest
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
@@ -114,6 +115,35 @@ def test_what_is_known_is_raised_as_a_sighting_would(known, trust, state):
         await moved(data, memory)
         assert await stood(memory) == after
         assert len(await memory.store.rulings(memory.scope, 9)) == len(rulings)
+
+    do(scenario())
+
+
+@pytest.mark.parametrize("words", ["use kilograms", "no unit"])
+def test_words_that_an_import_replaces_are_no_longer_judged(words):
+    async def scenario() -> None:
+        memory, other = fresh(), fresh()
+        await memory.remember("F", "no unit", trust="model")
+        await other.remember("F", "no unit", lesson=words)
+        (one,) = await memory.top()
+        name = f"{one['kind']}/{one['signature']}"
+        shown = [Exposure(name, "l", True, one["signature"])]
+        end = Outcome("l", False, 1)
+        await memory.store.remember(memory.scope, (), exposures=shown, outcome=end)
+        await memory.store.conclude(memory.scope, {name: 0.6}, [])
+        await moved(await exported(other), memory)
+        (one,) = await memory.top()
+        told = [
+            (ruling["by"], ruling["why"])
+            for ruling in await memory.store.rulings(memory.scope, 9)
+            if ruling["action"] == "restore"
+        ]
+        cases, _ = await memory.store.evidence(memory.scope, 10)
+        if words == "no unit":
+            assert (one["useful"], told, name in cases) == (0.6, [], True)
+        else:
+            assert (one["useful"], name in cases) == (1.0, False)
+            assert told == [("ada", "other words took its place")]
 
     do(scenario())
 

@@ -91,6 +91,8 @@ class _Sink:
         told["reflection"] = row["id"]
         raised = raises(record["trust"], row["trust"]) and row["state"] not in STAYS
         if raised:
+            anew = {**told, "source": self._by, "mark": "", "now": self._now}
+            self._rows("begin_anew", **anew)
             self._rows("raise_lesson", **told)
             step_aside(self._db, told)
             self._raised(name, mark(LESSON, told["text"]))

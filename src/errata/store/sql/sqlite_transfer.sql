@@ -78,7 +78,8 @@ where id = :reflection;
 
 -- name: raise_lesson
 update reflection
-set text = :text, trust = :trust, state = :state, source = :source, tags = :tags, importance = :importance, author = 0
+set text = :text, trust = :trust, state = :state, source = :source, tags = :tags, importance = :importance, author = 0,
+    useful = iif(text <> :text, 1, useful)
 where id = :reflection;
 
 -- name: find_examples
