@@ -113,4 +113,5 @@ async def _look(memory: Memory, loop: str) -> None:
     try:
         await memory.look(loop)
     except StoreError as error:
-        _log.warning("loop %s has ended, but no look at what lessons are worth: %s", loop, error)
+        told = "loop %s has ended; what lessons are worth was not looked at, the next look will: %s"
+        _log.warning(told, loop, error)
