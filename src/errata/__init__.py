@@ -16,13 +16,17 @@ _HOMES = {
     "All": "errata.loop.stop",
     "Answer": "errata.protocols",
     "Attempt": "errata.loop.record",
+    "Briefing": "errata.memory.briefing",
     "Budget": "errata.loop.stop",
     "Candidate": "errata.loop.record",
     "Change": "errata.loop.change",
+    "Comparison": "errata.memory.proof",
     "Context": "errata.protocols",
     "Decision": "errata.decisions",
+    "Difference": "errata.memory.difference",
     "Done": "errata.loop.decide",
     "Echo": "errata.loop.stop",
+    "Effect": "errata.memory.proof",
     "Embedder": "errata.protocols",
     "ErrataError": "errata.errors",
     "Evaluation": "errata.loop.record",
@@ -33,7 +37,9 @@ _HOMES = {
     "Exposure": "errata.memory.proof",
     "Fatigue": "errata.loop.stop",
     "Figures": "errata.loop.replay",
+    "Filter": "errata.protocols",
     "Finding": "errata.loop.record",
+    "Found": "errata.protocols",
     "Goal": "errata.loop.record",
     "Held": "errata.memory.trust",
     "Imported": "errata.memory.transfer",
@@ -41,6 +47,7 @@ _HOMES = {
     "Loop": "errata.loop.record",
     "MaxAttempts": "errata.loop.stop",
     "Memory": "errata.memory.memory",
+    "Merge": "errata.memory.templates",
     "Message": "errata.protocols",
     "Model": "errata.protocols",
     "NotPassed": "errata.errors",
@@ -50,6 +57,8 @@ _HOMES = {
     "Plateau": "errata.loop.stop",
     "Policy": "errata.loop.decide",
     "Proof": "errata.memory.proof",
+    "Provenance": "errata.memory.trust",
+    "Quarantine": "errata.memory.quarantine",
     "Quota": "errata.memory.trust",
     "Reach": "errata.loop.reach",
     "Reasoning": "errata.decisions",
@@ -65,6 +74,7 @@ _HOMES = {
     "Scope": "errata.protocols",
     "Screening": "errata.memory.screen",
     "Seen": "errata.lessons",
+    "Sighting": "errata.memory.trust",
     "Signature": "errata.memory.signature",
     "Spaces": "errata.memory.places",
     "Standing": "errata.decisions",
@@ -140,16 +150,19 @@ if TYPE_CHECKING:
         Stop,
         StopRule,
     )
+    from errata.memory.briefing import Briefing
+    from errata.memory.difference import Difference
     from errata.memory.episode import Event, RepeatedStep, repeated_step
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
-    from errata.memory.proof import Exposure, Outcome, Proof, proof
+    from errata.memory.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
+    from errata.memory.quarantine import Quarantine
     from errata.memory.screen import Screening, screen
     from errata.memory.signature import Signature, signature
-    from errata.memory.templates import Templates
+    from errata.memory.templates import Merge, Templates
     from errata.memory.transfer import Exported, Imported
-    from errata.memory.trust import Held, Quota, Removed
+    from errata.memory.trust import Held, Provenance, Quota, Removed, Sighting
     from errata.models import open_model
     from errata.overrides import override
     from errata.portal import run_sync
@@ -157,6 +170,8 @@ if TYPE_CHECKING:
         Answer,
         Context,
         Embedder,
+        Filter,
+        Found,
         Message,
         Model,
         Remembered,
@@ -174,13 +189,17 @@ __all__ = [
     "All",
     "Answer",
     "Attempt",
+    "Briefing",
     "Budget",
     "Candidate",
     "Change",
+    "Comparison",
     "Context",
     "Decision",
+    "Difference",
     "Done",
     "Echo",
+    "Effect",
     "Embedder",
     "ErrataError",
     "Evaluation",
@@ -191,7 +210,9 @@ __all__ = [
     "Exposure",
     "Fatigue",
     "Figures",
+    "Filter",
     "Finding",
+    "Found",
     "Goal",
     "Held",
     "Imported",
@@ -199,6 +220,7 @@ __all__ = [
     "Loop",
     "MaxAttempts",
     "Memory",
+    "Merge",
     "Message",
     "Model",
     "NotPassed",
@@ -208,6 +230,8 @@ __all__ = [
     "Plateau",
     "Policy",
     "Proof",
+    "Provenance",
+    "Quarantine",
     "Quota",
     "Reach",
     "Reasoning",
@@ -223,6 +247,7 @@ __all__ = [
     "Scope",
     "Screening",
     "Seen",
+    "Sighting",
     "Signature",
     "Spaces",
     "Standing",

@@ -37,7 +37,8 @@ Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from errata.redact import redacted
@@ -137,6 +138,15 @@ class QuotaExceeded(UsageError):
         )
 
 
+FINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "example": "errata quarantine list shows the ids of what waits",
+        "source": "errata quarantine list shows the sources of what waits",
+        "lesson": "errata lessons shows the ids",
+    }
+)
+
+
 class NotFound(ErrataError):
     """Nothing is stored under this id."""
 
@@ -144,7 +154,8 @@ class NotFound(ErrataError):
         self.kind: str = kind
         self.id: str = id
         self.where: str = where
-        super().__init__(f"no {kind} {id!r} in {where}")
+        remedy = f"; {FINDS[kind]}" if kind in FINDS else ""
+        super().__init__(f"no {kind} {id!r} in {where}{remedy}")
 
 
 class NotPassed(ErrataError):

@@ -19,13 +19,13 @@ READS = (
     ("seen", "log", TEXT),
     ("recall", "weigh a parcel"),
     ("patterns", "list"),
-    ("prune", "--keep", "1", "--dry-run"),
+    ("prune", "--by", "ann", "--keep", "1", "--dry-run"),
 )
 WRITES = (
     ("patterns", "unmerge", DIGEST, "--by", "ann"),
     ("patterns", "remerge", DIGEST, "--by", "ann"),
     ("pin", "1", "--by", "ann"),
-    ("prune", "--keep", "0"),
+    ("prune", "--by", "ann", "--keep", "0"),
 )
 
 
@@ -263,7 +263,11 @@ def test_any_text_is_remembered_and_known_again(path, told, what):
         await memory.store.close()
 
     asyncio.run(scenario())
-    for arguments in (("lessons",), ("patterns", "list"), ("prune", "--keep", "0", "--dry-run")):
+    for arguments in (
+        ("lessons",),
+        ("patterns", "list"),
+        ("prune", "--by", "ann", "--keep", "0", "--dry-run"),
+    ):
         done = told(*arguments)
         assert (done.code, done.err) == (0, "")
         assert "\x1b" not in done.out

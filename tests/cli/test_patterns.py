@@ -146,7 +146,7 @@ def test_a_lesson_is_pinned_and_no_longer(told):
     )
     done = told("pin", str(id), "--by", "ann")
     assert done.out.splitlines() == [f"lesson {id} is pinned", "Next: errata lessons"]
-    assert told("prune", "--keep", "0", "--json").json["dry_run"] is False
+    assert told("prune", "--by", "ann", "--keep", "0", "--json").json["dry_run"] is False
     (one,) = told("lessons", "--json").json["lessons"]
     assert (one["id"], one["pinned"]) == (id, 1)
     done = told("pin", str(id), "--undo", "--by", "ann", "--why", "old", "--json")
@@ -157,18 +157,22 @@ def test_a_lesson_is_pinned_and_no_longer(told):
 
 def test_prune_shows_before_it_removes(told, desk):
     aged(desk, last_seen=1e9)
-    dry = told("prune", "--unused-for", "180d", "--keep", "5", "--dry-run")
+    dry = told("prune", "--by", "ann", "--unused-for", "180d", "--keep", "5", "--dry-run")
     assert "1 lesson would be removed" in dry.out
     assert "Ask for the colour first" in dry.out
-    assert following(dry.out) == ["prune", "--unused-for", "180d", "--keep", "5"]
+    assert following(dry.out) == [*("prune", "--unused-for", "180d", "--keep", "5", "--by", "ann")]
     assert len(told("lessons", "--json").json["lessons"]) == 5
-    (removed,) = told("prune", "--unused-for", "180d", "--dry-run", "--json").json["removed"]
+    unused = ("prune", "--by", "ann", "--unused-for", "180d")
+    (removed,) = told(*unused, "--dry-run", "--json").json["removed"]
     assert removed["why"].startswith("not used for ")
     done = told(*following(dry.out))
     assert "1 lesson removed" in done.out
     assert following(done.out) == ["lessons"]
-    assert told("prune", "--unused-for", "180d").out.splitlines()[0] == "0 lessons removed"
-    assert told("prune", "--keep", "1").out.count("the least useful") == 3
+    assert told(*unused).out.splitlines()[0] == "0 lessons removed"
+    assert "--by" in told("prune", "--keep", "0").err
+    nobody = told("prune", "--keep", "0", "--by", " ")
+    assert nobody.err == "errata: --by is ' '; it must be the name of who decides\n"
+    assert told("prune", "--by", "ann", "--keep", "1").out.count("the least useful") == 3
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_prune_shows_before_it_removes(told, desk):
     ],
 )
 def test_prune_says_what_it_needs(told, given):
-    done = told("prune", *given)
+    done = told("prune", "--by", "ann", *given)
     assert done.code == 2
     assert done.err.startswith("errata: ")
     assert len(told("lessons", "--json").json["lessons"]) == 5

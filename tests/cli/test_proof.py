@@ -182,6 +182,24 @@ def test_the_picture(world, monkeypatch):
     assert (world.desk.folder / "uplift.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["nowhere/x.png", "x.pdf", "."])
+def test_a_picture_that_cannot_be_written_is_said_first(world, monkeypatch, name):
+    world.fill(HARM)
+    done = world.desk.invoke(monkeypatch, "proof", "--plot", name, "--json")
+    assert (done.code, done.json["error"]["type"]) == (2, "InvalidInput")
+    assert done.json["error"]["message"].startswith(f"--plot is '{name}'; it must be a file that")
+
+
+def test_a_pinned_lesson_that_hurts_may_be_unpinned(world, monkeypatch):
+    world.fill(HARM)
+    again = ("proof", "--restore", "1", "--by", "ada")
+    assert world.desk.invoke(monkeypatch, *again).code == 0
+    assert world.desk.invoke(monkeypatch, "pin", "1", "--by", "ada").code == 0
+    world.fill(("bad", 10, 160, 120, 20))
+    done = world.desk.invoke(monkeypatch, "proof")
+    assert following(done.out) == ["pin", "1", "--undo", "--by", "NAME"]
+
+
 def test_the_picture_takes_any_name_and_no_data(monkeypatch):
     empty = concluded({}, 0).pooled
     assert draw([("$x$ 中\x07", empty)], "cost in $").startswith(b"\x89PNG")

@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_said(desk, invoke):
     desk.write("cut.jsonl", DATA[:-200])
     desk.write("other.jsonl", b'{"id": "x", "attempts": []}\n')
     for arguments, code, said in [
-        (("export", "there.jsonl"), 2, "it must be a name that is free, unless force is given"),
+        (("export", "there.jsonl"), 2, "name another, or overwrite it by --force"),
         (("export", "."), 2, "the name of a file"),
         (("export", "none/x.jsonl"), 4, "No such file or directory"),
         (("export", "-", "--json"), 2, "name a file"),

@@ -151,6 +151,12 @@ def test_patterns_are_kept_apart_by_name(memory, name):
     refused(lambda: getattr(memory, name)(by="ada"), "digests", ())
 
 
+@pytest.mark.parametrize("by", ["", " ", None])
+def test_somebody_answers_for_what_is_pruned(memory, by):
+    for dry in (True, False):
+        refused(partial(memory.prune, keep=0, by=by, dry_run=dry), "by", by)
+
+
 @pytest.mark.parametrize("value", [NAN, 0, -1, float("inf"), "x"])
 def test_a_time_without_use(memory, value):
     refused(lambda: memory.prune(unused_for=value, by="ada"), "unused_for", value)

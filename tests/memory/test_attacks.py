@@ -208,7 +208,7 @@ def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
         elif ruling == "reject":
             await memory.quarantine.reject(ids, by="ann")
         elif ruling == "prune":
-            await memory.prune(keep=2)
+            await memory.prune(by="ann", keep=2)
         else:
             await memory.clear()
         assert await brought(memory) == (set() if ruling == "clear" else before)

@@ -242,7 +242,7 @@ def test_what_was_kept_apart_stays_so_when_it_is_pruned_and_learnt_again(memory)
         await told(memory, LOGIN[:5])
         await memory.unmerge(digest(LOGIN[0]), digest(LOGIN[1]), by="ann")
         await memory.remerge(digest(LOGIN[1]), by="bob")
-        await memory.prune(keep=0)
+        await memory.prune(by="ann", keep=0)
         await told(memory, LOGIN[:5])
         assert (await memory.seen("log", LOGIN[0])).count == 1
         assert (await memory.seen("log", LOGIN[1])).count == 4
@@ -349,7 +349,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
             elif what == "forget":
                 for one in await memory.top(1):
                     await memory.pin(one["id"], by="ann")
-                await memory.prune(keep=0)
+                await memory.prune(by="ann", keep=0)
             else:
                 await memory.remember("log", LOGIN[at], trust=what)
             for text in LOGIN[:5]:

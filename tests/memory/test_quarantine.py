@@ -201,7 +201,7 @@ def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
         await memory.quarantine.reject(ids, by="ann")
         for kept in (True, False):
             if not kept:  # what is evicted or pruned meanwhile is not forgotten either
-                assert len(await memory.prune(keep=0)) == 2
+                assert len(await memory.prune(by="ann", keep=0)) == 2
             for example in (WEIGHT, None):
                 said = {"lesson": "Units!", "example": example, "trust": "external"}
                 await memory.remember(f"u{example}", "x", source="another page", **said)
@@ -525,7 +525,7 @@ def test_eviction_of_what_lies_between_does_not_break_the_chain(memory):
         await memory.remember("b", "x", derived_from=[1])
         await memory.remember("c", "x", derived_from=[2], pinned=True)
         await memory.remember("mine", "x", pinned=True)
-        assert len(await memory.prune(keep=2)) == 2
+        assert len(await memory.prune(by="ann", keep=2)) == 2
         (held,) = await memory.store.held(memory.scope, [3])
         came = await memory.store.provenance(memory.scope, held)
         assert came.sources == ("page",)
@@ -540,7 +540,7 @@ def test_of_what_waited_and_is_evicted_no_trace_stays(memory):
     async def scenario() -> None:
         for n in range(5):
             await memory.remember(f"e{n}", "x", trust="external", source=f"page {n}")
-        await memory.prune(keep=0)
+        await memory.prune(by="ann", keep=0)
         for table in ("origin", "lineage", "occurrence", "example"):
             assert await rows(memory, f"select * from {table}") == []
 

@@ -62,6 +62,20 @@ def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
+    async def scenario() -> None:
+        memory = errata.Memory(":memory:", max_entries=1)
+        for _ in range(2):
+            await memory.remember("page", "a word of it", pinned=True)
+        await memory.remember("other", "a word of another", trust="model")
+        await memory.learn_from_evaluation("fine", [], "a word", "", 1, 0.5, 0.5)
+
+    with caplog.at_level("INFO", "errata"):
+        asyncio.run(scenario())
+    told = [one.getMessage() for one in caplog.records]
+    assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped", "skipped"]
+
+
 def test_an_evaluation_is_remembered_once_and_counted() -> None:
     async def scenario() -> None:
         memory = errata.Memory(":memory:")

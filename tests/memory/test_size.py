@@ -321,7 +321,7 @@ def test_a_bound_holds_whatever_happens(done, most):
             elif what == "clear":
                 await memory.clear()
             elif what == "prune":
-                await memory.prune(keep=n)
+                await memory.prune(by="ann", keep=n)
             else:
                 answer = await memory.remember("E", f"error {chr(97 + n)}", trust=what)
                 after = {one["signature"]: one for one in await memory.top(99)}
@@ -400,7 +400,7 @@ def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
 )
 def test_what_cannot_be_asked_for(store, given, field):
     with pytest.raises(InvalidInput) as caught:
-        do(Memory(store).prune(**given))
+        do(Memory(store).prune(by="ann", **given))
     assert caught.value.field == field
 
 
@@ -424,7 +424,7 @@ def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
                 "unused": "not used for 110 days",
                 "hurts": "not used for 110 days",
             }
-        assert await memory.prune(unused_for=60 * DAY) == []
+        assert await memory.prune(by="ann", unused_for=60 * DAY) == []
         assert await kept(memory) == {"seen", "shown", "pinned", "helps"}
 
     do(scenario())
@@ -441,7 +441,7 @@ def test_so_many_are_kept_the_most_useful(store, clock):
         for n in range(9):
             await memory.remember("E", f"error {chr(97 + n)}", importance=0.9 if n == 3 else 0.5)
             clock.now += DAY
-        found = await memory.prune(unused_for=6.5 * DAY, keep=4)
+        found = await memory.prune(by="ann", unused_for=6.5 * DAY, keep=4)
         assert [(one["text"], one["why"]) for one in found] == [
             ("error a", "not used for 9 days"),
             ("error b", "not used for 8 days"),
@@ -449,7 +449,7 @@ def test_so_many_are_kept_the_most_useful(store, clock):
             ("error e", "the least useful beyond 4"),
             ("error f", "the least useful beyond 4"),
         ]
-        assert await memory.prune(keep=4) == []
+        assert await memory.prune(by="ann", keep=4) == []
 
     do(scenario())
 
@@ -462,9 +462,9 @@ def test_what_is_pinned_or_helps_counts_among_those_kept(store):
             await memory.remember("E", text)
         await set_to(store, "one", pinned=1)
         await set_to(store, "two", useful=1.2)
-        await memory.prune(keep=3)
+        await memory.prune(by="ann", keep=3)
         assert await kept(memory) == {"one", "two", "four"}
-        await memory.prune(keep=0)
+        await memory.prune(by="ann", keep=0)
         assert await kept(memory) == {"one", "two"}
 
     do(scenario())
@@ -478,7 +478,7 @@ def test_nothing_crosses_a_scope(store):
             for text in ("one", "two"):
                 await memory.remember("E", text)
         assert (await here.count(), await there.count()) == (1, 2)
-        await here.prune(keep=0)
+        await here.prune(by="ann", keep=0)
         assert (await here.count(), await there.count()) == (0, 2)
 
     do(scenario())
@@ -502,9 +502,9 @@ def test_a_clock_that_jumps_back_makes_no_lesson_older(store, clock):
                 assert one["last_seen"] == before["last_seen"]
                 assert one["seen"] == 2
         # What bears a time that is still to come is not old.
-        assert await memory.prune(unused_for=DAY) == []
+        assert await memory.prune(by="ann", unused_for=DAY) == []
         clock.now += 2 * DAY
-        assert [one["text"] for one in await memory.prune(unused_for=DAY)] == ["two"]
+        assert [one["text"] for one in await memory.prune(by="ann", unused_for=DAY)] == ["two"]
 
     do(scenario())
 
@@ -517,7 +517,7 @@ def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
         await memory.remember("E", "from the future")
         clock.now -= 9_000 * DAY
         await memory.remember("E", "of today")
-        assert await memory.prune(unused_for=DAY) == []
+        assert await memory.prune(by="ann", unused_for=DAY) == []
         assert await kept(memory) == {"from the future", "of today"}
 
     do(scenario())
@@ -552,5 +552,5 @@ def test_what_was_there_before_is_counted_and_was_of_use_when_it_was_shown(path,
         assert do(Memory(store, Scope("o")).count()) == 1
         shown = {one["text"]: one["last_shown"] for one in do(memory.top())}
         assert shown == {"shown": 7.0, "not": 0.0}
-        do(memory.prune(keep=1))
+        do(memory.prune(by="ann", keep=1))
         assert do(kept(memory)) == {"shown"}

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.memory.learn import Example
+from errata.memory.learn import Example, Reflection
 from errata.memory.memory import Memory
+from errata.memory.signature import signature
 from errata.memory.trust import ORDER
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
@@ -170,7 +171,7 @@ EXAMPLE = st.builds(
     task=TEXT,
     accepted=TEXT,
     rejected=st.one_of(st.just(""), TEXT),
-    before=st.dictionaries(TEXT, st.floats(), max_size=2),
+    before=st.dictionaries(TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=2),
     context=st.one_of(st.just(""), TEXT),
 )
 LESSON = st.fixed_dictionaries(
@@ -187,6 +188,23 @@ LESSON = st.fixed_dictionaries(
         "source": TEXT,
     },
 )
+
+
+def test_an_export_holds_no_number_that_json_has_no_word_for():
+    example = Example("a task", "done", before={"q": float("nan")}, after={"q": float("-inf")})
+    one = Reflection("error", signature("E", "it"), "E", "it", "it", example=example)
+
+    async def scenario() -> None:
+        memory = fresh()
+        await memory.store.remember(memory.scope, [one])
+        data = await exported(memory)
+        assert b"NaN" not in data
+        assert b"Infinity" not in data
+        assert (await moved(data, fresh())).new == 1
+
+    do(scenario())
+
+
 # What is done between lessons: something is ruled on, forgotten, or its source revoked.
 RULED = st.sampled_from(["release", "reject", "revoke", "prune", "derive"])
 
@@ -203,7 +221,7 @@ async def rule(memory: Memory, what: str) -> None:
         source = held[0].source.partition(", ")[0]
         await store.revoke(scope, source, "b", "w", False)
     elif what == "prune" and top:
-        await memory.prune(keep=len(await memory.top(100)) - 1)
+        await memory.prune(by="ann", keep=len(await memory.top(100)) - 1)
     elif what == "derive" and held:
         await memory.remember("D", f"from {held[0].signature}", derived_from=[held[0].id])
 

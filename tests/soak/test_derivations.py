@@ -318,7 +318,7 @@ class World:
     async def prune(self, memory: Memory) -> None:
         """Some of it is forgotten; what derives from that rests on the same as before."""
         before = await self.rows()
-        await memory.prune(keep=3)
+        await memory.prune(by="ann", keep=3)
         after = await self.rows()
         assert after.keys() <= before.keys()
         for reflection in self.said.keys() - {row["reflection"] for row in after.values()}:

@@ -14,12 +14,14 @@ import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any
 
 import typer
 
-from errata.errors import ErrataError, ModelError, NotFound, StoreError, UsageError
+from errata.errors import ErrataError, InvalidInput, ModelError, NotFound, StoreError, UsageError
 from errata.loop.feedback import clean
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
@@ -40,6 +42,8 @@ class NoPictures(UsageError):
 
 
 INTERRUPTED = 130
+# Arguments of the memory that are options of the same name here.
+OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
     (UsageError, 2),
@@ -48,6 +52,16 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
     (OSError, 4),
     (ModelError, 5),
 )
+
+
+def can_draw(path: Path) -> None:
+    """Raises before the work begins. NoPictures, InvalidInput."""
+    if path.suffix != ".png" or not path.parent.is_dir() or path.is_dir():
+        allowed = "a file that ends in .png, in a folder that exists"
+        raise InvalidInput("--plot", str(path), allowed)
+    if find_spec("matplotlib") is None:
+        how = "pip install 'errata[report]'; the table does without it"
+        raise NoPictures(f"the picture needs matplotlib: {how}")
 
 
 def print_json(document: Any) -> None:
@@ -172,6 +186,8 @@ def usage_told(error: Any, *, json: bool) -> int:
 
 
 def _message(error: BaseException, debug: bool) -> str:
+    if isinstance(error, InvalidInput) and error.field in OPTIONS:
+        return f"--{error}"
     if isinstance(error, ErrataError | OSError | Interrupted):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
     hint = "" if debug else "; run it again with --debug for the traceback"

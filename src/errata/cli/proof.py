@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from errata.cli.opening import ask
-from errata.cli.output import MOST, Db, Json, counted, following, print_json, say, show
+from errata.cli.output import (
+    MOST,
+    Db,
+    Json,
+    can_draw,
+    counted,
+    following,
+    print_json,
+    say,
+    show,
+)
 from errata.errors import UsageError
 from errata.loop.feedback import clean
 
@@ -57,6 +68,8 @@ def proof(
     """
     if restore is not None:
         return _restored(restore, by, why, db, json)
+    if plot is not None:
+        can_draw(plot)
     found = ask(db, _found)
     if plot is not None:
         from errata.cli.forest import draw
@@ -121,18 +134,25 @@ def _print(found: Found, limit: int, db: str) -> None:
         show(following("recall", "TASK", db=db))
         return
     _tell(WHOLE, whole, "an error again")
-    retired = []
+    again: tuple[str, ...] = ("lessons",)
     for text, one in _named(found, limit):
         known = found.lessons.get(str(one.lesson))
         state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
         _tell(f"{state}: {text}", one, "its error again")
-        if known and known["state"] == "retired" and one.conclusion == "hurts":
-            retired.append(str(known["id"]))
+        if known and one.conclusion == "hurts" and again == ("lessons",):
+            again = _to_do(known)
     more = len(found.proof.lessons) - limit
     notes = (f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
     show("\n".join(line for line in (GAIN, *notes, _nothing_withheld(found)) if line))
-    again = ("proof", "--restore", retired[0], "--by", "NAME") if retired else ("lessons",)
     show(following(*again, db=db))
+
+
+def _to_do(lesson: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a person may do about a lesson that hurts: bring it back, let it be retired, keep it."""
+    if lesson["state"] == "retired":
+        return "proof", "--restore", str(lesson["id"]), "--by", "NAME"
+    undo = ("--undo",) if lesson["pinned"] else ()
+    return "pin", str(lesson["id"]), *undo, "--by", "NAME"
 
 
 def _tell(name: str, one: Comparison, again: str) -> None:

@@ -48,6 +48,7 @@ def pin(
 
 
 def prune(
+    by: Annotated[str, typer.Option(help="Who answers for it.")],
     unused_for: Annotated[
         str | None, typer.Option(help="Remove what was neither seen nor shown for so long: 180d.")
     ] = None,
@@ -57,7 +58,6 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be removed, and why.")
     ] = False,
-    by: Annotated[str, typer.Option(help="Who answers for it.")] = "prune",
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -78,7 +78,7 @@ def prune(
         asked = {"--unused-for": unused_for, "--keep": keep}
         given = [word for name, value in asked.items() if value is not None
                  for word in (name, str(value))]  # fmt: skip
-        show(following("prune", *given, db=db or ""))
+        show(following("prune", *given, "--by", by, db=db or ""))
     else:
         show(following("lessons", db=db or ""))
     return 0

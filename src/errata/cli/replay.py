@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +10,12 @@ import typer
 
 from errata.cli.caveats import aimed, cannot_tell, caveats, unscored
 from errata.cli.interrupt import drive
-from errata.cli.output import MOST, Json, NoPictures, counted, following, print_json, say, show
+from errata.cli.output import MOST, Json, can_draw, counted, following, print_json, say, show
 from errata.cli.progress import Progress
 from errata.cli.replayed import compared, document, print_figures
 from errata.cli.settings import settings
 from errata.configured import policy as policy_of
-from errata.errors import InvalidInput, StoreCorrupt, UsageError
+from errata.errors import StoreCorrupt, UsageError
 from errata.loop.policies import PRESETS
 from errata.loop.replay import Figures, Recorded
 
@@ -55,7 +54,7 @@ def replay(
     """
     given = [policy_of(text) for text in policy or ()]
     if plot is not None:
-        _can_draw(plot)
+        can_draw(plot)
     with Progress() as progress:
         recorded = read(source, last, progress)
         left_out = [one for one in PRESETS.values() if not given and unscored(recorded, one)]
@@ -97,16 +96,6 @@ def read(source: str | None, last: int, progress: Progress) -> list[Recorded]:
         if source is not None:
             error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
         raise
-
-
-def _can_draw(path: Path) -> None:
-    """Raises before the work begins. NoPictures, InvalidInput."""
-    if path.suffix != ".png" or not path.parent.is_dir() or path.is_dir():
-        allowed = "a file that ends in .png, in a folder that exists"
-        raise InvalidInput("--plot", str(path), allowed)
-    if find_spec("matplotlib") is None:
-        how = "pip install 'errata[report]'; the table does without it"
-        raise NoPictures(f"the picture needs matplotlib: {how}")
 
 
 def _draw(path: Path, figures: Sequence[Figures]) -> None:

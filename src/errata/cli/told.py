@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CANDIDATE = 400
 SHOWN = 10
 COLUMNS = ("id", "state", "stopped_by", "attempts", "best", "calls", "tokens", "updated")
+HIDDEN = "(held back)"
 FACTS = ("id", "seen", "helped", "hurt", "examples")
 WORDS = 200
 MOST_BYTES = 1_000_000
@@ -223,20 +224,22 @@ def lessons(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List what was learnt, most often seen first."""
-    found = ask(db, lambda memory: memory.top(limit))
+    """List what was learnt, most often seen first, without the words of what is held back."""
+    found = [_shown(one) for one in ask(db, lambda memory: memory.top(limit))]
     if json:
         print_json({"lessons": found})
     elif found:
         rows = [
             (
-                *(clean(one["text"], WORDS), one["kind"], _state(one), one["trust"]),
+                *(clean(one["text"], WORDS) or HIDDEN, one["kind"], _state(one), one["trust"]),
                 *(one[fact] for fact in FACTS),
                 when(one["last_seen"]),
             )
             for one in found
         ]
         table(("lesson", "kind", "state", "trust", *FACTS, "last seen"), rows, text=4)
+        if any(not one["text"] for one in found):
+            show(following("quarantine", "list", db=db or ""))
     else:
         show("nothing was learnt in this scope yet")
     return 0
@@ -273,6 +276,13 @@ def seen(
     if found.group is not None:
         show(following("patterns", "list", error_type, db=db or ""))
     return 0 if found else 1
+
+
+def _shown(lesson: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without the words of what a tool or a document said, and nobody released."""
+    from errata.memory.trust import HELD
+
+    return {**lesson, "text": "", "pattern": "", "tags": []} if lesson["trust"] in HELD else lesson
 
 
 def _state(lesson: Mapping[str, Any]) -> str:

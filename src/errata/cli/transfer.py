@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,6 +41,8 @@ def export(
     """
     if file == "-" and json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
+    if file != "-" and not force and Path(file).is_file():
+        raise UsageError(f"{file!r} is there already; name another, or overwrite it by --force")
 
     async def written(progress: Progress) -> Exported:
         def told(what: str, done: int, total: int) -> None:

@@ -52,8 +52,9 @@ def bounds(holdout: object, max_entries: object, quota: object) -> None:
         raise InvalidInput("quota", quota, "a Quota, or None")
 
 
-def pruned(unused_for: object, keep: object) -> None:
-    """Raises InvalidInput for what says nothing to prune by."""
+def pruned(unused_for: object, keep: object, by: object) -> None:
+    """Raises InvalidInput where nothing says what to prune, or nobody answers for it."""
+    decides(by, "")
     if unused_for is None and keep is None:
         raise InvalidInput("prune", None, "given unused_for, keep, or both")
     if unused_for is not None and not (

@@ -39,12 +39,11 @@ def learn_from_evaluation(
 
     `trust` is that of whoever judged: by default `measured` where the quality rose above `RISE`,
     but for a factual error, which only the critique tells; else `model`, since a reason may quote
-    a page. What a tool or a document said is quarantined. Only such a rise verifies, and only what
+    a page; what a tool or a document said is quarantined. Only such a rise verifies, and only what
     an operator or a measurement says. `source` names where it came from, so that it can be revoked.
     Raises InvalidInput, which names the argument.
     """
-    said = _text("critique", critique)
-    asked, during = _text("query", query), _text("context", context)
+    said, asked, during = _texts(critique=critique, query=query, context=context)
     _iteration(iteration)
     if trust not in (None, *ORDER):
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
@@ -108,6 +107,10 @@ def _taught(
     if rise is not None:
         return "quality_improvement", f"Quality improved by {rise:.2f}: ", critique, 150
     return None
+
+
+def _texts(**given: object) -> list[str]:
+    return [_text(field, value) for field, value in given.items()]
 
 
 def _text(field: str, value: object) -> str:

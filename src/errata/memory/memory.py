@@ -26,6 +26,7 @@ from errata.memory.arguments import (
 from errata.memory.briefing import FIRST, Briefing, drawn
 from errata.memory.evaluation import learn_from_evaluation
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
+from errata.memory.noted import noted
 from errata.memory.places import Progress, Spaces, placed, reembed, space_of
 from errata.memory.proof import (
     MOST_CALLS,
@@ -134,6 +135,7 @@ class Memory:
             most=self.max_entries or 0,
             quota=self.quota,
         )
+        noted(answer)
         return answer
 
     async def learn_from_evaluation(
@@ -154,9 +156,10 @@ class Memory:
         Arguments and what is learnt as of `errata.memory.evaluation.learn_from_evaluation`. Raises
         InvalidInput, QuotaExceeded, StoreError.
         """
-        qualities = quality_before, quality_after
-        said = critique, verification, query, context, iteration
-        one = learn_from_evaluation(*said, *qualities, trust=trust, source=named(source))
+        said = critique, verification, query, context, iteration, quality_before, quality_after
+        one = learn_from_evaluation(*said, trust=trust, source=source)
+        if one is None:
+            noted(None)
         return None if one is None else await self._remember(one)
 
     @property
@@ -325,9 +328,9 @@ class Memory:
     async def prune(
         self,
         *,
+        by: str,
         unused_for: float | None = None,
         keep: int | None = None,
-        by: str = "prune",
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
         """Remove what was neither seen nor shown for `unused_for` seconds, and all but `keep`.
@@ -335,7 +338,7 @@ class Memory:
         Never what is pinned or has proved helpful. One transaction, on record; answers what is
         removed, or with `dry_run` what would be, as plain data with `why`. Raises InvalidInput.
         """
-        pruned(unused_for, keep)
+        pruned(unused_for, keep, by)
         least = -1 if keep is None else keep
         return await self.store.prune(self.scope, unused_for or 0.0, least, by, dry_run)
 
