@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from errata import Example, Memory, Quota
-from errata.errors import InvalidInput
+from errata.errors import InvalidInput, NotFound
 from tests.store.support import opened
 
 NAN = float("nan")
@@ -160,3 +160,14 @@ def test_somebody_answers_for_what_is_pruned(memory, by):
 @pytest.mark.parametrize("value", [NAN, 0, -1, float("inf"), "x"])
 def test_a_time_without_use(memory, value):
     refused(lambda: memory.prune(unused_for=value, by="ada"), "unused_for", value)
+
+
+def test_what_is_not_found_says_where_to_look(memory):
+    for remedy, call in (
+        ("errata quarantine list", lambda: memory.quarantine.show(9)),
+        ("errata quarantine list", lambda: memory.quarantine.release([9], by="ada")),
+        ("errata quarantine list", lambda: memory.quarantine.revoke("nobody", by="ada")),
+        ("errata lessons", lambda: memory.pin(9, by="ada")),
+    ):
+        with pytest.raises(NotFound, match=f"default/default; {remedy} shows"):
+            asyncio.run(call())
