@@ -36,7 +36,7 @@ class Remembering:
     def __init__(self, journal: Journal, memory: Memory | None, task: str, judged: bool) -> None:
         self._journal, self._memory = journal, memory
         self._task, self._judged = task, judged
-        self.briefing = Briefing()
+        self.briefing: Briefing = Briefing()
         self._begun = False
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:

@@ -393,7 +393,8 @@ def test_who_raises_a_text_answers_for_it(memory):
         assert await memory.recall(SIMILAR) == []
         (known,) = await memory.top()  # what the tool saw stays, and is a tool's
         assert (known["seen"], known["trust"], known["state"]) == (1, "tool", "quarantined")
-        assert (known["text"], known["source"]) == ("x", "tool")
+        assert (known["text"], known["source"]) == ("", "tool")
+        assert await rows(memory, "select text from reflection") == [("x",)]
 
     do(scenario())
 

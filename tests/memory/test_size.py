@@ -63,7 +63,12 @@ def do(coroutine: Any) -> Any:
 
 
 async def kept(memory: Memory) -> set[str]:
-    return {one["text"] for one in await memory.top(999)}
+    """The texts of all lessons, those that are held back included."""
+    store: Any = memory.store
+    sql = "select text from reflection where tenant = ? and project = ?"
+    scope = (memory.scope.tenant, memory.scope.project)
+    found: set[str] = await store._read(lambda db: {text for (text,) in db.execute(sql, scope)})
+    return found
 
 
 def lesson(text: str, **fields: Any) -> Reflection:

@@ -98,7 +98,12 @@ def test_the_database_raises_what_the_rule_raises(store, memory, known, new, wit
         (lesson,) = await memory.top()
         facts = [lesson[name] for name in ("trust", "state", "source", "seen")]
         assert facts == [now, begins(now), f"by {now}", 2]
-        assert (lesson["tags"], lesson["importance"]) == ([now], 0.1 * ORDER.index(now))
+        # What is held back says nothing where lessons are listed.
+        assert (lesson["tags"], bool(lesson["text"])) == (
+            ([], False) if now in HELD else ([now], True)
+        )
+        ((tags,),) = [await rows(store, "select tags from reflection")]
+        assert (tags, lesson["importance"]) == ((f'["{now}"]',), 0.1 * ORDER.index(now))
         assert await rows(store, "select source from origin") == [(f"by {now}",)]
         assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (
             now not in HELD

@@ -225,7 +225,7 @@ def lessons(
     json: Json = False,
 ) -> int:
     """List what was learnt, most often seen first, without the words of what is held back."""
-    found = [_shown(one) for one in ask(db, lambda memory: memory.top(limit))]
+    found = ask(db, lambda memory: memory.top(limit))
     if json:
         print_json({"lessons": found})
     elif found:
@@ -276,13 +276,6 @@ def seen(
     if found.group is not None:
         show(following("patterns", "list", error_type, db=db or ""))
     return 0 if found else 1
-
-
-def _shown(lesson: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the words of what a tool or a document said, and nobody released."""
-    from errata.memory.trust import HELD
-
-    return {**lesson, "text": "", "pattern": "", "tags": []} if lesson["trust"] in HELD else lesson
 
 
 def _state(lesson: Mapping[str, Any]) -> str:

@@ -308,7 +308,7 @@ class Memory:
         await self.store.restore(self.scope, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
-        """The lessons most often seen, as plain data. Raises InvalidInput."""
+        """The most seen, as plain data, but for words held back. Raises InvalidInput."""
         integer("limit", limit, 0)
         return await self.store.reflections(self.scope, limit)
 

@@ -56,8 +56,11 @@ class Sought:
     def __init__(
         self, db: Db, key: dict[str, Any], corpus: sqlite3.Row, limit: int, only: Filter
     ) -> None:
-        self.db, self.key, self.corpus, self.limit = db, key, corpus, limit
-        self.all = only == ANY
+        self.db: Db = db
+        self.key: dict[str, Any] = key
+        self.corpus: sqlite3.Row = corpus
+        self.limit: int = limit
+        self.all: bool = only == ANY
         self._values = {**key, **_filter(only)}
         self.rows: dict[int, sqlite3.Row] = {}
 

@@ -64,8 +64,9 @@ class Codes:
     def __init__(self, width: int, room: int) -> None:
         import numpy as np
 
-        self._followed = self._newest = 0
-        self.count = 0
+        self._followed: int = 0
+        self._newest: int = 0
+        self.count: int = 0
         self._ids = np.empty(room, np.int64)
         self._scales = np.empty(room, np.float32)
         self._codes = np.empty((room, width), np.int8 if _numkong() else np.float32)

@@ -77,7 +77,9 @@ where reflection = :reflection and digest = :digest and state = 'candidate'
   and :state = 'verified' and :trust in ('operator', 'measured');
 
 -- name: top_reflections
-select id, kind, signature, pattern, error_type, text, tags, state, trust, importance, seen, source, pinned, apart,
+select id, kind, signature, iif(trust in ('tool', 'external'), '', pattern) as pattern, error_type,
+       iif(trust in ('tool', 'external'), '', text) as text,
+       iif(trust in ('tool', 'external'), '[]', tags) as tags, state, trust, importance, seen, source, pinned, apart,
        useful, helped, hurt, first_seen, last_seen, last_shown, (select count(*) from example where reflection = reflection.id and digest <> 'lesson') as examples
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
