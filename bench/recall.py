@@ -32,6 +32,7 @@ import errata
 from bench.durable import syncs
 from bench.rows import Figure
 from errata.memory.learn import Reflection
+from errata.memory.memory import LEG
 from errata.memory.places import space_of
 from errata.memory.signature import signature
 from errata.memory.words import words
@@ -48,7 +49,6 @@ OUT = Path("bench/out")
 REAL = 10_000
 MILLION = 1_000_000
 QUERIES = 200
-LIMIT = 50  # what recall asks each leg for
 BATCH = 500
 ROUNDS = 5
 # The length of the noise that is added to a unit vector: their cosine is 1 / sqrt(1 + 0.5²), 0.89.
@@ -134,7 +134,7 @@ async def vector_legs(store: Sqlite, asked: Known) -> tuple[list[float], list[se
         at = {"scope": token(Scope())}
         corpus = db.execute(statements()["read_corpus"], at).fetchone()
         key = {**key_of(Scope()), "space": space_of(asked)}
-        sought = search.Sought(db, key, corpus, LIMIT, ANY)
+        sought = search.Sought(db, key, corpus, LEG, ANY)
         ids = list(search.by_vector(sought, store._vectors, vector))
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
@@ -222,7 +222,7 @@ def by_bm25(db: sqlite3.Connection, made: Sequence[str], asked: Known) -> list[f
         any_of = " OR ".join(f'"{word}"' for word in words(text))
         began = time.perf_counter()
         sql = "select rowid from said where said match ? order by rank limit ?"
-        db.execute(sql, (any_of, LIMIT)).fetchall()
+        db.execute(sql, (any_of, LEG)).fetchall()
         spent.append((time.perf_counter() - began) * 1e3)
     return spent
 
