@@ -126,6 +126,16 @@ def test_an_old_example_keeps_all_it_has(old):
     assert (bare.example, bare.at) == (errata.Example(bare.lesson, ""), THEN + 1)
 
 
+def test_what_a_search_counts_and_follows_is_filled(old):
+    recalled(old, "anything")
+    live = ["Weigh the red parcels", "包裹的重量要写单位", "The billing host sleeps at night."]
+    assert rows(old, "select task from example where indexed order by id") == [(t,) for t in live]
+    counted = "select scope, count(*), sum(length(words)) from example where indexed group by 1"
+    found = rows(old, "select scope, texts, length from corpus order by scope")
+    assert found == rows(old, f"{counted} order by 1")
+    assert rows(old, "select example, changed > 0 from vector") == [(1, 1)]
+
+
 def test_an_old_lesson_is_seen_again_and_forgotten_with_the_rest(old):
     async def scenario() -> None:
         memory = Memory(store)
