@@ -96,7 +96,7 @@ _PLACED = (
         "private_key",
         ("private key",),
         (
-            r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?:[^-]++|-(?!---))*+"
+            r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
             r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
         ),
     ),
@@ -120,7 +120,7 @@ _PLACED = (
         ("cookie",),
         (
             r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
-            r"[\w.%+-]{1,64}=[^\s;\"']*+(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*+"
+            r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
         ),
     ),
     ("chat_token", (":",), r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
@@ -147,7 +147,7 @@ _PLACED = (
 # precedes it, or where what is assigned has the form of nothing else.
 _OWNERS = "api bot key auth priv access client master account encryption private refresh service "
 _OWNERS += "session signing database db"
-_CLOSED = r"(?:\\{0,3}[\"']|\]NO_MARK){0,2}+"
+_CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
 _TOLD = (
     # The first letter, by which a text is searched, then the second, and the rest of either.
     r"([pPsScCkKtT](?:[aA](?<=[pP].)(?i:ssw(?:or)?d|ssphrase|ssOWNED4)"
@@ -159,10 +159,10 @@ _TOLD = (
     r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
 )
 # No secret is a reference, a template, the name of a variable, or the rest of an expression.
-_NOT = r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})|[A-Z]++(?:_[A-Z]++)++(?![^\s\"',;)\]}]))"
+_NOT = r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
 _IN_QUOTES = (
     rf"([bBrRuU@]?\\{{0,3}}[\"']{_NOT})((?=[^\s\"']{{6}})"
-    r"[^\s\"'\\]*+(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*+"
+    r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
 # Code and prose assign to such names, too. Without quotes a secret has a digit or a sign; or it is
@@ -247,7 +247,7 @@ def _owned(past: int) -> str:
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
-    assigned = r"(?=[\w-]{0,24}+(?:\\{0,3}[\"'\]]){0,2}+\s{0,20}+[:=!>\"'\\])"
+    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})\s{0,20}+[:=!>\"'\\])"
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 

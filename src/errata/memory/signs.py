@@ -215,13 +215,13 @@ SIGNS = (
     Sign(
         HALF,
         "sends data to an address",
-        code=rf"curl\b(?:[^\n|c\s]|c(?!url)|\s(?!{_SENDS}))*+\s{_SENDS}"
+        code=rf"curl\b(?>(?:[^\n|c\s]|c(?!url)|\s(?!{_SENDS}))*)\s{_SENDS}"
         r" !\[[^\]\[\n]{0,80}\]\(https?://[^)\s?!]{1,200}\?[^)\s!]{0,99}=[{<\[$]",
     ),
     Sign(
         ENOUGH,
         "runs what it downloads",
-        code=r"(?:curl|wget|iwr|irm)\b(?:[^\n|cwi]|c(?!url)|w(?!get)|i(?!wr|rm))*+\|\s?(?:sudo\s)?"
+        code=r"(?:curl|wget|iwr|irm)\b(?>(?:[^\n|cwi]|c(?!url)|w(?!get)|i(?!wr|rm))*)\|\s?(?:sudo\s)?"
         r"(?:(?:ba|z|da|k)?sh|python[\d.]*|perl|ruby|node|php|iex)\b",
     ),
 )
