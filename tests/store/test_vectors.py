@@ -108,6 +108,20 @@ def test_what_went_is_forgotten_with_its_memory(store):
     assert store._vectors.bytes < full / 10
 
 
+def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
+    places, query = units(300), units(1, seed=2)[0]
+    order = np.argsort(-(places @ query))
+    ids = np.array(keep(store, HERE, places))
+    found(store, HERE, query)
+    sql = f"update reflection set state = 'retired' where id in {tuple(ids[order[:200]].tolist())}"
+    asyncio.run(store._write(lambda db: db.execute(sql).fetchall()))
+    for _ in range(2):
+        left = [one.reflection for one in found(store, HERE, query)]
+        assert left == ids[order[200:210]].tolist()
+    (codes,) = store._vectors._kept.values()
+    assert codes.count == 100
+
+
 def test_they_grow_and_places_are_used_again(store):
     query, left = units(1)[0], set()
     for n in range(30):
