@@ -250,6 +250,7 @@ def shares(rows: Sequence[Any], counts: dict[str, int], live: Sequence[Any]) -> 
     return {id: score / best for id, score in scores.items()}
 
 
+# Not made smaller where it fails: every step is a commit, and that would take minutes.
 TestSearched = Searched.TestCase
 TestSearched.settings = settings(
     max_examples=25,
