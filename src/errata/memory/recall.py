@@ -35,7 +35,8 @@ PROMPT_WORDS = 0.40
 # strength to 0.621. Where the two say nothing they cost little; among near equals they decide.
 IMPORTANCE = 0.10
 RECENCY = 0.05
-HALF_LIFE = 90 * 86_400.0  # seconds
+HALF_LIFE = 90  # days; whole ones count, so that what is asked twice is answered alike
+DAY = 86_400.0
 _WORD = re.compile(r"\w+")
 
 
@@ -81,7 +82,7 @@ def worth(one: Found, now: float = 0.0) -> float:
     1 for a new lesson of importance 0.5 that has proven nothing. Importance makes it 0.95 to 1.05,
     age at most 5 % less, half of that after 90 days; what is stored after `now` is new.
     """
-    faded = 1 - exp2(-max(0.0, now - one.at) / HALF_LIFE)
+    faded = 1 - exp2(-(max(0.0, now - one.at) // DAY) / HALF_LIFE)
     return one.useful * (1 + IMPORTANCE * (one.importance - 0.5)) * (1 - RECENCY * faded)
 
 
