@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from errata.redact import redacted
 
-DETECTORS: dict[str, Any] = {
-    kind.__name__: kind for kind in get_mapping_from_secret_type_to_class().values()
-}
+KNOWN: dict[str, Any] = get_mapping_from_secret_type_to_class()
+DETECTORS: dict[str, Any] = {kind.__name__: kind for kind in KNOWN.values()}
 # Addresses are no secrets, and hexadecimal in quotes is a digest or an id: see errata.redact.
 LEFT_OUT = {"IPPublicDetector", "HexHighEntropyString"}
 OTHERS = {"KeywordDetector", "Base64HighEntropyString"}
