@@ -8,13 +8,13 @@ import random
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from errata.loop.decide import Done
 from errata.protocols import Scope
 from tests.conftest import SOAK
+from tests.soak.killing import killed_until_done
 from tests.store.support import WAITING, opened, python, rows
 
 pytestmark = pytest.mark.soak
@@ -111,29 +111,13 @@ asyncio.run(main())
 """
 
 
-def resumed(path: Path, log: Path, kind: str, chance: random.Random) -> int:
-    """Drive until it is done, killed again and again; how often it was killed."""
-    for kills in range(10_000):
-        process = python(DRIVING, path, log, kind, chance.randrange(10**6))
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            process.wait(chance.random() * 0.03 * (1 + kills / 10))
-        except subprocess.TimeoutExpired:
-            process.kill()
-        out, err = process.communicate(timeout=WAITING)
-        if "done" in out:
-            return kills
-        assert not err, err
-    raise AssertionError("it never came to an end")
-
-
 @pytest.mark.parametrize("kind", ["pure", "impure"])
 def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
     chance = random.Random(SOAK)
     for round in range(SOAK):
         path, log = tmp_path / f"{round}.db", tmp_path / f"{round}.log"
-        kills = resumed(path, log, kind, chance)
+        given = (DRIVING, path, log, kind)
+        kills = killed_until_done(*given, chance=chance, seconds=lambda kills: 0.03 + 0.003 * kills)
         calls = Counter(tuple(json.loads(line)) for line in log.read_text().splitlines())
         with opened(path) as store:
             loops = asyncio.run(store.loops(SCOPE, 9))

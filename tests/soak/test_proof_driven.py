@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from errata.memory.signature import signature
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
 from tests.conftest import SOAK
+from tests.soak.killing import killed_until_done
 from tests.soak.test_proof_simulation import at_most
-from tests.store.support import WAITING, opened, python, rows
+from tests.store.support import opened, rows
 
 pytestmark = pytest.mark.soak
 SCOPE = Scope()
@@ -132,22 +132,6 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def killed_until_done(path: Path, other: Path, loops: int, chance: random.Random) -> int:
-    for kills in range(10_000):
-        process = python(DRIVING, path, other, loops, chance.randrange(10**6))
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            process.wait(chance.random() * 0.1 * (1 + kills / 4))
-        except subprocess.TimeoutExpired:
-            process.kill()
-        out, err = process.communicate(timeout=WAITING)
-        if "done" in out:
-            return kills
-        assert not err, err
-    raise AssertionError("it never came to an end")
-
-
 async def begun(store: Sqlite) -> None:
     """A memory whose first loops are over, so that a coin decides."""
     await store.remember(SCOPE, [lesson(name) for name in GAINS])
@@ -163,7 +147,8 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(tmp_pa
     other = path if kind == "same store" else tmp_path / "memory.db"
     with opened(other) as store:
         asyncio.run(begun(store))
-    assert killed_until_done(path, other, loops, chance) > 0
+    given = (DRIVING, path, other, loops)
+    assert killed_until_done(*given, chance=chance, seconds=lambda kills: 0.1 + kills / 40) > 0
     ends = rows(other, "select loop, n, right_at_once, signatures from outcome order by n")
     assert [n for _, n, *_ in ends] == list(range(1, FIRST + loops + 1))
     assert {loop for loop, *_ in ends[FIRST:]} == {f"k/{n}" for n in range(loops)}
