@@ -30,12 +30,14 @@ _HOMES = {
     "Embedder": "errata.protocols",
     "ErrataError": "errata.errors",
     "Evaluation": "errata.loop.record",
+    "Episode": "errata.memory.episode",
     "Event": "errata.memory.episode",
     "Example": "errata.memory.learn",
     "Explanation": "errata.loop.explain",
     "Exported": "errata.memory.transfer",
     "Exposure": "errata.memory.proof",
     "Fatigue": "errata.loop.stop",
+    "Fault": "errata.memory.episode",
     "Figures": "errata.loop.replay",
     "Filter": "errata.protocols",
     "Finding": "errata.loop.record",
@@ -67,7 +69,7 @@ _HOMES = {
     "Remembered": "errata.protocols",
     "Removed": "errata.memory.trust",
     "Repeat": "errata.loop.stop",
-    "RepeatedStep": "errata.memory.episode",
+    "RepeatedStep": "errata.memory.repeats",
     "Replayed": "errata.loop.replay",
     "Result": "errata.result",
     "Run": "errata.drive",
@@ -97,7 +99,7 @@ _HOMES = {
     "proof": "errata.memory.proof",
     "reach": "errata.loop.reach",
     "reasoning": "errata.decisions",
-    "repeated_step": "errata.memory.episode",
+    "repeated_step": "errata.memory.repeats",
     "replay": "errata.loop.replay",
     "run": "errata.drive",
     "run_sync": "errata.portal",
@@ -152,12 +154,13 @@ if TYPE_CHECKING:
     )
     from errata.memory.briefing import Briefing
     from errata.memory.difference import Difference
-    from errata.memory.episode import Event, RepeatedStep, repeated_step
+    from errata.memory.episode import Event
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
     from errata.memory.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
     from errata.memory.quarantine import Quarantine
+    from errata.memory.repeats import RepeatedStep, repeated_step
     from errata.memory.screen import Screening, screen
     from errata.memory.signature import Signature, signature
     from errata.memory.templates import Merge, Templates
@@ -203,12 +206,14 @@ __all__ = [
     "Embedder",
     "ErrataError",
     "Evaluation",
+    "Episode",
     "Event",
     "Example",
     "Explanation",
     "Exported",
     "Exposure",
     "Fatigue",
+    "Fault",
     "Figures",
     "Filter",
     "Finding",

@@ -1,19 +1,16 @@
-"""What an agent did, event by event, and whether it repeats a step."""
+"""What an agent did, event by event, and how it ended. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from errata.errors import InvalidInput
-from errata.loop.feedback import clean
+from errata.protocols import NOTHING, Usage
 
-ANSWERS = frozenset({"tool_response", "error_event"})
-# These bring nothing new from outside: what the agents said, and what came of their own steps.
-NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
+Ended = Literal["success", "failure", "partial", "timeout", "error"]
+ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +19,10 @@ class Event:
 
     `type` is tool_call, tool_response, llm_call, llm_response, error_event, system_event, or any
     other word, such as user_message. `content` is what was said or given back, `agent` who did it,
-    `error` what went wrong. `arguments` are JSON data or text; None: the content of the call says
-    them. `call` is the id that a tool call and its response share, `id` that of the event itself.
+    `error` what went wrong and `code` its code. `arguments` are JSON data or text; None: the
+    content of the call says them. `call` is the id that a tool call and its response share, `id`
+    that of the event itself. `at` is when it happened, in seconds since 1970, None: not known.
+    `meta` is whatever else its writer told.
     """
 
     type: str
@@ -34,118 +33,41 @@ class Event:
     call: str = ""
     error: str = ""
     id: str = ""
+    code: str = ""
+    at: float | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatedStep:
-    """One step made several times running; `str()` says so in words.
+class Fault:
+    """What a run came to grief with: a category such as `timeout_error`, a message, its context."""
 
-    `calls` are the positions of the calls among the events, from 0, `results` those of the results.
+    category: str
+    message: str = ""
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished run of any agent: what it was to do, the events in order, and how it ended.
+
+    `fault` is the error that ended it, where there was one. `tools` are the names of the tools that
+    it was offered, empty where that is not known. `omitted` counts the events that were left out of
+    one that is too long. `source` says where it was read from. Raises InvalidInput.
     """
 
-    tool: str
-    calls: tuple[int, ...]
-    results: tuple[int, ...]
+    events: tuple[Event, ...]
+    outcome: Ended = "failure"
+    task: str = ""
+    goal: str = ""
+    fault: Fault | None = None
+    id: str = ""
+    session: str = ""
+    tools: tuple[str, ...] = ()
+    usage: Usage = NOTHING
+    omitted: int = 0
+    source: str = ""
 
-    @property
-    def times(self) -> int:
-        """How often the step was made."""
-        return len(self.calls)
-
-    def __str__(self) -> str:
-        tool = clean(self.tool, 80) or "a tool without a name"
-        return f"{tool}: the same arguments and the same result {self.times} times running"
-
-
-def repeated_step(
-    events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
-) -> RepeatedStep | None:
-    """The first step that was made at least `times` (2 or more) times running, or None.
-
-    A step is a tool call with its result. Steps are equal where agent, tool, arguments and result
-    are: arguments as JSON values where they are JSON, else as text, results exactly; a call without
-    a recorded result equals none. Between them may stand what the agents said. Anything else is a
-    reason to ask again, and the count begins anew: another step, a message of the user, an event of
-    the system. Tools named in `polls` are never reported; their calls are other steps, too.
-
-    Ask after each step; the time is linear in the number of events. Raises InvalidInput.
-
-    >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
-    >>> str(repeated_step(5 * step))
-    'look: the same arguments and the same result 5 times running'
-    """
-    if not isinstance(times, int) or times < 2:
-        raise InvalidInput("times", times, "an integer of at least 2")
-    if isinstance(polls, str):
-        raise InvalidInput("polls", polls, "a collection of tool names, such as a list")
-    results = _results(events)
-    run: list[int] = []
-    for index, event in enumerate(events):
-        if event.type in NO_NEWS:
-            continue
-        if run and index in results and _equal(events, results, run[-1], index):
-            run.append(index)
-        elif len(run) >= times:
-            break
-        else:
-            run = [index] if index in results and event.tool not in polls else []
-    if len(run) < times:
-        return None
-    return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
-
-
-def _results(events: Sequence[Event]) -> dict[int, int]:
-    """Call -> its result, as positions: by the id that they share, else in order.
-
-    In order: to the oldest open call, of that tool where it is named. Only calls with nothing else
-    between them wait together; an older one has lost its result. An error is the result until there
-    is a response.
-    """
-    found: dict[int, int] = {}
-    responded: set[int] = set()
-    waiting: dict[str | tuple[int, str], deque[int]] = {}
-    batch, ended = 0, False
-    for index, event in enumerate(events):
-        if event.type == "tool_call":
-            batch, ended = batch + ended, False
-            for tool in {event.tool, ""}:  # "" for an answer that names no tool
-                waiting.setdefault((batch, tool), deque()).append(index)
-            if event.call:
-                waiting[event.call] = deque([index])
-            continue
-        ended = True
-        if event.type in ANSWERS:
-            calls = waiting.get(event.call or (batch, event.tool), ())
-            while calls and calls[0] in responded:
-                calls.popleft()
-            if calls:
-                found[calls[0]] = index
-                if event.type == "tool_response":
-                    responded.add(calls[0])
-    return found
-
-
-def _equal(events: Sequence[Event], results: Mapping[int, int], a: int, b: int) -> bool:
-    one, other, before, after = events[a], events[b], events[results[a]], events[results[b]]
-    return (
-        (one.tool, one.agent) == (other.tool, other.agent)
-        and (before.content, before.error) == (after.content, after.error)
-        and _arguments(one) == _arguments(other)
-    )
-
-
-def _arguments(call: Event) -> str:
-    """The same text for equal JSON values; what is no JSON stands for itself."""
-    given = call.content if call.arguments is None else call.arguments
-    try:
-        value = json.loads(given) if isinstance(given, str) else given
-        return _JSON.encode(value)
-    except (ValueError, TypeError, RecursionError):
-        return given if isinstance(given, str) else repr(given)
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else repr(value)
-
-
-_JSON = json.JSONEncoder(sort_keys=True, default=_plain)
+    def __post_init__(self) -> None:
+        if self.outcome not in ENDED:
+            raise InvalidInput("outcome", self.outcome, f"one of {', '.join(ENDED)}")
