@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from errata.decisions import standing
-from errata.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
-from errata.evaluate import Check, Evaluate, evaluated, pure
+from errata.errors import ModelError, ModelTimeout, UserCodeError
+from errata.evaluate import Check, Evaluate, Feedback, evaluated, pure, worded
 from errata.generate import Generate, Produced, Revise, Writer, generator, produce, revised
+from errata.given import given
 from errata.journal import journal
 from errata.loop import policies
 from errata.loop.decide import Again, Done, Policy, Verdict, decide, overridden, spent
-from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override, agreeing
+from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
 from errata.loop.stop import Budget, counts_scope
 from errata.memory.memory import Memory
 from errata.near import near
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
-from errata.redact import redacted
 from errata.remembering import Remembering
 from errata.result import Result
 
@@ -66,8 +66,10 @@ class Run(Generic[C]):
         timeout: float | None = None,
         temperature: float = 0.0,
         seed: int = 0,
+        feedback: Feedback | None = None,
+        examples: bool = True,
     ) -> None:
-        _valid(id, checks, goals, policy, labels, timeout)
+        given(id, checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
         self.policy = policy
         self._budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
@@ -83,7 +85,8 @@ class Run(Generic[C]):
         self._pure = pure(self._checks, evaluate)
         self._journal = journal(store, scope, self.id, known=bool(id))
         judged = bool(self._checks or evaluate)
-        self._record = Remembering(self._journal, remembers, _text(task), judged)
+        self._record = Remembering(self._journal, remembers, _text(task), judged, examples)
+        self._feedback, self._began = feedback, 0.0
         self._lock = asyncio.Lock()
         self._state: _State | None = None
 
@@ -153,6 +156,7 @@ class Run(Generic[C]):
     async def _opened(self) -> _State:
         """The state that the journal holds, or a fresh one."""
         stored = await self._journal.open(self._task, self._goals, self.policy)
+        self._began = self._began or (stored.created if stored else time.time())
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
@@ -202,6 +206,10 @@ class Run(Generic[C]):
         loop = state.loop.then(attempt)
         loop = replace(loop, at=time.time()) if loop.overrides else loop
         verdict = decide(loop, self.policy)
+        if isinstance(verdict, Again) and self._feedback and attempt.evaluation:
+            at = self._context(state, attempt.number)
+            said = await worded(self._feedback, attempt.evaluation, loop.goals, at)
+            verdict = replace(verdict, feedback=said)
         entry = Entry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
         if self._journal.durable:
             decided = loop.at if loop.overrides else 0.0
@@ -267,6 +275,8 @@ class Run(Generic[C]):
             max(warmer, self._temperature),
             self._seed + number - 1,
             self._record.briefing.examples,
+            self._record.briefing.advice,
+            self._began,
         )
 
     def _room(self, loop: Loop) -> float | None:
@@ -327,6 +337,8 @@ async def run(
     timeout: float | None = None,  # noqa: ASYNC109 - one attempt's, not this call's
     temperature: float = 0.0,
     seed: int = 0,
+    feedback: Feedback | None = None,
+    examples: bool = True,
 ) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
@@ -337,7 +349,9 @@ async def run(
     answers are recalled and learnt. `store` makes it durable (None: not at all), and under a given
     `id` it can be resumed. `data` reaches checks and generator as `Context.data`. `labels`, who
     took part, are kept with each attempt. `timeout` bounds one attempt, in seconds. `temperature`
-    and `seed` are where a sampling generator begins.
+    and `seed` are where a sampling generator begins. `feedback(evaluation, goals)` words what the
+    next attempt reads. Without `examples` memory keeps and shows no output of a candidate, only
+    what was wrong and what mended it.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
@@ -359,36 +373,9 @@ async def run(
         timeout=timeout,
         temperature=temperature,
         seed=seed,
+        feedback=feedback,
+        examples=examples,
     ).finish()
-
-
-def _valid(
-    id: str,
-    checks: Sequence[Check],
-    goals: Sequence[Goal],
-    policy: Policy,
-    labels: Mapping[str, str] | None,
-    timeout: float | None,
-) -> None:
-    """Raises InvalidInput that names the argument, before anything is spent."""
-    if not isinstance(policy, Policy):
-        raise InvalidInput("policy", policy, "a Policy, such as errata.policies.default")
-    if redacted(str(id)) != str(id):
-        raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
-    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
-    if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
-        raise InvalidInput("goals", goals, "a list of Goal")
-    agreeing(tuple(goals))
-    if labels is not None and not _texts(labels):
-        raise InvalidInput("labels", labels, "a mapping of names to texts")
-    if timeout is not None and not 0 < timeout < float("inf"):
-        raise InvalidInput("timeout", timeout, "a number of seconds above 0")
-
-
-def _texts(labels: Any) -> bool:
-    named = isinstance(labels, Mapping)
-    return named and all(isinstance(text, str) for pair in labels.items() for text in pair)
 
 
 def _text(task: Any) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from errata.errors import CheckFailed, ModelError, UsageError
-from errata.loop.record import Evaluation, Finding
+from errata.errors import CheckFailed, GenerateFailed, ModelError, UsageError
+from errata.loop.record import Evaluation, Finding, Goal
 from errata.loop.stop import rule_name
 from errata.protocols import NOTHING, Context
 from errata.redact import redacted
@@ -18,6 +18,9 @@ from errata.usercode import blocking, call
 Judged = Iterable[Finding] | Evaluation
 Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
+
+# What the next attempt reads about this one: `errata.loop.feedback.feedback` says it by default.
+Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 
 EMPTY = Finding(
     "answer",
@@ -68,6 +71,21 @@ async def evaluated(
             asked, met = asked + asks, met + asks * share
     share = (0.0 if empty else met / asked) if asked else None
     return Evaluation(tuple(findings), scores, usage, preference, share)
+
+
+async def worded(
+    feedback: Feedback, evaluation: Evaluation, goals: tuple[Goal, ...], at: Context
+) -> str:
+    """What the user's own feedback says, without secrets. Raises GenerateFailed."""
+    said = await call(_unworded, feedback, evaluation, goals, at=at, thread=blocking(feedback))
+    if not isinstance(said, str):
+        raise _unworded(TypeError(f"it returned {type(said).__name__}; it has to return text"))
+    return redacted(said)
+
+
+def _unworded(error: BaseException) -> GenerateFailed:
+    what = redacted(str(error))[:300]
+    return GenerateFailed(f"feedback raised {type(error).__name__}: {what}; mend it and run again")
 
 
 def _share(check: Any, findings: Sequence[Finding], asks: int) -> float:

@@ -48,6 +48,8 @@ class Writer:
         task = at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
         if at.hint:
             task = f"{_last(at.previous)}{at.hint}\n\n{task}"
+        if at.advice:
+            task = f"{as_text((), at.seed, at.advice)}\n\n{task}"
         messages.append(Message("user", task))
         return [Message(one.role, redacted(one.content)) for one in messages]
 
@@ -122,8 +124,9 @@ async def produce(generate: Function | Writer, at: Context) -> Produced:
         answer = await generate(at)
         return Produced((answer.text,), answer.usage)
     hint = at.hint
-    if at.examples:
-        hint = "\n\n".join(part for part in (as_text(at.examples, at.seed), hint) if part)
+    if at.examples or at.advice:
+        recalled = as_text(at.examples, at.seed, at.advice)
+        hint = "\n\n".join(part for part in (recalled, hint) if part)
     value = await call(_failed, generate.call, at.task, hint, at=at, thread=generate.blocks)
     return _produced(value)
 

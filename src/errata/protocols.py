@@ -144,7 +144,8 @@ class Context:
     `previous` is the candidate before this one, None at the first. `data` is the task's own
     context, whatever the caller gave. `temperature` and `seed` are what a sampling generator should
     use now. `examples` are recalled worked examples as chat turns (user: task, assistant: accepted
-    output).
+    output), `advice` recalled lessons without an output. `began` is when the loop did, in seconds
+    since 1970.
     """
 
     task: Any
@@ -156,6 +157,8 @@ class Context:
     temperature: float = 0.0
     seed: int = 0
     examples: tuple[Message, ...] = ()
+    advice: tuple[Found, ...] = ()
+    began: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,20 @@ class Remembering:
     where journal and memory share a store. Else what is shown is written before the entry, since
     the prompt may have led to it, and the rest after it, since only who holds the lease may teach;
     what a crash kept from being written then is written when the loop is opened again, each once.
-    `judged`: something evaluates candidates; else an accepted one teaches nothing.
+    `judged`: something evaluates candidates; else an accepted one teaches nothing. Without
+    `examples` no output is kept or shown, but what was wrong, and what mended it.
     """
 
-    def __init__(self, journal: Journal, memory: Memory | None, task: str, judged: bool) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        memory: Memory | None,
+        task: str,
+        judged: bool,
+        examples: bool = True,
+    ) -> None:
         self._journal, self._memory = journal, memory
-        self._task, self._judged = task, judged
+        self._task, self._judged, self._examples = task, judged, examples
         self.briefing: Briefing = Briefing()
         self._begun = False
 
@@ -56,7 +64,7 @@ class Remembering:
         One that no longer `begins`, of which something is written, is shown nothing else.
         """
         if self._memory is not None:
-            self.briefing = await self._memory.brief(self._task, loop, begins)
+            self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
             self._begun = False
 
     async def commit(self, entry: Entry, loop: Loop) -> None:
@@ -85,13 +93,16 @@ class Remembering:
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """What a loop that has ended teaches, and what it came to."""
-        lessons = memory.lessons(loop, self._task, self.briefing) if self._judged else ()
+        lessons = self._lessons(memory, loop, self.briefing) if self._judged else ()
         # One that was cancelled has none: how it would have ended is not known.
         return lessons, outcome(loop) if self.briefing.exposures and not loop.cancelled else None
 
+    def _lessons(self, memory: Memory, loop: Loop, briefing: Briefing) -> Sequence[Reflection]:
+        return memory.lessons(loop, self._task, briefing, self._examples)
+
     async def _settle(self, memory: Memory, loop: Loop) -> None:
         past = await memory.store.past(memory.scope, loop.id)
-        teaches = self._judged and not past.taught and memory.lessons(loop, self._task, Briefing())
+        teaches = self._judged and not past.taught and self._lessons(memory, loop, Briefing())
         if not teaches and (past.number or loop.cancelled or not past.exposures):
             return
         await self.brief(loop.id, begins=False)

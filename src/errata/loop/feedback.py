@@ -10,12 +10,14 @@ EACH = 400
 HEAD = "The last answer was not accepted:"
 
 
-def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = ()) -> str:
+def feedback(
+    evaluation: Evaluation, goals: tuple[Goal, ...] = (), head: str = HEAD, tail: str = ""
+) -> str:
     """One line a finding (what is wrong, how to mend it), one a goal; at most `MOST` characters.
 
     Errors come first, the most severe before the others, then unmet goals, then warnings; notes
     stay out. What does not fit is counted, never cut in half. Control characters go: findings may
-    quote text of any origin.
+    quote text of any origin. Before them stands `head`, after them, as it is, `tail`; both count.
     """
     warnings = [f for f in evaluation.findings if f.level == "warning"]
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
@@ -23,15 +25,15 @@ def feedback(evaluation: Evaluation, goals: tuple[Goal, ...] = ()) -> str:
     lines += [_finding(f) for f in warnings]
     if not lines:
         return ""
-    kept: list[str] = [HEAD]
-    room = MOST - len(HEAD) - 24
+    kept: list[str] = [head]
+    room = MOST - len(head) - len(tail) - 24
     for line in lines:
         room -= len(line) + 1
         if room < 0 and len(kept) > 1:
             kept.append(f"- and {len(lines) - len(kept) + 1} more.")
             break
         kept.append(line)
-    return "\n".join(kept)
+    return "\n".join(kept) + tail
 
 
 def _finding(finding: Finding) -> str:

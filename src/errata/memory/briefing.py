@@ -9,6 +9,7 @@ from hashlib import sha256
 from errata.errors import InvalidInput
 from errata.loop.record import Loop
 from errata.memory.proof import SHARE, Exposure, Lesson, Outcome
+from errata.memory.recall import as_messages
 from errata.protocols import Found, Message
 
 # The first loops of a scope are shown everything: whoever tries memory sees what it does, and of so
@@ -23,7 +24,8 @@ class Briefing:
     """What memory has to say to one task: chat turns, and the ids of the examples in them.
 
     `exposures` are what the loop is shown of each lesson, or spared. `vector` is where the task
-    lies in the embedding space named `space`.
+    lies in the embedding space named `space`. `advice` are the lessons in it without an accepted
+    output: what was wrong, and what mended it.
     """
 
     examples: tuple[Message, ...] = ()
@@ -31,6 +33,22 @@ class Briefing:
     exposures: tuple[Exposure, ...] = ()
     space: str = ""
     vector: Sequence[float] | None = None
+    advice: tuple[Found, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        chosen: Sequence[Found],
+        exposures: Sequence[Exposure],
+        space: str,
+        vector: Sequence[float] | None,
+    ) -> Briefing:
+        """What of the chosen the exposures do not withhold."""
+        shown = {id for one in exposures for id in one.examples}
+        told = [one for one in chosen if one.id in shown]
+        advice = tuple(one for one in told if not one.example.accepted)
+        ids = tuple(one.id for one in told)
+        return cls(as_messages(told), ids, tuple(exposures), space, vector, advice)
 
 
 def together(seed: str | int, loop_id: str) -> bool:

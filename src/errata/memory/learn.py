@@ -95,8 +95,11 @@ class Reflection:
     pinned: bool = False
 
 
-def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
+def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]:
     """What the loop teaches; empty where its last attempt did not pass.
+
+    Without `outputs` no candidate is kept, and no accepted first try: what was wrong, and what
+    mended it.
 
     One verified lesson for each distinct error of an earlier attempt that the accepted one no
     longer has, and for each goal that was missed and is met now by a gain that counts; the `MOST`
@@ -108,12 +111,24 @@ def learn(loop: Loop, task: str) -> tuple[Reflection, ...]:
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
         return ()
-    if last.candidate.text is None or not _fits(task, last.candidate.text):
+    if outputs and (last.candidate.text is None or not _fits(task, last.candidate.text)):
         return ()
     if len(loop.attempts) == 1:
-        return (_accepted(loop, last, task),)
+        return (_accepted(loop, last, task),) if outputs else ()
     mended = sorted(_mended(loop, last.evaluation), key=lambda one: -one[1].severity)[:MOST]
-    return tuple(_lesson(loop, rejected, finding, last, task) for rejected, finding in mended)
+    made = (_lesson(loop, rejected, finding, last, task) for rejected, finding in mended)
+    return tuple(made) if outputs else tuple(map(_without_outputs, made))
+
+
+def _without_outputs(one: Reflection) -> Reflection:
+    if one.example is None:
+        return one
+    changed = _changed(one.example)
+    text = one.text if changed in one.text else f"{one.text} {changed}"
+    task = _kept(one.example.task)
+    return replace(
+        one, text=text, example=replace(one.example, task=task, accepted="", rejected="")
+    )
 
 
 def _fits(*texts: str) -> bool:

@@ -57,8 +57,7 @@ class Memory:
     withholds, so that there is something to compare with: at least 0, which is off, and below 1.
     `max_entries` bounds the lessons of the scope, and their examples: for a new lesson the least
     useful is evicted, what is quarantined first, for a new example the oldest; never what is
-    pinned. `quota` bounds what one source that is not trusted
-    may have in it. Raises InvalidInput.
+    pinned. `quota` bounds what one source that is not trusted may have. Raises InvalidInput.
     """
 
     def __init__(
@@ -200,9 +199,8 @@ class Memory:
         """
         if self.embedder is None:
             raise InvalidInput("embedder", None, "one, since likeness is one of meanings")
-        lessons = [
-            one for one in await self.top(among) if one["state"] in ("candidate", "verified")
-        ]
+        active = ("candidate", "verified")
+        lessons = [one for one in await self.top(among) if one["state"] in active]
         vectors = await self.embedder.embed([one["text"] for one in lessons])
         return alike(lessons, vectors, await self.patterns())[:limit]
 
@@ -249,11 +247,14 @@ class Memory:
         chosen = choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
         return as_text(as_messages(chosen), seed, chosen)
 
-    async def brief(self, task: str, loop: str, begins: bool = True) -> Briefing:
+    async def brief(
+        self, task: str, loop: str, begins: bool = True, examples: bool = True
+    ) -> Briefing:
         """What to show a loop before its task, and what a coin withholds of that.
 
-        The coin is of the scope, the loop and the lesson. A loop that was briefed before, and has
-        written it down, is shown the same again; one that no longer `begins`, nothing else.
+        The coin is of the scope, the loop and the lesson. A loop briefed before, which has written
+        it down, is shown the same again; one that no longer `begins`, nothing else. Without
+        `examples` lessons that have no accepted output are among it.
         """
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, LEG)
@@ -262,23 +263,22 @@ class Memory:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = choose(rank(task, found, len(found), now), now=now)
+        chosen = choose(rank(task, found, len(found), now), now=now, advice=not examples)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
         exposures = past.exposures or (drawn(chosen, loop, seed, share) if begins else ())
-        shown = {id for one in exposures for id in one.examples}
-        told = [one for one in chosen if one.id in shown]
-        return Briefing(as_messages(told), tuple(one.id for one in told), exposures, space, vector)
+        return Briefing.of(chosen, exposures, space, vector)
 
-    def lessons(self, loop: Loop, task: str, briefing: Briefing) -> tuple[Reflection, ...]:
-        """What a finished loop teaches, ready to be written; it rests on what the loop was shown.
+    def lessons(
+        self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
+    ) -> tuple[Reflection, ...]:
+        """What a finished loop teaches (see `learn`); it rests on what the loop was shown.
 
         So to revoke a source removes what was learnt with its text in the prompt, too.
         """
-        found = located(learn(loop, task), briefing.space, briefing.vector)
-        return tuple(
-            replace(one, source=f"loop:{loop.id}", parents=briefing.shown) for one in found
-        )
+        found = located(learn(loop, task, outputs), briefing.space, briefing.vector)
+        told, ids = f"loop:{loop.id}", briefing.shown
+        return tuple(replace(one, source=told, parents=ids) for one in found)
 
     async def prove(self) -> Proof:
         """What the exposures and outcomes of this scope prove about its lessons."""
