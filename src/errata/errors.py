@@ -6,6 +6,7 @@
     ├── UsageError                 the caller: a value, a name or a file is wrong
     │   ├── InvalidInput           a value outside what is allowed (also a ValueError)
     │   ├── UnknownName            no model, check, policy or rule of that name
+    │   ├── PackageMissing         an optional package is not installed (also an ImportError)
     │   ├── LineError              a file that was given cannot be read
     │   │   ├── TaskFileError      a task file has a bad line
     │   │   ├── RecordFileError    a file of recorded loops has a bad line
@@ -81,6 +82,19 @@ class UnknownName(UsageError):
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
         super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
+
+
+class PackageMissing(UsageError, ImportError):
+    """What was asked for needs a package that comes with an extra.
+
+    >>> str(PackageMissing("reading CSV", "pyarrow", "frames"))
+    "reading CSV needs pyarrow: pip install 'errata[frames]'"
+    """
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        self.package: str = package
+        self.extra: str = extra
+        super().__init__(f"{what} needs {package}: pip install 'errata[{extra}]'")
 
 
 class LineError(UsageError):

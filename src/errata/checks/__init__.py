@@ -1,13 +1,24 @@
 """Evaluators ready to use. Each factory returns a check: `check(candidate, context)` -> findings.
 
-Libraries that a check needs (jsonschema, pydantic) are imported when a check is made or run.
+Libraries that a check needs (jsonschema, pydantic, pyarrow) are imported when it is made or run.
 """
 
 from errata.checks.claim import Claim
 from errata.checks.critic import critic, critics
 from errata.checks.evidence import Evidence
+from errata.checks.files import results
 from errata.checks.grounding import ground, grounding, ungrounded
 from errata.checks.loading import known, load
+from errata.checks.numbers import (
+    constant,
+    deviation,
+    finite,
+    leakage,
+    predictions,
+    ranges,
+    skill,
+    spread,
+)
 from errata.checks.program import python_tests
 from errata.checks.roles import BIASES, ROLES, Role
 from errata.checks.schema import json_schema
@@ -20,19 +31,28 @@ __all__ = [
     "ROLES",
     "Role",
     "characters",
+    "constant",
     "contains",
     "critic",
     "critics",
+    "deviation",
     "equals",
     "excludes",
+    "finite",
     "ground",
     "grounding",
     "json_schema",
     "known",
+    "leakage",
     "load",
     "not_empty",
+    "predictions",
     "python_tests",
+    "ranges",
     "regex",
+    "results",
+    "skill",
+    "spread",
     "ungrounded",
     "words",
 ]

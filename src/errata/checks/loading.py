@@ -17,8 +17,10 @@ from errata.errors import InvalidInput, UnknownName
 Check = Callable[..., Any]
 
 FACTORIES = (
-    *("characters", "contains", "critic", "critics", "equals", "excludes", "grounding"),
-    *("json_schema", "not_empty", "python_tests", "regex", "words"),
+    *("characters", "constant", "contains", "critic", "critics", "deviation", "equals"),
+    *("excludes", "finite", "grounding", "json_schema", "leakage", "not_empty"),
+    *("predictions", "python_tests", "ranges", "regex", "results", "skill"),
+    *("spread", "words"),
 )
 """The factories in `errata.checks`, sorted."""
 

@@ -1,0 +1,357 @@
+"""Tables of any kind read batch by batch: files, data frames, mappings, rows, arrays.
+
+CSV, Parquet and JSON lines are read in memory that does not grow with the file; a JSON file is read
+whole, as JSON has to be. Nothing that is read is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from errata.checks.text import shorten
+from errata.errors import PackageMissing
+from errata.loop.record import Finding
+
+ROWS = 65_536
+"""Rows of one batch."""
+BLOCK = 1 << 20
+"""Bytes of one block of a file of text."""
+SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".json", ".jsonl", ".ndjson")
+
+Read = Callable[[Sequence[str]], Iterator[Sequence[Any]]]
+
+
+class Unread(Exception):
+    """A source that cannot be read as a table; every check makes its finding of it."""
+
+    def __init__(self, kind: str, what: str, fix: str, check: str = "") -> None:
+        self.kind, self.what, self.fix, self.check = kind, what, fix, check
+        super().__init__(what)
+
+    def finding(self, check: str) -> Finding:
+        """The finding of a check that could not read its source."""
+        name = self.check or check
+        key = f"{name}: {self.kind}"
+        return Finding(name, self.what, self.fix, severity=0.9, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table that is open: the names of its columns, and how to `read` some of them.
+
+    Arrays have no names (`named` is false): they take those that are asked for, in order.
+    """
+
+    columns: tuple[str, ...]
+    read: Read = field(repr=False)
+    named: bool = True
+
+    def batches(self, names: Sequence[str]) -> Iterator[Sequence[Any]]:
+        """For each batch the columns of these names, in this order. Raises Unread."""
+        if not self.named and len(names) != len(self.columns):
+            what = f"there are {len(self.columns)} arrays for the columns {', '.join(names)}"
+            raise Unread("columns", what, f"give {len(names)} arrays, or columns with names")
+        for name in names if self.named else ():
+            if name not in self.columns:
+                raise Unread("missing column", *_lacking(name, self.columns))
+            if self.columns.count(name) > 1:
+                what = f"{self.columns.count(name)} columns are called {name!r}"
+                raise Unread("columns", what, "give every column a name of its own")
+        return self.read(names)
+
+
+def _lacking(name: str, columns: Sequence[str]) -> tuple[str, str]:
+    there = ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if columns[20:] else "")
+    what = f"there is no column {name!r}; there are: {there or 'none'}"
+    return what, f"write a column called {name!r}"
+
+
+def opened(data: Any) -> Source:
+    """The table that a path, data frame, mapping of columns, list of rows or arrays hold.
+
+    A text is read as JSON, never as a path: it may be a model's. Raises Unread, and PackageMissing
+    where reading it needs a package that is not installed.
+    """
+    import numpy as np
+
+    match data:
+        case Path():
+            return _file(data)
+        case str():
+            return _json(data, "the answer")
+        case None:
+            raise Unread("no data", "there are no data (None)", "give the data")
+        case Mapping():
+            return _mapping(data)
+        case np.ndarray():
+            return _array(data)
+        case tuple() if data and all(hasattr(one, "__len__") for one in data):
+            return _arrays(list(data))
+        case list():
+            return _rows(data)
+        case _:
+            return _frame(data)
+
+
+def package(name: str, what: str) -> Any:
+    """An optional package. Raises PackageMissing, which says how to install it."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        extra = "schemas" if name.startswith(("pandera", "polars")) else "frames"
+        raise PackageMissing(what, name.partition(".")[0], extra) from error
+
+
+# In memory
+
+
+def _mapping(data: Mapping[Any, Any]) -> Source:
+    columns = [list(v.values()) if isinstance(v, Mapping) else v for v in data.values()]
+    if any(isinstance(cells, str | bytes) or not hasattr(cells, "__len__") for cells in columns):
+        columns = [[cells] for cells in columns]  # one row
+    return _lengths([str(name) for name in data], columns)
+
+
+def _lengths(names: Sequence[str], columns: Sequence[Any], named: bool = True) -> Source:
+    """Columns beside each other; raises Unread where one is longer than another."""
+    columns = [_plain(cells) for cells in columns]
+    lengths = [len(cells) for cells in columns]
+    if len(set(lengths)) > 1:
+        said = ", ".join(f"{name} {n}" for name, n in zip(names, lengths, strict=True))
+        what = f"the columns differ in length: {said}"
+        raise Unread("unequal lengths", what, "give one value a row in every column")
+    held = dict(zip(names, columns, strict=True))
+
+    def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
+        chosen = [held[name] for name in asked] if named else columns
+        for at in range(0, lengths[0] if lengths else 0, ROWS):
+            yield [cells[at : at + ROWS] for cells in chosen]
+
+    return Source(tuple(names), read, named)
+
+
+def _plain(cells: Any) -> Any:
+    """A column as what `numeric` reads, cut by position: Arrow, numpy or a list."""
+    if isinstance(cells, list) or hasattr(cells, "to_pylist"):
+        return cells
+    if hasattr(cells, "__array__") and getattr(cells, "ndim", 1) == 1:
+        import numpy as np
+
+        return np.asarray(cells)
+    return list(cells)
+
+
+def _arrays(columns: Sequence[Any]) -> Source:
+    return _lengths([f"array {n}" for n in range(1, len(columns) + 1)], columns, named=False)
+
+
+def _array(data: Any) -> Source:
+    if data.dtype.names:
+        return _lengths(data.dtype.names, [data[name] for name in data.dtype.names])
+    if data.ndim not in (1, 2):
+        what = f"the array has {data.ndim} dimensions"
+        raise Unread("not a table", what, "give an array of one column or of rows by columns")
+    columns = [data] if data.ndim == 1 else list(data.T)
+    return _arrays(columns)
+
+
+def _rows(data: Sequence[Any]) -> Source:
+    if data and not any(isinstance(row, Mapping | list | tuple) for row in data):
+        return _arrays([data])
+    for at, row in enumerate(data):
+        if not isinstance(row, Mapping):
+            what = f"row {at + 1} is {shorten(row)}, not an object of named values"
+            raise Unread("not a table", what, "give every row as an object, or a mapping of lists")
+    names = tuple(dict.fromkeys(str(name) for row in data for name in row))
+    if not names:
+        raise Unread("empty", "there are no rows", "write at least one row", "missing_results")
+
+    def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
+        for at in range(0, len(data), ROWS):
+            part = data[at : at + ROWS]
+            yield [[row.get(name) for row in part] for name in asked]
+
+    return Source(names, read)
+
+
+def _frame(data: Any) -> Source:
+    narwhals = package("narwhals", f"reading a {type(data).__name__}")
+    try:
+        frame = narwhals.from_native(data, allow_series=True)
+    except narwhals.exceptions.NarwhalsError as error:  # two columns of one name, say
+        fix = "give every column a name of its own"
+        raise Unread("columns", f"the data frame cannot be read: {error}"[:200], fix) from error
+    except TypeError:
+        what = f"{shorten(data)} is a {type(data).__name__}, no table"
+        raise Unread(
+            "not a table", what, "give a data frame, a mapping of columns, rows or a path"
+        ) from None
+    if isinstance(frame, narwhals.Series):
+        return _arrays([frame.to_list()])
+    names = tuple(map(str, frame.collect_schema().names()))
+
+    def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
+        lazy = isinstance(frame, narwhals.LazyFrame)
+        held = frame.select(*asked).collect() if lazy else frame
+        for at in range(0, len(held), ROWS):
+            part = held[at : at + ROWS]
+            yield [_cells(part.get_column(name)) for name in asked]
+
+    return Source(names, read)
+
+
+def _cells(series: Any) -> Any:
+    """A column of a frame as an Arrow array; as a list where its cells are of several kinds."""
+    import narwhals
+
+    if series.dtype == narwhals.Object:
+        return series.to_list()
+    return series.to_arrow() if series.dtype.is_numeric() else series.to_list()
+
+
+# Files
+
+
+def _file(path: Path) -> Source:
+    suffix = path.suffix.casefold()
+    readers: dict[str, Callable[[Path], Source]] = {
+        **dict.fromkeys((".csv", ".tsv"), _csv),
+        **dict.fromkeys((".parquet", ".pq"), _parquet),
+        **dict.fromkeys((".jsonl", ".ndjson"), _lines),
+        ".json": lambda path: _json(_text(path), str(path)),
+    }
+    if not path.is_file():
+        there = "is no file" if path.exists() else "does not exist"
+        fix = "make sure that the stage saves its results there, and check the path"
+        raise Unread("missing", f"results file {path} {there}", fix, "missing_results")
+    if not path.stat().st_size:
+        what, fix = f"results file {path} is empty (0 bytes)", "write the results to it"
+        raise Unread("empty", what, fix, "missing_results")
+    if suffix not in readers:
+        what = f"{path} ends in {suffix or 'nothing'}, which says nothing of its format"
+        raise Unread("format", what, f"save it as one of {', '.join(SUFFIXES)}")
+    try:
+        return readers[suffix](path)
+    except OSError as error:
+        raise corrupt(path, error) from error
+
+
+def corrupt(path: object, error: object) -> Unread:
+    """A file that is not what its name says."""
+    what = f"results file {path} cannot be read: {shorten(str(error), 160)}"
+    return Unread("corrupt", what, "write the file anew, as a whole", "missing_results")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise corrupt(path, error) from error
+
+
+def _json(text: str, whose: str) -> Source:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise corrupt(whose, error) from error
+    if isinstance(data, Mapping):
+        return _mapping(data)
+    if isinstance(data, list):
+        return _rows(data)
+    what = f"{whose} holds {shorten(data)}, no rows"
+    raise Unread("not a table", what, "write a list of objects or an object of lists")
+
+
+def _lines(path: Path) -> Source:
+    def rows() -> Iterator[Mapping[str, Any]]:
+        with path.open(encoding="utf-8-sig") as file:
+            try:
+                for at, line in enumerate(file, 1):
+                    if line.strip():
+                        row = json.loads(line)
+                        if not isinstance(row, Mapping):
+                            raise corrupt(path, f"line {at} is no JSON object")
+                        yield row
+            except (ValueError, RecursionError) as error:
+                raise corrupt(path, error) from error
+
+    def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
+        coming = rows()
+        while part := list(islice(coming, 8_192)):
+            yield [[row.get(name) for row in part] for name in asked]
+
+    names: dict[str, None] = {}  # a first pass: a later row may be the first to name a column
+    for row in rows():
+        names.update(dict.fromkeys(row))
+    if not names:
+        what, fix = f"results file {path} has no rows", "write the results to it"
+        raise Unread("empty", what, fix, "missing_results")
+    return Source(tuple(names), read)
+
+
+def _csv(path: Path) -> Source:
+    arrow = package("pyarrow", "reading CSV")
+    csv = package("pyarrow.csv", "reading CSV")
+    tab = "\t" if path.suffix.casefold() == ".tsv" else ","
+
+    def reader(names: Sequence[str]) -> Any:
+        return csv.open_csv(
+            path,
+            csv.ReadOptions(use_threads=False, block_size=BLOCK),
+            csv.ParseOptions(delimiter=tab, newlines_in_values=True),
+            # All of a column is read as text: a type guessed from its beginning may not hold.
+            csv.ConvertOptions(
+                default_column_type=arrow.string(),
+                include_columns=list(names),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+
+    try:
+        with reader(()) as first:
+            columns = tuple(first.schema.names)
+    except arrow.ArrowInvalid as error:
+        raise corrupt(path, error) from error
+
+    def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
+        try:
+            with reader(asked) as parts:
+                for part in parts:
+                    yield [part.column(name) for name in asked]
+        except arrow.ArrowInvalid as error:
+            raise corrupt(path, error) from error
+
+    return Source(columns, read)
+
+
+def _parquet(path: Path) -> Source:
+    arrow = package("pyarrow", "reading Parquet")
+    parquet = package("pyarrow.parquet", "reading Parquet")
+
+    def file() -> Any:
+        return parquet.ParquetFile(path, buffer_size=BLOCK, pre_buffer=False)
+
+    try:
+        with file() as first:
+            columns = tuple(first.schema_arrow.names)
+    except (arrow.ArrowInvalid, OSError) as error:
+        raise corrupt(path, error) from error
+
+    def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
+        try:
+            with file() as held:
+                parts = held.iter_batches(ROWS, columns=list(asked), use_threads=False)
+                for part in parts:
+                    yield [part.column(name) for name in asked]
+        except (arrow.ArrowInvalid, OSError) as error:
+            raise corrupt(path, error) from error
+
+    return Source(columns, read)
