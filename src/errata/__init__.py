@@ -16,10 +16,12 @@ _HOMES = {
     "All": "errata.loop.stop",
     "Answer": "errata.protocols",
     "Attempt": "errata.loop.record",
+    "AttemptReport": "errata.reports",
     "Briefing": "errata.memory.briefing",
     "Budget": "errata.loop.stop",
     "Candidate": "errata.loop.record",
     "Change": "errata.loop.change",
+    "Checked": "errata.reports",
     "Comparison": "errata.memory.proof",
     "Context": "errata.protocols",
     "Decision": "errata.decisions",
@@ -43,6 +45,7 @@ _HOMES = {
     "Finding": "errata.loop.record",
     "Found": "errata.protocols",
     "Goal": "errata.loop.record",
+    "Guardrails": "errata.guardrails",
     "Held": "errata.memory.trust",
     "Imported": "errata.memory.transfer",
     "Improvement": "errata.loop.record",
@@ -56,6 +59,7 @@ _HOMES = {
     "NothingMet": "errata.loop.stop",
     "Outcome": "errata.memory.proof",
     "Override": "errata.loop.record",
+    "Pipeline": "errata.pipeline",
     "Plateau": "errata.loop.stop",
     "Policy": "errata.loop.decide",
     "Proof": "errata.memory.proof",
@@ -71,6 +75,7 @@ _HOMES = {
     "Repeat": "errata.loop.stop",
     "RepeatedStep": "errata.memory.repeats",
     "Replayed": "errata.loop.replay",
+    "Report": "errata.reports",
     "Result": "errata.result",
     "Run": "errata.drive",
     "Scope": "errata.protocols",
@@ -79,6 +84,7 @@ _HOMES = {
     "Sighting": "errata.memory.trust",
     "Signature": "errata.memory.signature",
     "Spaces": "errata.memory.places",
+    "StageReport": "errata.reports",
     "Standing": "errata.decisions",
     "Stop": "errata.loop.stop",
     "StopRule": "errata.loop.stop",
@@ -113,6 +119,10 @@ _ROOMS = {"checks": "errata.checks", "errors": "errata.errors", "models": "errat
 _ROOMS |= {"policies": "errata.loop.policies", "testing": "errata.testing"}
 
 if TYPE_CHECKING:
+    from errata.guardrails import Guardrails
+    from errata.pipeline import Pipeline
+    from errata.reports import AttemptReport, Checked, Report, StageReport
+
     __version__: str
     from errata import checks as checks
     from errata import errors as errors
@@ -192,10 +202,12 @@ __all__ = [
     "All",
     "Answer",
     "Attempt",
+    "AttemptReport",
     "Briefing",
     "Budget",
     "Candidate",
     "Change",
+    "Checked",
     "Comparison",
     "Context",
     "Decision",
@@ -219,6 +231,7 @@ __all__ = [
     "Finding",
     "Found",
     "Goal",
+    "Guardrails",
     "Held",
     "Imported",
     "Improvement",
@@ -232,6 +245,7 @@ __all__ = [
     "NothingMet",
     "Outcome",
     "Override",
+    "Pipeline",
     "Plateau",
     "Policy",
     "Proof",
@@ -247,6 +261,7 @@ __all__ = [
     "Repeat",
     "RepeatedStep",
     "Replayed",
+    "Report",
     "Result",
     "Run",
     "Scope",
@@ -255,6 +270,7 @@ __all__ = [
     "Sighting",
     "Signature",
     "Spaces",
+    "StageReport",
     "Standing",
     "Stop",
     "StopRule",

@@ -90,6 +90,11 @@ class Run(Generic[C]):
         self._lock = asyncio.Lock()
         self._state: _State | None = None
 
+    @property
+    def loop(self) -> Loop:
+        """The loop as far as it has come; before the first step it has no attempt."""
+        return self._state.loop if self._state else Loop(self.id, self._goals)
+
     async def step(self) -> Verdict:
         """Make one attempt and decide; a loop that has ended answers its verdict again.
 

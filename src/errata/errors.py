@@ -10,7 +10,8 @@
     │   ├── LineError              a file that was given cannot be read
     │   │   ├── TaskFileError      a task file has a bad line
     │   │   ├── RecordFileError    a file of recorded loops has a bad line
-    │   │   └── ExportFileError    an export of lessons is damaged
+    │   │   ├── ExportFileError    an export of lessons is damaged
+    │   │   └── TraceFileError     a file of traces is damaged, or of no known format
     │   ├── OverrideRefused        an override that cannot be given
     │   ├── NotQuarantined         an entry that was ruled on already, or never waited
     │   ├── QuotaExceeded          a source that is not trusted has said too much
@@ -19,6 +20,7 @@
     ├── NotPassed                  nobody: the loop ended without an accepted candidate
     ├── UserCodeError              the callables that the caller handed over
     │   ├── GenerateFailed         generate or revise raised
+    │   ├── StageFailed            a stage of a pipeline raised
     │   ├── CheckFailed            a check or an evaluator raised, twice
     │   └── NotJournalable         a candidate that cannot be written down
     ├── StoreError                 the database or the disk
@@ -120,6 +122,10 @@ class ExportFileError(LineError):
     """A file that is no whole export of lessons."""
 
 
+class TraceFileError(LineError):
+    """A file of traces that is damaged, or of no known format."""
+
+
 class OverrideRefused(UsageError):
     """An override that may not be given: the rule cannot be lifted, or nobody answers for it."""
 
@@ -191,6 +197,18 @@ class UserCodeError(ErrataError):
 
 class GenerateFailed(UserCodeError):
     """`generate` or `revise` raised."""
+
+
+class StageFailed(UserCodeError):
+    """The function of a pipeline's stage raised; a `run` that is stored can be resumed."""
+
+    def __init__(self, stage: str, run: str, cause: BaseException) -> None:
+        self.stage = stage
+        self.run = run
+        again = f"; what was done before is kept, run again with id={run!r}" if run else ""
+        super().__init__(
+            f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; mend it{again}"
+        )
 
 
 class CheckFailed(UserCodeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +20,8 @@ Judged = Iterable[Finding] | Evaluation
 Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 
+# The finding that stands for a check that raised, by its name.
+Instead = Callable[[str, CheckFailed | ModelError], Finding]
 # What the next attempt reads about this one: `errata.loop.feedback.feedback` says it by default.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 
@@ -38,22 +41,32 @@ def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
 
 
 async def evaluated(
-    candidate: Any, at: Context, checks: Sequence[Check], evaluate: Evaluate | None
+    candidate: Any,
+    at: Context,
+    checks: Sequence[Check],
+    evaluate: Evaluate | None,
+    instead: Instead | None = None,
+    tries: int = 2,
 ) -> Evaluation:
     """The findings and scores of all checks, in order, and the evaluator's own after them.
 
-    One that raises is asked once more about the same candidate. A plain function that does not say
-    it is pure runs in a thread: it may take its time. An empty answer meets nothing of what is
-    asked. Raises CheckFailed, or what the model of a judge raised.
+    One that raises is asked once more about the same candidate, `tries` times in all. A plain
+    function that does not say it is pure runs in a thread: it may take its time. An empty answer
+    meets nothing of what is asked. Raises CheckFailed, or what the model of a judge raised, unless
+    the finding of `instead(check, error)` is to stand in its place.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
     usage, preference, asked, met = NOTHING, 0.0, 0, 0.0
     empty = isinstance(candidate, str) and not candidate.strip()
-    if empty:
-        findings.append(EMPTY)
     for check in checks if evaluate is None else (*checks, evaluate):
-        found = await _twice(check, candidate, at)
+        try:
+            found = await _asked(check, candidate, at, tries)
+        except (CheckFailed, ModelError) as error:
+            if instead is None:
+                raise
+            findings.append(_safe(instead(_name(check), error)))
+            continue
         if isinstance(found, Evaluation):
             scores |= found.scores
             usage += found.usage
@@ -69,6 +82,8 @@ async def evaluated(
             share = _share(check, listed, asks) if listed else 1.0
         if share is not None:
             asked, met = asked + asks, met + asks * share
+    if empty and EMPTY not in findings:  # an evaluator that evaluates so has said it
+        findings.insert(0, EMPTY)
     share = (0.0 if empty else met / asked) if asked else None
     return Evaluation(tuple(findings), scores, usage, preference, share)
 
@@ -105,16 +120,20 @@ def _asks(check: Any) -> int:
     return asks
 
 
-async def _twice(check: Callable[..., Any], candidate: Any, at: Context) -> Any:
+def _name(check: Callable[..., Any]) -> str:
+    return rule_name(check)
+
+
+async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
     failed = partial(CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
+    for _ in range(tries - 1):
+        with suppress(CheckFailed, ModelError, UsageError):
+            return await call(failed, check, candidate, at, at=at, thread=thread)
     try:
         return await call(failed, check, candidate, at, at=at, thread=thread)
-    except (CheckFailed, ModelError, UsageError):
-        try:
-            return await call(failed, check, candidate, at, at=at, thread=thread)
-        except UsageError as error:  # a Finding made with a wrong severity, say
-            raise failed(error) from error
+    except UsageError as error:  # a Finding made with a wrong severity, say
+        raise failed(error) from error
 
 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:

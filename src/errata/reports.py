@@ -172,6 +172,11 @@ class Report:
         """What all attempts cost."""
         return sum((one.usage for stage in self.stages for one in stage.attempts), NOTHING)
 
+    @property
+    def stem(self) -> str:
+        """The name of its files, without the ending."""
+        return _safe(self.run)
+
     def stage(self, name: str) -> StageReport:
         """The stage of that name. Raises UnknownName."""
         from errata.errors import UnknownName

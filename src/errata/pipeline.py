@@ -1,0 +1,174 @@
+"""Host (b): a pipeline whose stages are checked, told what was wrong, and run again; durably."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from errata.errors import InvalidInput
+from errata.evaluate import Check, Evaluate
+from errata.generate import Writer, generator
+from errata.given import given
+from errata.guardrails import Guardrails
+from errata.loop import policies
+from errata.loop.decide import Policy
+from errata.loop.record import Goal
+from errata.loop.stop import MaxAttempts
+from errata.memory.memory import Memory
+from errata.models import open_model
+from errata.protocols import Model, Scope, Store
+from errata.reports import Exhausted, Report
+from errata.running import Running
+from errata.stages import REPORTS, Stage, Unvalidated, Work
+from errata.store import open_store
+
+F = TypeVar("F", bound=Work)
+EXHAUSTED = ("continue", "halt", "best")
+UNVALIDATED = ("continue", "halt")
+
+
+class Pipeline:
+    """Stages in order, each checked and, where it fails, run again with what was wrong.
+
+    `on_exhausted` says how a run goes on from a stage that never passed: "continue" with its last
+    attempt, "best" with its best one, or "halt". `on_unvalidated` says it for one that a check that
+    raises could not judge: "continue" or "halt". With `memory` a stage is told at once what went
+    wrong in it before, and what mended it. `store` makes runs durable (None: not at all). `reports`
+    is a folder for the report of each attempt and run. `progress` goes to standard error: True,
+    False, or where that is a terminal. `settings` bound the attempts. Raises InvalidInput.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        on_exhausted: Exhausted = "continue",
+        on_unvalidated: Unvalidated = "continue",
+        memory: Memory | Store | str | None = None,
+        store: Store | str | None = "errata.db",
+        scope: Scope | None = None,
+        reports: str | Path | None = None,
+        progress: bool | None = None,
+        settings: Guardrails | None = None,
+    ) -> None:
+        self.name = _named("name of a pipeline", name)
+        self.on_exhausted = _one_of("on_exhausted", on_exhausted, EXHAUSTED)
+        self.on_unvalidated = _one_of("on_unvalidated", on_unvalidated, UNVALIDATED)
+        self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
+        self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
+        self.store: Store | None = open_store(store) if isinstance(store, str) else store
+        self.reports: Path | None = Path(reports) if reports is not None else None
+        self.progress = progress
+        self.settings: Guardrails = settings or Guardrails()
+        self.stages: tuple[Stage, ...] = ()
+
+    @overload
+    def stage(self, function: F, /) -> F: ...
+    @overload
+    def stage(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str = ...,
+        checks: Sequence[Check] = ...,
+        evaluate: Evaluate | None = ...,
+        goals: Sequence[Goal] = ...,
+        retries: int | None = ...,
+        policy: Policy | None = ...,
+        model: Model | Writer | str | None = ...,
+        on_exhausted: Exhausted | None = ...,
+        on_unvalidated: Unvalidated | None = ...,
+        timeout: float | None = ...,
+        rerun: bool = ...,
+    ) -> Callable[[F], F]: ...
+    def stage(
+        self,
+        function: Work | None = None,
+        /,
+        *,
+        name: str = "",
+        checks: Sequence[Check] = (),
+        evaluate: Evaluate | None = None,
+        goals: Sequence[Goal] = (),
+        retries: int | None = None,
+        policy: Policy | None = None,
+        model: Model | Writer | str | None = None,
+        on_exhausted: Exhausted | None = None,
+        on_unvalidated: Unvalidated | None = None,
+        timeout: float | None = None,
+        rerun: bool = False,
+    ) -> Any:
+        """Add a stage: a function of the state, plain or async, in the order they are added.
+
+        What it returns is its output, which later stages find in the state under its name; one that
+        returns nothing changes the state itself. A parameter `feedback` gets what was wrong with
+        the attempt before, None where there is nothing to tell. Checks see the output, or the
+        state, and the state as `context.data`. With a `model` the function returns the prompt, and
+        what the model answers is the output. `retries` are attempts after the first, or a `policy`
+        says when it ends; `timeout` is one attempt's, in seconds. An output that cannot be written
+        down is an error in a durable run, unless `rerun` says that the stage is to run again when a
+        run is resumed. Raises InvalidInput.
+        """
+        ends = policy or self._retrying(retries)
+        given("", checks, goals, ends, None, timeout)
+        exhausted = _one_of("on_exhausted", on_exhausted or self.on_exhausted, EXHAUSTED)
+        unjudged = _one_of("on_unvalidated", on_unvalidated or self.on_unvalidated, UNVALIDATED)
+        writer = None if model is None else _writer(model)
+        all_checks, all_goals = tuple(checks), tuple(goals) or ends.goals
+
+        def add(function: Work) -> Work:
+            called = self._free(name or getattr(function, "__name__", ""))
+            judged = Stage(called, function, ends, all_checks, all_goals, evaluate, writer)
+            how = replace(judged, on_exhausted=exhausted, on_unvalidated=unjudged)
+            self.stages = (*self.stages, replace(how, timeout=timeout, rerun=rerun))
+            return function
+
+        return add if function is None else add(function)
+
+    def _free(self, name: str) -> str:
+        taken = (REPORTS, *(stage.name for stage in self.stages))
+        if _named("name of a stage", name) in taken:
+            raise InvalidInput("name of a stage", name, "one that is not taken")
+        return name
+
+    def _retrying(self, retries: int | None) -> Policy:
+        more = self.settings.max_stage_retries if retries is None else retries
+        if not isinstance(more, int) or isinstance(more, bool) or more < 0:
+            raise InvalidInput("retries", more, "an integer of at least 0")
+        return replace(policies.stage, rules=(MaxAttempts(more + 1),))
+
+    async def run(self, state: Any = None, *, id: str = "") -> Report:
+        """Run all stages over a state: a mutable mapping, or an object whose attributes can be set.
+
+        A run of that `id` that was interrupted goes on at the first stage that has not ended, over
+        a state as it was given at first; what ended is restored, not run again. Raises StageFailed,
+        NotJournalable, ModelError, StoreError, LeaseLost; the run can then be resumed.
+        """
+        if not self.stages:
+            raise InvalidInput("stages", (), "at least one, added by @pipeline.stage")
+        return await Running(self, {} if state is None else state, id).finish()
+
+
+def _writer(model: Model | Writer | str) -> Writer:
+    made = generator(open_model(model) if isinstance(model, str) else model)
+    if not isinstance(made, Writer):
+        raise InvalidInput("model", model, "a Model, a Writer or the name of a model")
+    return made
+
+
+def _named(what: str, name: object) -> str:
+    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
+        raise InvalidInput(what, name, "printable text without a slash")
+    return name
+
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def _one_of(what: str, value: Choice, allowed: Sequence[str]) -> Choice:
+    if value not in allowed:
+        raise InvalidInput(what, value, f"one of {', '.join(allowed)}")
+    return value

@@ -1,0 +1,117 @@
+"""One run of a pipeline over one state: its stages in turn, and the end of it written down."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from errata.announced import Announced, terminal
+from errata.driven import Driven
+from errata.journal import journal
+from errata.loop.decide import Done
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding
+from errata.loop.stop import Stop
+from errata.protocols import Context, Entry, Stored, Usage
+from errata.reports import Report, StageReport, stage_report
+from errata.runs import POLICY, head_of, loop_of, stages_of
+from errata.stages import Attempts, Stage, reports_of
+
+if TYPE_CHECKING:
+    from errata.pipeline import Pipeline
+
+
+class Running:
+    """A run of `pipeline` over `state`; with an `id` one that was interrupted goes on."""
+
+    def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
+        self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
+        self._pipeline, self._state = pipeline, state
+        # It is claimed even where nobody else can know of it: whoever asks finds it under way.
+        self._journal = journal(pipeline.store, pipeline.scope, self.id, known=True)
+        self._stored: dict[str, Stored] = {}
+        self._reports: list[StageReport] = []
+        self._told: Announced
+        self._began = time.time()
+
+    async def finish(self) -> Report:
+        """Run all stages that have not ended; the report of all of them."""
+        pipeline = self._pipeline
+        reports_of(self._state)
+        names = [stage.name for stage in pipeline.stages]
+        async with self._journal.at_work():
+            stored = await self._journal.open(head_of(pipeline.name, names), (), POLICY)
+            if pipeline.store is not None:
+                self._stored = await stages_of(pipeline.store, pipeline.scope, self.id, names)
+            stream = terminal(pipeline.progress)
+            self._told = Announced(pipeline.name, self.id, len(names), stream)
+            new = False
+            for place, stage in enumerate(pipeline.stages, 1):
+                new = await self._stage(place, stage) or new
+                if self._reports[-1].action == "halted":
+                    break
+            return await self._over(stored, new)
+
+    async def _stage(self, place: int, stage: Stage) -> bool:
+        """Drive a stage to its end, or restore what it did; whether it had not ended before."""
+        past = self._stored.get(stage.name)
+        ended = past is not None and bool(past.verdicts) and isinstance(past.verdicts[-1], Done)
+        made = past.values if past is not None else ()
+        attempts = Attempts(stage, self._state, self._pipeline.store is not None, made)
+        if ended and past is not None:
+            report = stage_report(past, self.id)
+            self._told.restored(place, report)
+        else:
+            report = await Driven(self._pipeline, self.id, place, attempts, self._told).finish()
+            self._told.stood(report)
+        await self._keep(attempts, report)
+        self._reports.append(report)
+        held = reports_of(self._state)
+        held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
+        held["degraded"] = [one.name for one in self._reports if one.degraded]
+        return not ended
+
+    async def _keep(self, attempts: Attempts, report: StageReport) -> None:
+        """Leave the state as the attempt that is kept made it."""
+        if kept := report.kept:
+            before = report.attempts[kept - 2].feedback_for_agent if kept > 1 else ""
+            at = Context(None, kept, loop_of(self.id, report.name), before, data=self._state)
+            await attempts.restore(at)
+
+    async def _over(self, stored: Stored | None, new: bool) -> Report:
+        """The report of a run that has come to its end; the end is written down, once."""
+        pipeline, now = self._pipeline, time.time()
+        names = [stage.name for stage in pipeline.stages]
+        rest = tuple(StageReport(n, "not_run", "not_run") for n in names[len(self._reports) :])
+        began = stored.created if stored else self._began
+        report = Report(pipeline.name, self.id, (*self._reports, *rest), began, now)
+        past = stored.decisions if stored else ()
+        if past and not new:
+            report = replace(report, ended=past[-1].at)
+        else:
+            number = len(stored.loop.attempts) + 1 if stored else 1
+            await self._journal.commit(_end(report, number))
+        report = replace(report, state=self._state)
+        self._told.over(report)
+        if pipeline.reports is not None:
+            from errata.pages import write
+
+            write(report, pipeline.reports)
+        return report
+
+
+def _end(report: Report, number: int) -> Entry:
+    """The run's own attempt: how it ended, with a finding for each stage that did not pass."""
+    stood = {one.name: one.action for one in report.stages}
+    findings = tuple(
+        Finding("stage", f"{one.name}: {one.status}, {one.action}", key=f"stage: {one.name}")
+        for one in report.stages
+        if one.degraded or one.action == "halted"
+    )
+    usage = Usage(seconds=report.ended - report.began)
+    attempt = Attempt(number, Candidate.of(stood), Evaluation(findings), usage)
+    what = ", ".join(one.message for one in findings)
+    stops = (Stop(report.status, what),) if findings else ()
+    verdict = Done(number, not findings, stops)
+    return Entry(report.run, 0, attempt=attempt, value=stood, verdict=verdict)
