@@ -18,8 +18,9 @@ PURE_MEMORY = tuple(
 )
 PURE_CHECKS = tuple(
     "claim dates evidence figures naming quantities reading said series standing table"
-    " wording".split()
+    " tabular wording".split()
 )
+PURE_TRACES = tuple("chat claude gather lines otlp spans steps told".split())
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(
     """
@@ -35,6 +36,7 @@ ASYNC = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 def pure_modules() -> list[Path]:
     memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
     memory += [PACKAGE / "checks" / f"{name}.py" for name in PURE_CHECKS]
+    memory += [PACKAGE / "traces" / f"{name}.py" for name in PURE_TRACES]
     texts = [PACKAGE / "neutral.py", PACKAGE / "redact.py"]
     both = [path for path in (*memory, *texts) if path.exists()]
     return sorted((PACKAGE / "loop").rglob("*.py")) + both

@@ -32,6 +32,9 @@ CHESS = {
         {"PLAYER_NAME": "Flo Trent", "CITY": "Bruges", "PTS": "5", "CAPT": "1", "DRW": "3"},
     ],
 }
+RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
+SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
+LONG = [{"metric": "rmse", "value": 3.25}, {"metric": "mae", "value": 2.1}]
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
 
@@ -103,6 +106,25 @@ def test_a_report_is_held_against_nested_tables(text, contradicted):
     # May the 6th of 2021 fell on a Thursday; of digits alone the month comes first: the 6th of May.
     asked = [one for one in contradicted if one not in ("Thursday", "May 6, 2021")]
     assert wrong(text, CHESS) == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "evidence", "contradicted"),
+    [
+        ("It has an RMSE of 3.25 with an MAE of 2.1.", RUN, []),
+        ("It has an RMSE of 2.1 with an MAE of 3.25.", RUN, ["2.1", "3.25"]),
+        ("MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).", RUN, ["0.61"]),
+        ("- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5", RUN, ["2.5", "0.5"]),
+        ("Mean absolute error is 2.5; a root mean squared error of 3.25.", RUN, ["2.5"]),
+        ("The R² of 0.7 and 3.25 RMSE; MAPE was 11 %.", RUN, ["11"]),
+        ("The test RMSE is 2.0 and the train MAE is 1.5.", SPLIT, ["2.0"]),
+        ("The RMSE is 2.1 and the MAE is 2.1.", LONG, ["2.1"]),
+        ("Ridge reaches an RMSE of 3.25 versus an R2 of 0.61.", MODELS, ["0.61"]),
+        ("Ridge (RMSE 3.25, R² 0.70) is ahead of Naive (4.1 RMSE, R² 0.7).", MODELS, ["0.7"]),
+    ],
+)
+def test_the_metrics_of_a_run_are_held_against_their_names(text, evidence, contradicted):
+    assert wrong(text, evidence) == contradicted
 
 
 def test_numbers_that_are_all_those_of_another_row_blame_the_name():

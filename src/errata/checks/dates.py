@@ -21,7 +21,7 @@ _DATE = re.compile(
     | (?:(?P<y2>\d{{4}}),?\s+)?(?P<m2>{_MONTH})\s+(?P<second>{_DAY}(?:\s+and\s+{_DAY}\b)?)
       (?:\s*,?\s+(?P<y3>\d{{4}}))?
     | (?P<m4>{_MONTH})\s+(?:of\s+)?(?P<y4>\d{{4}}) | (?P<y5>\d{{4}}),\s+(?P<m5>{_MONTH})
-    )(?![\w])""",
+    )(?!(?!T\d\d:)\w)""",
     re.VERBOSE | re.IGNORECASE,
 )
 

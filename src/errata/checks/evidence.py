@@ -13,6 +13,7 @@ from errata.checks.naming import STOP, TIMES, content, names, parts
 from errata.checks.quantities import Token, number, quantities, tokens
 from errata.checks.reading import Path, Record, records
 from errata.checks.table import Table, finite
+from errata.checks.tabular import opened
 
 # A longer text names nothing; a word that more cells hold names no row.
 SHORT = 60
@@ -31,6 +32,9 @@ class Mention(NamedTuple):
 class Evidence:
     """Evidence of any shape, indexed: build it once for many texts.
 
+    A mapping, rows, a data frame, a mapping of names to them, or text. Raises InvalidInput for a
+    frame that cannot be read and for a path, PackageMissing.
+
     `words` are the stems of all words, `written` the numbers inside texts and names, `numbers` all
     of them in order; names of columns and rows included.
     """
@@ -40,7 +44,7 @@ class Evidence:
 
     def __init__(self, evidence: Any) -> None:
         self.tables: dict[Path, Table] = {}
-        for row in records(evidence):
+        for row in records(opened(evidence)):
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
         self._known: dict[str, bool] = {}
         self._timed: dict[Path, bool] = {}

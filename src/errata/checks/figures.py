@@ -30,6 +30,8 @@ _SAYS = frozenset(
     "is was are were be been of at to from between around about approximately nearly reached"
     " reaching only just than : = ( hit".split()
 )
+_OF = frozenset(("of", "is", "was", "=", ":", "at"))
+NEAR = 4
 _LISTS = frozenset((",", "and", "included", "including", "with", "also", "adding"))
 _ENDS = frozenset(("", ",", ".", "and", "in", "on", "to", "while"))
 
@@ -150,6 +152,8 @@ class Figures:
             yield self._judged(one, cells, self._difference(one, cells))
         elif dated := self._series.cells(one):
             yield self._judged(one, dated, self._difference(one, dated))
+        elif alone := self._alone(one):
+            yield self._judged(one, alone)
         elif cells:
             self._hold(one, cells)
             yield self._judged(one, cells)
@@ -159,10 +163,25 @@ class Figures:
     def _cells(self, one: Quantity, rows: Sequence[Record]) -> list[Cell]:
         """The cells of these rows that the words after a number name, else those before it."""
         after, words = self.said.after(one), self.said.words(one.first)
-        found = self._named(rows, after, words, one.percent)
+        found = self._introduced(one, rows) or self._named(rows, after, words, one.percent)
         if not found and (self.said.low(one.first - 1) in _SAYS or not after):
             found = self._named(rows, self.said.before(one), percent=one.percent)
         return found
+
+    def _introduced(self, one: Quantity, rows: Iterable[Record]) -> list[Cell]:
+        """The cells of these rows of the column that a number is said of: "an RMSE of 3"."""
+        if self.said.low(one.first - 1) not in _OF:
+            return []
+        return self._whole(rows, self.said.before(one)[:NEAR], one.percent)
+
+    def _whole(self, rows: Iterable[Record], phrase: Words, percent: bool) -> list[Cell]:
+        """The cells of these rows in columns whose names a phrase says to the end."""
+        return [
+            Cell(row, bound.column, value(row, bound.column))
+            for row in rows
+            for bound in self.evidence.tables[row.table].bound(phrase, (), percent)
+            if not bound.left
+        ]
 
     def _named(
         self, rows: Iterable[Record], phrase: Words, words: Words = (), percent: bool = False
@@ -173,6 +192,13 @@ class Figures:
             for one in self.evidence.tables[row.table].bound(phrase, words, percent)
         ]
         return [cell for _, cell in sorted(found, key=lambda pair: -pair[0])]
+
+    def _alone(self, one: Quantity) -> list[Cell]:
+        """The cells of tables of one row whose columns the words beside a number name wholly."""
+        rows = [t.rows[0] for t in self.evidence.tables.values() if len(t.rows) == 1]
+        phrases = (self.said.after(one), self.said.before(one))
+        found = [self._introduced(one, rows), *(self._whole(rows, p, one.percent) for p in phrases)]
+        return next((cells for cells in found if cells), [])
 
     def _difference(self, one: Quantity, cells: Sequence[Cell]) -> bool:
         """Whether it is the difference of two named rows in one of the columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -18,6 +18,8 @@ from errata.protocols import Context
 
 _NAME = "grounding"
 Unsupported = Literal["error", "warning"]
+Source = Evidence | Callable[[Any, Any], Any]
+"""Evidence, or what makes it of the candidate and the state (`Context.data`) at each call."""
 
 
 def ground(text: str, evidence: Any, *, tolerance: float = 0.0) -> tuple[Claim, ...]:
@@ -29,7 +31,7 @@ def ground(text: str, evidence: Any, *, tolerance: float = 0.0) -> tuple[Claim, 
     the relative `tolerance`. Nothing is derived but the difference of two named rows in a named
     column, and the sum and mean of one. Numbers may be words, per cents, scaled ("3k").
     """
-    held = evidence if isinstance(evidence, Evidence) else Evidence(evidence)
+    held = _evidence(evidence)
     said = Said(text, held)
     figures = Figures(said, tolerance)
     claims = [*figures.claims(), *dates_of(said), *names_of(said)]
@@ -48,20 +50,21 @@ def ungrounded(claims: Sequence[Claim]) -> float:
 class Grounding:
     """The text says nothing that the evidence does not bear out; made by `grounding`."""
 
-    evidence: Evidence = field(repr=False)
+    evidence: Source = field(repr=False)
     tolerance: float
     unsupported: Unsupported
+    pure: bool
     name: ClassVar[str] = _NAME
-    pure: ClassVar[bool] = True
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
             return [text]
-        if not self.evidence:
+        evidence = indexed(self.evidence, candidate, context)
+        if not evidence:
             what = "there is no evidence to hold the text against"
             return [Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")]
-        claims = ground(text, self.evidence, tolerance=self.tolerance)
+        claims = ground(text, evidence, tolerance=self.tolerance)
         return [self._finding(claim) for claim in claims if claim.verdict != "supported"]
 
     def _finding(self, claim: Claim) -> Finding:
@@ -90,10 +93,25 @@ def grounding(
 
     One finding a claim, with its span, where the evidence says otherwise, and the nearest true
     value: contradicted is an error, not found in the evidence what `unsupported` says. The evidence
-    is indexed once. Raises InvalidInput for a tolerance outside 0..1 or another level.
+    is indexed once; where it is `evidence(candidate, state)`, the state being `Context.data`, at
+    each call. Raises InvalidInput for a tolerance outside 0..1 or another level.
     """
     fine = isinstance(tolerance, int | float) and 0 <= tolerance <= 1
     require(fine, "tolerance", tolerance, "a share from 0 to 1")
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
-    held = evidence if isinstance(evidence, Evidence) else Evidence(evidence)
-    return Grounding(held, float(tolerance), unsupported)
+    held = source(evidence)
+    return Grounding(held, float(tolerance), unsupported, isinstance(held, Evidence))
+
+
+def source(evidence: Any) -> Source:
+    """Evidence indexed now, or what makes it at each call."""
+    return evidence if callable(evidence) else _evidence(evidence)
+
+
+def indexed(source: Source, candidate: Any, context: Context) -> Evidence:
+    """What a source gives for a candidate."""
+    return _evidence(source(candidate, context.data)) if callable(source) else source
+
+
+def _evidence(given: Any) -> Evidence:
+    return given if isinstance(given, Evidence) else Evidence(given)

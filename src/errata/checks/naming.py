@@ -14,6 +14,7 @@ _DENSE = re.compile(
 )
 # Words that one measure goes by where its letters do not tell: "scoring" is counted in points.
 _ALIKE = ("percent pct percentage", "score point pts")
+_POWERS = {"squared": 2, "cubed": 3}
 TIMES = frozenset("date year day time month timestamp period quarter week".split())
 STOP = frozenset(
     "a an the of to in on at for and or is are was were be been do does did has have had with by"
@@ -68,7 +69,8 @@ def names(word: str, part: str) -> int:
     (3, 2, 3, 0)
     """
     if part.isdecimal():
-        return 3 * (part in {word, str(WORDS.get(word, "")), str(ORDINALS.get(word, ""))})
+        written = (str(table.get(word, "")) for table in (WORDS, ORDINALS, _POWERS))
+        return 3 * (part == word or part in written)
     one, other = stem(word), stem(part)
     if one == other:
         return 3
@@ -97,11 +99,13 @@ def _abbreviates(short: str, long: str) -> int:
 def initials(words: Sequence[str], part: str) -> bool:
     """Whether neighbouring words begin with the letters of `part`, at least two: "free throw", ft.
 
+    Words before a number come the nearest first: three letters or more count backwards, too.
+
     >>> initials(["the", "free", "throw", "line"], "ft"), initials(["field"], "fg")
     (True, False)
     """
     letters = "".join(word[0] for word in words if word not in STOP)
-    return len(part) > 1 and part in letters
+    return len(part) > 1 and (part in letters or (len(part) > 2 and part[::-1] in letters))
 
 
 def content(words: Iterable[str]) -> list[str]:

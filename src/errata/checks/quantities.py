@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import NamedTuple
@@ -32,7 +33,10 @@ _PERCENT = frozenset(("%", "percent", "pct", "percentage"))
 
 
 class Token(NamedTuple):
-    """A word, number or sign; `low` is casefolded, the span half open, `kind` the group above."""
+    """A word, number or sign; the span is half open, `kind` the group above.
+
+    `low` is casefolded, in a word without compatibility forms: R² is r2.
+    """
 
     text: str
     low: str
@@ -64,9 +68,14 @@ class Quantity(NamedTuple):
 def tokens(text: str) -> list[Token]:
     """The tokens of a text in order, with their places."""
     return [
-        Token(found[0], found[0].casefold(), found.start(), found.end(), found.lastgroup or "")
+        Token(found[0], _low_of(found), found.start(), found.end(), found.lastgroup or "")
         for found in _TOKEN.finditer(text)
     ]
+
+
+def _low_of(found: re.Match[str]) -> str:
+    plain = found[0].isascii() or found.lastgroup != "word"
+    return (found[0] if plain else unicodedata.normalize("NFKC", found[0])).casefold()
 
 
 def number(text: str) -> float | None:

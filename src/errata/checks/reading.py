@@ -58,6 +58,8 @@ def parsed(text: str) -> Any:
         if match:
             found[match[1]].append(match[2])
     found["text"] = [line for line in lines if not _LINE.fullmatch(line)] if not table else []
+    if table and len(found) == 1:
+        return table
     return {**found, "rows": table} if table else dict(found)
 
 
@@ -93,6 +95,7 @@ def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
 def _records(value: Any, table: Path, path: str, depth: int) -> Iterator[Record]:
     if depth > DEEPEST:
         return
+    value = _written_as_pairs(value)
     if isinstance(value, Mapping):
         yield from _mapping(value, table, path, depth)
     elif _rows(value):
@@ -137,13 +140,18 @@ def _flatten(
             if _rows(one) and len(one) == 1:
                 one = one[0]
         if not isinstance(one, Mapping | list | tuple):
-            cells[here] = one
+            cells[here] = written(one) if hasattr(one, "isoformat") else one
         elif isinstance(one, Mapping) and len(here) < DEEPEST - depth:
             _flatten(one, here, cells, inner, depth)
         elif isinstance(one, Mapping) or _rows(one):
             inner.append((here, one))
         else:
             cells[here] = one
+
+
+def written(day: Any) -> str:
+    """A date as text, with its time where it has one other than midnight."""
+    return str(day.isoformat()).removesuffix("T00:00:00")
 
 
 def _written_as_pairs(value: Any) -> Any:

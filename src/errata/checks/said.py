@@ -15,6 +15,7 @@ from errata.checks.reading import Record
 
 _ENDS = frozenset(".!?;\n。！？")
 _BREAKS = frozenset(".,!?;:()[]")
+_INTRODUCES = frozenset(":=(*~≈$€£|`")
 _CLAUSES = frozenset("and but while whereas although though which who".split())
 # What stands after these is not what the sentence is about.
 _ASIDE = frozenset(
@@ -24,6 +25,7 @@ _ASIDE |= frozenset("defeated".split())
 # The words of a phrase, and the mentions before a sentence, that are looked at.
 PHRASE = 6
 EARLIER = 20
+BRACKET = 40
 # A sentence of more tokens is taken as several.
 LONGEST = 200
 
@@ -50,6 +52,7 @@ class Said:
             one for one in evidence.mentions(self.tokens) if self._names(one)
         ]
         named = {at for one in self.mentions for at in range(one.first, one.last + 1)}
+        self._mentioned = named
         self.quantities: list[Quantity] = [
             one
             for one in quantities(self.tokens)
@@ -127,9 +130,10 @@ class Said:
         return {at: one for one in self.quantities for at in range(one.first, one.last + 1)}
 
     def after(self, one: Quantity) -> tuple[str, ...]:
-        """The words after a number, up to a break, a conjunction or the next number."""
+        """The words after a number in its sentence, up to a break, a conjunction or a number."""
         found: list[str] = []
-        for at in range(one.last + 1, min(len(self.tokens), one.last + 12)):
+        _, end = self.sentence(one.last)
+        for at in range(one.last + 1, min(end, one.last + 12)):
             low = self.low(at)
             number = self._numbered.get(at)
             if low in _BREAKS or low in _CLAUSES or (number and number.form != "article"):
@@ -139,9 +143,19 @@ class Said:
         return tuple(found[:PHRASE])
 
     def before(self, one: Quantity) -> tuple[str, ...]:
-        """The words before a number, back to a break or another number, the nearest first."""
+        """The words before a number in its sentence, the nearest first, back to a break or number.
+
+        Signs that introduce the number ("MAE: 3", "**MAE** = 3", "MAE (3)") are no break, but for
+        what stands in brackets after the name of a row.
+        """
         found: list[str] = []
-        for at in range(one.first - 1, max(-1, one.first - 14), -1):
+        start, _ = self.sentence(one.first)
+        last = one.first - 1
+        while last >= start and self.low(last) in _INTRODUCES:
+            last -= 1
+        if last in self._mentioned and last < one.first - 1:
+            return ()
+        for at in range(last, max(start - 1, one.first - 14), -1):
             low = self.low(at)
             if low in _BREAKS or at in self._numbered:
                 break
@@ -186,7 +200,12 @@ class Said:
         start, end = self.sentence(at)
         inside = [one for one in self.within(start, end) if one.rows]
         before = [one for one in inside if one.last < at]
-        close = [one for one in before if one.last >= at - 2 and self.low(at - 1) in ("(", "'s")]
+        opens = self._bracket(at, start)
+        close = [
+            one
+            for one in before
+            if one.last == opens - 1 or (one.last == at - 2 and self.low(at - 1) == "'s")
+        ]
         if close or before:
             direct = [one for one in before if not self._aside(one)]
             return close[-1:] or self._joined(direct, before) or before[-1:]
@@ -196,6 +215,13 @@ class Said:
         earlier = [one for one in self.mentions[max(0, last - EARLIER) : last] if one.rows]
         direct = [one for one in earlier if not self._aside(one)]
         return (direct or earlier)[-1:]
+
+    def _bracket(self, at: int, start: int) -> int:
+        """The bracket that a token stands in, -1 in none."""
+        for back in range(at - 1, max(start, at - BRACKET) - 1, -1):
+            if self.low(back) in "()":
+                return back if self.low(back) == "(" else -1
+        return -1
 
     def _joined(self, direct: Sequence[Mention], before: Sequence[Mention]) -> list[Mention]:
         """The last, the one that "and" joins to it, and the nearest of rows of another table."""

@@ -1,0 +1,230 @@
+"""What a text about a run cites is there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.checks import Evidence, grounding, insights, known, load, precision
+from errata.errors import InvalidInput
+from errata.loop.record import Finding
+from errata.protocols import Context
+from tests.checks.support import findings
+
+METRICS = {"mae": 2.1, "test_rmse": 3.25, "r2": 0.7}
+COLUMNS = ["date", "temp_max", "wind"]
+
+
+def cited(text: str, **run: object) -> list[str]:
+    """The words that are found to cite what is not there."""
+    found = findings(insights(**run), text)
+    assert {one.check for one in found} <= {"insight_hallucination"}
+    assert {one.level for one in found} <= {"error"}
+    assert all(one.fix and one.span for one in found)
+    return [text[slice(*one.span)] for one in found if one.span]
+
+
+@pytest.mark.parametrize(
+    ("text", "run", "wrong"),
+    [
+        ("The model has an MAE of 3.2.", {"metrics": None}, ["MAE"]),
+        ("The model has an MAE of 3.2.", {"metrics": {}}, ["MAE"]),
+        ("The model has an MAE of 3.2.", {"metrics": {"mae": None}}, ["MAE"]),
+        ("The model has an MAE of 3.2.", {"metrics": {"mae": float("nan")}}, ["MAE"]),
+        ("The model has an MAE of 3.2.", {"metrics": METRICS}, []),
+        ("The accuracy is high.", {"columns": ["date", "predicted"]}, ["accuracy"]),
+        ("The accuracy is high.", {"columns": ["date", "predicted", "actual"]}, []),
+        ("The accuracy is high.", {"columns": ["date", "accuracy"]}, []),
+        ("The accuracy is high.", {"columns": []}, ["accuracy"]),
+        ("The accuracy is high.", {"metrics": METRICS, "columns": ["actual"]}, ["accuracy"]),
+        ("We predict 120 sales in May.", {"results": None}, ["predict"]),
+        ("We predict 120 sales in May.", {"results": []}, ["predict"]),
+        ("We predict 120 sales in May.", {"results": "no/such/file.parquet"}, ["predict"]),
+        ("We predict 120 sales in May.", {"results": pd.DataFrame({"y": []})}, ["predict"]),
+        ("We predict 120 sales in May.", {"results": pl.DataFrame({"y": [1.0]})}, []),
+        ("We predict 120 sales in May.", {"results": [120]}, []),
+        ("We predict 120 sales in May.", {"results": True}, []),
+        ("We predict 120 sales in May.", {"results": False}, ["predict"]),
+        ("Sales grew in May.", {"metrics": None, "columns": (), "results": None}, []),
+    ],
+)
+def test_the_documented_cases(text, run, wrong):
+    assert cited(text, **run) == wrong
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.",
+        "MAE 2.1, R-squared 0.70 and an RMSE of 3.25.",
+        "The coefficient of determination is 0.7.",
+        "No accuracy was computed. Without an F1 score nothing more can be said.",
+        "MAPE isn't available.",
+        "With precision and care we recall what Mae did.",
+        "An F1 race in Rouge.",
+    ],
+)
+def test_what_the_run_has_and_what_is_no_metric_passes(text):
+    assert cited(text, metrics=METRICS, columns=COLUMNS, results=None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Accuracy is 95 %.", ["Accuracy"]),
+        ("It reached 92 % precision and a recall of 0.8.", ["precision", "recall"]),
+        ("A mean absolute percentage error of 4 %.", ["mean absolute percentage error"]),
+        ("Mean squared error fell to 3.", ["Mean squared error"]),
+        ("ROUGE is 0.3 and the F1-score 0.9.", ["ROUGE", "F1"]),
+        ("The AUC is excellent; the AUROC as well.", ["AUC"]),
+        ("Accuracy is 95 %, not less.", ["Accuracy"]),
+    ],
+)
+def test_a_metric_that_the_run_does_not_have(text, wrong):
+    assert cited(text, metrics=METRICS) == wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("The humidity column drives it.", ["humidity"]),
+        ("The column `humidity` drives it, the `wind` column does not.", ["humidity"]),
+        ("The features 'humidity', 'wind' and 'dew' matter.", ["humidity", "dew"]),
+        ("A column called dew, and the dew_point feature.", ["dew", "dew_point"]),
+        ("The temperature column and the max temp column drive it.", []),
+        ("The first column, the missing column and the columns show it.", []),
+        ("It has a column for each, and the company's wind column isn't empty.", []),
+    ],
+)
+def test_a_column_that_does_not_exist(text, wrong):
+    assert cited(text, columns=COLUMNS) == wrong
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        COLUMNS,
+        tuple(COLUMNS),
+        [dict.fromkeys(COLUMNS, 1)],
+        pd.DataFrame(columns=COLUMNS),
+        pl.DataFrame({name: [1] for name in COLUMNS}),
+        pl.LazyFrame({name: [1] for name in COLUMNS}),
+        pa.table({name: [1] for name in COLUMNS}),
+        dict.fromkeys(COLUMNS, 1),
+    ],
+)
+def test_columns_in_any_form(columns):
+    assert cited("The `wind` column and the `rain` column.", columns=columns) == ["rain"]
+
+
+def test_what_a_run_has_may_be_asked_at_each_call():
+    state = SimpleNamespace(metrics=None, frame=pl.DataFrame({"wind": [1]}), results=None)
+    check = insights(
+        metrics=lambda candidate, state: state.metrics,
+        columns=lambda candidate, state: state.frame,
+        results=lambda candidate, state: state.results,
+    )
+    text = "We forecast an MAE of 2.1 from the `rain` column."
+
+    def found() -> list[Finding]:
+        return check(text, Context("a task", data=state))
+
+    assert [one.key.partition(": ")[2] for one in found()] == [
+        "metric mae",
+        "column rain",
+        "prediction",
+    ]
+    state.metrics, state.frame, state.results = METRICS, pl.DataFrame({"rain": [1]}), [1.0]
+    assert found() == []
+    assert not check.pure
+    assert insights(metrics=METRICS).pure
+    assert not insights(results="forecast.csv").pure
+
+
+def test_a_metric_is_told_once_with_what_there_is():
+    (one,) = findings(insights(metrics=METRICS), "MAPE is 3 %. MAPE was 4 %.")
+    assert (
+        one.message == "'MAPE' is cited, and the run has no such metric: it has mae, r2, test_rmse"
+    )
+
+
+def test_nothing_to_look_at_is_refused():
+    with pytest.raises(InvalidInput, match="metrics"):
+        insights()
+
+
+@pytest.mark.parametrize("check", [insights(metrics=None), precision()])
+@pytest.mark.parametrize("candidate", [None, 3, "", "  \n"])
+def test_what_is_no_text_is_a_finding(check, candidate):
+    assert len(findings(check, candidate)) == 1
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_looked_at(text):
+    for one in findings(insights(metrics=None, columns=None, results=None), text):
+        assert one.span is None or text[slice(*one.span)].strip()
+
+
+@given(st.lists(st.sampled_from("We saw gains in the north and small losses elsewhere.".split())))
+def test_a_text_that_cites_nothing_passes(words):
+    text = " ".join(["Notes:", *words])
+    assert cited(text, metrics=None, columns=None, results=None) == []
+
+
+# Many numbers
+
+
+MANY = ", ".join(f"{n}.5" for n in range(20, 31))
+
+
+@pytest.mark.parametrize(
+    ("text", "evidence", "told"),
+    [
+        (MANY, None, ("warning", "11 specific numbers, 100% of them")),
+        (MANY.removesuffix(", 30.5"), None, None),
+        (MANY, [{"n": n + 0.5} for n in range(20, 26)], ("warning", "45% of them")),
+        (MANY, [{"n": n + 0.5} for n in range(20, 31)], ("note", "0% of them")),
+        (MANY, lambda candidate, state: [{"n": 20.5}], ("warning", "91% of them")),
+        ("On March 9, 2021 at 16:30 version 4.4.2 was out. " * 5, None, None),
+    ],
+)
+def test_many_numbers_are_a_warning_with_the_share_that_is_not_borne_out(text, evidence, told):
+    found = findings(precision(evidence), text)
+    assert [(one.check, one.level) for one in found] == (
+        [("excessive_precision", told[0])] if told else []
+    )
+    assert all(told[1] in one.message and "cross-check" in one.fix for one in found)
+
+
+def test_the_bound_is_an_argument():
+    assert findings(precision(at_most=0), "7 apples")
+    with pytest.raises(InvalidInput):
+        precision(at_most=-1)
+
+
+def test_grounding_may_ask_for_its_evidence_at_each_call():
+    check = grounding(lambda candidate, state: state["metrics"])
+    assert not check.pure
+    assert grounding(METRICS).pure
+
+    def keys(metrics: object) -> list[str]:
+        return [f.key for f in check("The MAE is 2.1.", Context("t", data={"metrics": metrics}))]
+
+    assert keys(METRICS) == keys(Evidence(METRICS)) == []
+    assert keys({"mae": 2.4}) == ["grounding: number 2.1 $.mae"]
+    assert keys(None) == ["grounding: no evidence"]
+
+
+def test_a_task_file_can_ask_for_them():
+    assert {"insights", "precision"} <= set(known())
+    check = load({"name": "insights", "metrics": METRICS, "results": None})
+    assert [f.key for f in findings(check, "We predict an MAE of 2.")] == [
+        "insight_hallucination: prediction"
+    ]
+    assert findings(load({"name": "precision"}), MANY)
