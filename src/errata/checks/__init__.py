@@ -8,6 +8,7 @@ from errata.checks.critic import critic, critics
 from errata.checks.evidence import Evidence
 from errata.checks.files import results
 from errata.checks.grounding import ground, grounding, ungrounded
+from errata.checks.insights import insights, precision
 from errata.checks.loading import known, load
 from errata.checks.numbers import (
     constant,
@@ -41,11 +42,13 @@ __all__ = [
     "finite",
     "ground",
     "grounding",
+    "insights",
     "json_schema",
     "known",
     "leakage",
     "load",
     "not_empty",
+    "precision",
     "predictions",
     "python_tests",
     "ranges",

@@ -18,8 +18,8 @@ Check = Callable[..., Any]
 
 FACTORIES = (
     *("characters", "constant", "contains", "critic", "critics", "deviation", "equals"),
-    *("excludes", "finite", "grounding", "json_schema", "leakage", "not_empty"),
-    *("predictions", "python_tests", "ranges", "regex", "results", "skill"),
+    *("excludes", "finite", "grounding", "insights", "json_schema", "leakage", "not_empty"),
+    *("precision", "predictions", "python_tests", "ranges", "regex", "results", "skill"),
     *("spread", "words"),
 )
 """The factories in `errata.checks`, sorted."""
