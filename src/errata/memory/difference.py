@@ -103,6 +103,15 @@ def difference(rejected: str, accepted: str) -> Difference:
     12 km -> 12.0 km
     """
     a, b = pieces(rejected), pieces(accepted)
+    places, minimal = changes(a, b)
+    return Difference(tuple(_edits(a, b, places)), minimal)
+
+
+def changes(a: Sequence[str], b: Sequence[str]) -> tuple[list[tuple[int, int, int, int]], bool]:
+    """The places (i, k, j, m) where b[j:m] stands for a[i:k], in order; and whether it is minimal.
+
+    Where it was too much work one place holds all between the common beginning and the common end.
+    """
     first = _common(a, b)
     last = _common(a[first:][::-1], b[first:][::-1])
     end = len(a) - last
@@ -110,7 +119,8 @@ def difference(rejected: str, accepted: str) -> Difference:
     minimal = len(one) * len(other) <= WORK
     kept = [(first + i, first + j) for i, j in (_kept(one, other) if minimal else ())]
     kept = [(first - 1, first - 1), *kept, (end, len(b) - last)]
-    return Difference(tuple(_edits(a, b, kept)), minimal)
+    gaps = ((i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(kept))
+    return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)], minimal
 
 
 def pieces(text: str) -> list[str]:
@@ -148,12 +158,13 @@ def _kept(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     return kept[::-1]
 
 
-def _edits(a: Sequence[str], b: Sequence[str], kept: Sequence[tuple[int, int]]) -> Iterator[Edit]:
-    """One for each gap between two tokens that are kept."""
+def _edits(
+    a: Sequence[str], b: Sequence[str], places: Sequence[tuple[int, int, int, int]]
+) -> Iterator[Edit]:
+    """One for each place, with a word or so around it."""
     at, text = list(accumulate(map(len, a), initial=0)), "".join(a)
-    gaps = [(i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(kept) if (i + 1, j + 1) != (k, m)]
-    edges = [0, *(at[edge] for i, k, *_ in gaps for edge in (i, k)), len(text)]
-    for n, (i, k, j, m) in enumerate(gaps):
+    edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(text)]
+    for n, (i, k, j, m) in enumerate(places):
         before = _BEFORE.search(text[max(edges[2 * n], at[i] - 60) : at[i]])
         after = _AFTER.match(text[at[k] : edges[2 * n + 3]])
         around = [found[0] if found else "" for found in (before, after)]
