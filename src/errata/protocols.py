@@ -299,7 +299,7 @@ class Filter:
             raise InvalidInput("since", self.since, "a time in seconds since 1970")
 
 
-KINDS = ("check", "error", "example")
+KINDS = ("check", "error", "example", "reflection", "strategy")
 ANY = Filter()
 
 

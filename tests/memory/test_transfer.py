@@ -29,7 +29,7 @@ from tests.memory.transfers import (
 # Columns that an export has no place for: they say nothing outside of their database, or follow
 # from what is exported.
 LOCAL = {
-    "reflection": {"id", "tenant", "project", "author"},
+    "reflection": {"meta", "id", "tenant", "project", "author"},
     "occurrence": {"id", "reflection"},
     "example": {"id", "reflection", "scope", "task", "indexed"},
     "vector": {"example", "tenant", "project", "changed"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from errata.loop.measure import shown, thousandths
 from errata.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
@@ -70,10 +70,12 @@ class Example:
 class Reflection:
     """A lesson as it is written: its signature, text, trust and state, and one example.
 
-    `kind` is "check" for a finding that was mended and "example" for an accepted first try.
+    `kind` is "check" for a finding that was mended and "example" for an accepted first try, "error"
+    for what was remembered by hand, "reflection" and "strategy" for what an episode taught.
     `sighting` is the exact text of this occurrence. `context` is found by its words, too. `vector`
     belongs to the example's task, or without one to the text, and to the space named `space`.
-    `source` names where the text came from, `parents` the examples that it derives from.
+    `source` names where the text came from, `parents` the examples that it derives from, `meta` is
+    what else is known of it, as JSON data.
     """
 
     kind: str
@@ -93,6 +95,7 @@ class Reflection:
     source: str = ""
     parents: tuple[int, ...] = ()
     pinned: bool = False
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]:

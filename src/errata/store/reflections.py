@@ -49,6 +49,7 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
         "error_type": storable(reflection.error_type),
         "text": storable(reflection.text),
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
+        "meta": json.dumps(redacted_data(dict(reflection.meta))),
         "state": reflection.state,
         "trust": reflection.trust,
         "importance": reflection.importance,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
-SCHEMA = 4
+SCHEMA = 5
 BUSY_SECONDS = 20.0
 
 

@@ -23,7 +23,7 @@ end;
 
 -- name: upsert_reflection
 insert into reflection (tenant, project, kind, signature, pattern, error_type, text, tags, state, trust,
-                    importance, source, pinned, apart, first_seen, last_seen)
+                    importance, source, pinned, apart, meta, first_seen, last_seen)
 values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags,
         -- What a proof retired stays so where the lesson was evicted or pruned meanwhile, or is raised.
         iif(:state in ('candidate', 'verified') and 'retire' = (
@@ -37,7 +37,7 @@ values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tag
                   where tenant = :tenant and project = :project and subject = :signature
                     and action in ('unmerge', 'remerge')
                   order by at desc, id desc limit 1), 0),
-        :now, :now)
+        :meta, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
     -- Only an operator or a measured outcome raises it (errata.memory.trust), and then all of it is theirs.

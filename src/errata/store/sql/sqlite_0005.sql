@@ -1,0 +1,59 @@
+-- Schema 5. Episodes of agents, what came of reflecting on them, links between lessons, and dreams.
+
+-- What else is known of a lesson, as JSON: of a reflection its confidence, outcome and events.
+alter table reflection add column meta text not null default '{}';
+
+-- A run of an agent, kept once however often it is read. `state`: it waits to be reflected on, was, or
+-- could not be: then `error` says why, after so many `tries`.
+create table episode (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  name text not null default '',
+  session text not null default '',
+  outcome text not null,
+  state text not null default 'waiting' check (state in ('waiting', 'reflected', 'failed')),
+  tries integer not null default 0,
+  error text not null default '',
+  record text not null,
+  at real not null,
+  unique (tenant, project, digest)
+);
+create index episode_newest on episode (tenant, project, at desc);
+create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
+
+-- Lessons that belong together, by kind and signature, so that the record outlives them: the strategy that
+-- came with a reflection, what a lesson was made of, what it is about.
+create table link (
+  tenant text not null,
+  project text not null,
+  child text not null,
+  relation text not null,
+  parent text not null,
+  at real not null,
+  primary key (tenant, project, child, relation, parent)
+) without rowid;
+create index link_parent on link (tenant, project, parent, relation);
+
+-- A consolidation: what it proposed and did, or why it did nothing; `undone` is when it was rolled back.
+create table dream (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  report text not null,
+  by text not null,
+  at real not null,
+  undone real
+);
+create index dream_newest on dream (tenant, project, at desc);
+-- What it changed of lessons and examples: how they were, and what took their place.
+create table supersession (
+  dream integer not null references dream (id) on delete cascade,
+  what text not null check (what in ('reflection', 'example')),
+  subject integer not null,
+  before text not null,
+  successor integer,
+  why text not null,
+  primary key (dream, what, subject)
+) without rowid;
