@@ -97,6 +97,7 @@ _HOMES = {
     "compare": "errata.loop.replay",
     "context": "errata.usercode",
     "decide": "errata.loop.decide",
+    "episode_of": "errata.memory.episode",
     "explain": "errata.loop.explain",
     "open_model": "errata.models",
     "open_store": "errata.store",
@@ -117,6 +118,7 @@ _HOMES = {
 }
 _ROOMS = {"checks": "errata.checks", "errors": "errata.errors", "models": "errata.models"}
 _ROOMS |= {"policies": "errata.loop.policies", "testing": "errata.testing"}
+_ROOMS |= {"traces": "errata.traces"}
 
 if TYPE_CHECKING:
     from errata.guardrails import Guardrails
@@ -127,6 +129,7 @@ if TYPE_CHECKING:
     from errata import checks as checks
     from errata import errors as errors
     from errata import models as models
+    from errata import traces as traces
     from errata.configured import policy
     from errata.decisions import Decision, Reasoning, Standing, reasoning
     from errata.decorator import self_correcting
@@ -164,7 +167,7 @@ if TYPE_CHECKING:
     )
     from errata.memory.briefing import Briefing
     from errata.memory.difference import Difference
-    from errata.memory.episode import Event
+    from errata.memory.episode import Episode, Event, Fault, episode_of
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
@@ -283,6 +286,7 @@ __all__ = [
     "compare",
     "context",
     "decide",
+    "episode_of",
     "explain",
     "open_model",
     "open_store",
