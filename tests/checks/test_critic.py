@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import errata
 from errata import Answer, Context, Echo, Evaluation, Goal, MaxAttempts, Policy, Usage, checks
-from errata.checks.critic import WARMER, cut
+from errata.checks.asking import WARMER, cut
 from errata.checks.roles import plain
 from errata.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
 from errata.evaluate import pure

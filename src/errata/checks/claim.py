@@ -14,7 +14,8 @@ class Claim:
     """A claim at `span` (characters, half open) and what the evidence says of it.
 
     `paths` are the places of the evidence that it was held against, `nearest` the true value there
-    as text, "" where there is none; `why` says in a few words what it was bound to.
+    as text, "" where there is none; `why` says in a few words what it was bound to. `judge` is the
+    name of the model whose verdict it is, "" where it is that of the rules.
     """
 
     span: tuple[int, int]
@@ -24,3 +25,4 @@ class Claim:
     paths: tuple[str, ...] = ()
     nearest: str = ""
     why: str = ""
+    judge: str = ""

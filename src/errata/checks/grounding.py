@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, overload
 
-from errata.checks.claim import Claim
+from errata.checks.asking import opened, unrepeated
+from errata.checks.claim import Claim, Verdict
 from errata.checks.evidence import Evidence
 from errata.checks.figures import Figures
+from errata.checks.judged import judged
 from errata.checks.said import Said
 from errata.checks.standing import Standing
 from errata.checks.text import read, require, shorten
 from errata.checks.wording import dates_of, names_of, statements
-from errata.loop.record import Finding
-from errata.protocols import Context
+from errata.loop.record import Evaluation, Finding, Level
+from errata.protocols import Context, Model
 
 _NAME = "grounding"
 Unsupported = Literal["error", "warning"]
+# The level and severity of what is said of a claim; None: what the caller says.
+_LEVELS: Mapping[Verdict, tuple[Level | None, float]] = {
+    "contradicted": ("error", 0.6),
+    "not found": (None, 0.3),
+    "supported": ("note", 0.0),
+}
 Source = Evidence | Callable[[Any, Any], Any]
 """Evidence, or what makes it of the candidate and the state (`Context.data`) at each call."""
 
@@ -57,50 +65,103 @@ class Grounding:
     name: ClassVar[str] = _NAME
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        held = self.held(candidate, context)
+        return [held] if isinstance(held, Finding) else list(self.findings(held[2]))
+
+    def held(
+        self, candidate: Any, context: Context
+    ) -> Finding | tuple[str, Evidence, tuple[Claim, ...]]:
+        """The text of a candidate, the evidence and the claims, or why there are none."""
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
-            return [text]
+            return text
         evidence = indexed(self.evidence, candidate, context)
         if not evidence:
             what = "there is no evidence to hold the text against"
-            return [Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")]
-        claims = ground(text, evidence, tolerance=self.tolerance)
-        return [self._finding(claim) for claim in claims if claim.verdict != "supported"]
+            return Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")
+        return text, evidence, ground(text, evidence, tolerance=self.tolerance)
+
+    def findings(self, claims: Iterable[Claim]) -> Iterator[Finding]:
+        """What is wrong with claims; that a model bears one out is a note."""
+        for claim in claims:
+            if claim.verdict != "supported" or claim.judge:
+                yield self._finding(claim)
 
     def _finding(self, claim: Claim) -> Finding:
-        wrong = claim.verdict == "contradicted"
+        level, severity = _LEVELS[claim.verdict]
         said, where = shorten(claim.text, 120), ", ".join(claim.paths)
-        about = f": {claim.why}" if claim.why else ""
-        true = f"; the nearest true value is {claim.nearest}" if claim.nearest else ""
-        instead = claim.nearest if wrong or claim.kind == "number" else ""
+        true, by = claim.nearest, f"judged by {claim.judge}" if claim.judge else ""
+        instead = true if (level == "error" or claim.kind == "number") and not by else ""
+        told = (f": {claim.why}" * bool(claim.why), f" ({by})" * bool(by))
+        nearest = f"; the nearest true value is {true}" if true and not by else ""
         fix = f"write {instead} for {said}, or" if instead else "correct it, or"
         return Finding(
             _NAME,
-            f"{claim.kind} {said} is {claim.verdict}{about}{true}",
-            f"{fix} leave {said} out",
-            level="error" if wrong else self.unsupported,
-            severity=0.6 if wrong else 0.3,
+            f"{claim.kind} {said} is {claim.verdict}{''.join(told)}{nearest}",
+            "" if level == "note" else f"{fix} leave {said} out",
+            level=level or self.unsupported,
+            severity=severity,
             key=f"{_NAME}: {claim.kind} {claim.text} {where}".rstrip(),
-            evidence=f"{where} = {claim.nearest}" if where else "",
+            evidence=by or (f"{where} = {true}" if where else ""),
             span=claim.span,
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """Grounding whose open claims a model judges; made by `grounding`."""
+
+    rules: Grounding
+    model: Model
+    name: ClassVar[str] = _NAME
+    pure: ClassVar[bool] = False
+
+    async def __call__(self, candidate: Any, context: Context) -> Evaluation:
+        """The findings, and what asking cost. Raises MalformedAnswer, ModelError."""
+        held = self.rules.held(candidate, context)
+        if isinstance(held, Finding):
+            return Evaluation((held,))
+        text, evidence, claims = held
+        found, usage = await unrepeated(
+            self, candidate, context, lambda: judged(claims, text, evidence, self.model)
+        )
+        return Evaluation(tuple(self.rules.findings(found)), usage=usage)
+
+
+@overload
 def grounding(
-    evidence: Any, *, tolerance: float = 0.0, unsupported: Unsupported = "warning"
-) -> Grounding:
+    evidence: Any, *, tolerance: float = ..., unsupported: Unsupported = ..., judge: None = ...
+) -> Grounding: ...
+@overload
+def grounding(
+    evidence: Any, *, tolerance: float = ..., unsupported: Unsupported = ..., judge: Model | str
+) -> Judged: ...
+def grounding(
+    evidence: Any,
+    *,
+    tolerance: float = 0.0,
+    unsupported: Unsupported = "warning",
+    judge: Model | str | None = None,
+) -> Grounding | Judged:
     """The text says nothing that the evidence contradicts (`ground` says how it is read).
 
     One finding a claim, with its span, where the evidence says otherwise, and the nearest true
     value: contradicted is an error, not found in the evidence what `unsupported` says. The evidence
     is indexed once; where it is `evidence(candidate, state)`, the state being `Context.data`, at
-    each call. Raises InvalidInput for a tolerance outside 0..1 or another level.
+    each call. `judge`, a Model or its name, is asked about the first few claims that were not
+    found; what it says is marked. Raises InvalidInput for a tolerance outside 0..1, another level
+    or what is no Model.
     """
     fine = isinstance(tolerance, int | float) and 0 <= tolerance <= 1
     require(fine, "tolerance", tolerance, "a share from 0 to 1")
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
     held = source(evidence)
-    return Grounding(held, float(tolerance), unsupported, isinstance(held, Evidence))
+    rules = Grounding(held, float(tolerance), unsupported, isinstance(held, Evidence))
+    if judge is None:
+        return rules
+    model = opened(judge) if isinstance(judge, str) else judge
+    require(isinstance(model, Model), "judge", judge, "a Model or its name")
+    return Judged(rules, model)
 
 
 def source(evidence: Any) -> Source:
