@@ -11,8 +11,8 @@ import errata
 PACKAGE = Path(errata.__file__).parent
 PURE_MEMORY = tuple(
     """
-    episode repeats signals attribution masks assertions templates signature learn difference
-    evaluation words tokens
+    episode repeats course signal failures claims conduct signals attribution
+    masks assertions templates signature learn difference evaluation words tokens
     trust recall proof briefing interval screen signs portable arguments
     """.split()
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.quality import attacks, grounding, recall, signatures, stop
+from bench.quality import attacks, grounding, recall, signatures, stop, whowhen
 
 JOBS = {
     "stop": stop.run,
@@ -18,6 +18,7 @@ JOBS = {
     "recall": recall.run,
     "attacks": attacks.run,
     "grounding": grounding.run,
+    "whowhen": whowhen.run,
 }
 OUT = Path("bench/out/quality.json")
 

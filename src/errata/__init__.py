@@ -17,6 +17,7 @@ _HOMES = {
     "Answer": "errata.protocols",
     "Attempt": "errata.loop.record",
     "AttemptReport": "errata.reports",
+    "Attribution": "errata.memory.attribution",
     "Briefing": "errata.memory.briefing",
     "Budget": "errata.loop.stop",
     "Candidate": "errata.loop.record",
@@ -82,6 +83,7 @@ _HOMES = {
     "Screening": "errata.memory.screen",
     "Seen": "errata.lessons",
     "Sighting": "errata.memory.trust",
+    "Signal": "errata.memory.signal",
     "Signature": "errata.memory.signature",
     "Spaces": "errata.memory.places",
     "StageReport": "errata.reports",
@@ -89,11 +91,13 @@ _HOMES = {
     "Stop": "errata.loop.stop",
     "StopRule": "errata.loop.stop",
     "Store": "errata.protocols",
+    "Suspect": "errata.memory.attribution",
     "Templates": "errata.memory.templates",
     "Trigger": "errata.loop.decide",
     "Tuned": "errata.tuning",
     "Usage": "errata.protocols",
     "Writer": "errata.generate",
+    "attribute": "errata.memory.attribution",
     "compare": "errata.loop.replay",
     "context": "errata.usercode",
     "decide": "errata.loop.decide",
@@ -112,6 +116,7 @@ _HOMES = {
     "run_sync": "errata.portal",
     "screen": "errata.memory.screen",
     "self_correcting": "errata.decorator",
+    "signals": "errata.memory.signals",
     "signature": "errata.memory.signature",
     "targeted": "errata.generate",
     "tune": "errata.tuning",
@@ -165,6 +170,7 @@ if TYPE_CHECKING:
         Stop,
         StopRule,
     )
+    from errata.memory.attribution import Attribution, Suspect, attribute
     from errata.memory.briefing import Briefing
     from errata.memory.difference import Difference
     from errata.memory.episode import Episode, Event, Fault, episode_of
@@ -175,6 +181,8 @@ if TYPE_CHECKING:
     from errata.memory.quarantine import Quarantine
     from errata.memory.repeats import RepeatedStep, repeated_step
     from errata.memory.screen import Screening, screen
+    from errata.memory.signal import Signal
+    from errata.memory.signals import signals
     from errata.memory.signature import Signature, signature
     from errata.memory.templates import Merge, Templates
     from errata.memory.transfer import Exported, Imported
@@ -206,6 +214,7 @@ __all__ = [
     "Answer",
     "Attempt",
     "AttemptReport",
+    "Attribution",
     "Briefing",
     "Budget",
     "Candidate",
@@ -271,6 +280,7 @@ __all__ = [
     "Screening",
     "Seen",
     "Sighting",
+    "Signal",
     "Signature",
     "Spaces",
     "StageReport",
@@ -278,11 +288,13 @@ __all__ = [
     "Stop",
     "StopRule",
     "Store",
+    "Suspect",
     "Templates",
     "Trigger",
     "Tuned",
     "Usage",
     "Writer",
+    "attribute",
     "compare",
     "context",
     "decide",
@@ -301,6 +313,7 @@ __all__ = [
     "run_sync",
     "screen",
     "self_correcting",
+    "signals",
     "signature",
     "targeted",
     "tune",

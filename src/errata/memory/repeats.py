@@ -59,7 +59,7 @@ def repeated_step(
         raise InvalidInput("times", times, "an integer of at least 2")
     if isinstance(polls, str):
         raise InvalidInput("polls", polls, "a collection of tool names, such as a list")
-    results = _results(events)
+    results = answered(events)
     run: list[int] = []
     for index, event in enumerate(events):
         if event.type in NO_NEWS:
@@ -75,7 +75,7 @@ def repeated_step(
     return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
 
 
-def _results(events: Sequence[Event]) -> dict[int, int]:
+def answered(events: Sequence[Event]) -> dict[int, int]:
     """Call -> its result, as positions: by the id that they share, else in order.
 
     In order: to the oldest open call, of that tool where it is named. Only calls with nothing else
