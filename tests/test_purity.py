@@ -37,7 +37,8 @@ def pure_modules() -> list[Path]:
     memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
     memory += [PACKAGE / "checks" / f"{name}.py" for name in PURE_CHECKS]
     memory += [PACKAGE / "traces" / f"{name}.py" for name in PURE_TRACES]
-    texts = [PACKAGE / "neutral.py", PACKAGE / "redact.py"]
+    named = "neutral redact shares retries asked answers questions".split()
+    texts = [PACKAGE / f"{name}.py" for name in named]
     both = [path for path in (*memory, *texts) if path.exists()]
     return sorted((PACKAGE / "loop").rglob("*.py")) + both
 

@@ -14,11 +14,9 @@ from errata.cli.figures import (
     FOLLOWED,
     POOLED,
     SECOND,
-    Estimate,
     comparisons,
     in_words,
     second_half,
-    share,
 )
 from errata.cli.lab import Ran
 from errata.cli.measured import Measured, by_group, machine, print_summary, sentences
@@ -26,6 +24,7 @@ from errata.cli.output import NoPictures
 from errata.cli.picture import draw, rolling
 from errata.cli.report import page
 from errata.cli.stories import Shown, Story, Try, kinds
+from errata.shares import Estimate, share
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}

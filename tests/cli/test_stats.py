@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from errata.cli.figures import Estimate, gain, ratio, share
+from errata.cli.figures import gain, ratio
 from errata.errors import InvalidInput
+from errata.shares import Estimate, share
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import errata
 from errata.cli.batch import Row, ended
-from errata.cli.figures import MEMORY, WITHOUT, Estimate, share
+from errata.cli.figures import MEMORY, WITHOUT
 from errata.cli.live import HEADS, Screen
 from errata.cli.stories import Story, kinds, story
 from errata.cli.tasks import Task, read_tasks
@@ -22,6 +22,7 @@ from errata.loop.decide import Policy
 from errata.loop.stop import MaxAttempts
 from errata.memory.memory import Memory
 from errata.protocols import Context, Embedder, Message, Model, Scope, Store
+from errata.shares import Estimate, share
 
 RUNS = {WITHOUT: "without", MEMORY: "with"}
 SCOPE = Scope()

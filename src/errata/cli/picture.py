@@ -8,8 +8,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from errata.cli.batch import Row
-from errata.cli.figures import MEMORY, WITHOUT, Estimate, share
+from errata.cli.figures import MEMORY, WITHOUT
 from errata.cli.output import NoPictures
+from errata.shares import Estimate, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,69 @@
+"""Reports made by hand: a run of five stages, the fourth retried, the fifth never mended."""
+
+from __future__ import annotations
+
+from errata.protocols import Usage
+from errata.reports import AttemptReport, Checked, Report, StageReport, Status
+
+RUN = "forecast-7"
+MEANS = (
+    "predictions appear hallucinated: their mean 1234.56 is 15.3 standard deviations from the "
+    "actual mean 89.23"
+)
+SPREAD = "unrealistic spread: std 500 against 10000, ratio 0.05"
+ACTUAL = "verify that the model uses the actual data; retrain"
+FEEDBACK = f"""GUARDRAIL FEEDBACK - Critical issues detected in train:
+- hallucination_detection: {MEANS}. {ACTUAL}
+- variance_hallucination: {SPREAD}. check for synthetic data
+
+Please address these issues and regenerate the output."""
+
+
+def attempt(
+    stage: str, number: int, *checks: Checked, output: str = "", ms: float = 1000, fed: str = ""
+) -> AttemptReport:
+    """An attempt with these checks; its status is that of the worst."""
+    order: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
+    states = {one.status for one in checks}
+    status = next(one for one in order if one in states or one == "passed")
+    usage = Usage(1, 100, 20, seconds=ms / 1000)
+    failed, at = status == "failed", 1_700_000_000.0 + number
+    return AttemptReport(stage, RUN, number, status, checks, ms, at, failed, fed, output, usage)
+
+
+def fails(name: str, message: str, fix: str = "") -> Checked:
+    """A check that failed."""
+    return Checked(name, "failed", "critical", message, fix)
+
+
+def passes(name: str) -> Checked:
+    """A check that passed."""
+    return Checked(name)
+
+
+def once(name: str, *checks: Checked) -> StageReport:
+    """A stage that passed at once."""
+    return StageReport(name, "passed", "passed", (attempt(name, 1, *checks),), 1)
+
+
+def forecast(run: str = RUN) -> Report:
+    """Five stages; train recovered at attempt 2, insights went on degraded after 3."""
+    wrong = fails("hallucination_detection", MEANS, ACTUAL)
+    flat = fails("variance_hallucination", SPREAD, "check for synthetic data")
+    names = ("hallucination_detection", "variance_hallucination")
+    train = (
+        attempt("train", 1, wrong, flat, output='{"mean": 1234.56}', ms=1500, fed=FEEDBACK),
+        attempt("train", 2, *map(passes, names), output='{"mean": 90.1}', ms=2250),
+    )
+    cited = fails("insight_hallucination", "MAE is cited, and the run has no metrics")
+    many = Checked("excessive_precision", "warning", "warning", "14 specific numbers")
+    fed = "GUARDRAIL FEEDBACK - insights"
+    insights = tuple(attempt("insights", n, cited, many, ms=500, fed=fed) for n in (1, 2, 3))
+    stages = (
+        once("load", passes("missing_results")),
+        once("clean", Checked("schema", "warning", "warning", "3 rows dropped")),
+        once("features"),
+        StageReport("train", "passed", "passed", train, 2),
+        StageReport("insights", "failed", "continued", insights, 3),
+    )
+    return Report("forecast", run, stages, 1_700_000_000.0, 1_700_000_009.0)
