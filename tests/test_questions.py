@@ -88,6 +88,8 @@ def test_why_stage_4_was_retried():
         ("summarise train", "summary", ["train"], (), ()),
         ("train?", "summary", ["train"], (), ()),
         ("what happened?", "summary", [], (), ()),
+        ("was the stage re-run?", "retried", [], (), ()),
+        ("which stage misbehaved and failed", "failed", [], (), ()),
         ("what is the meaning of life", "", [], (), ()),
         ("", "", [], (), ()),
     ],

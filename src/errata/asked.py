@@ -30,8 +30,8 @@ INTENTS: Mapping[str, str] = {
     r"|repeat\w*|redo\w*|regenerat\w*|again|another|twice|thrice|more than (?:once|one)",
     "warned": r"warn\w*",
     "failed": r"fail\w*|wrong|reject\w*|problem\w*|errors?|issues?|bad|broke|critical|violat\w*"
-    r"|(?:not|\w+n['’]t|didnt|doesnt) (?:\w+ ){0,4}?(?:pass\w*|accept\w*|ok|valid\w*|work\w*|succe\w*)|detect\w*"
-    r"|hallucinat\w*|complain\w*|crash\w*|findings?|flag\w*|raised",
+    r"|(?:not|\w+n['’]t|didnt|doesnt) (?:\w+ ){0,4}?(?:pass\w*|accept\w*|ok|valid\w*|work\w*"
+    r"|succe\w*)|detect\w*|hallucinat\w*|complain\w*|crash\w*|findings?|flag\w*|raised",
     "passed": r"pass\w*|succe\w*|ok|okay|work(?:s|ed)?|accept\w*|good|recover\w*|status|state|fine"
     r"|stands?|valid(?:ated)?",
     "summary": r"summar\w*|overview|happen\w*|timeline|report|story|how did|tell me about|go",
@@ -62,9 +62,11 @@ GENERAL = frozenset(
     up us use used very was we went were what when where which while who whole whom whose why will
     with without would you your about after before because both during ever exactly reason reasons
     cause caused come came comes actually really output outputs input inputs data one two three
-    explain describe list it's
+    explain describe list it's re
     """.split()
 )
+# After an article "stage" is a word: what follows is not its name.
+_BARE = "".join(f"(?<!{w} )" for w in "the a this that each every any no which what one".split())
 _ASKING = re.compile(r"(?:please |(?:can|could|would|will) you |(?:tell|show|give) (?:me|us) )+")
 _QUOTED = re.compile(r"(?<!\w)[\"“'‘`]([^\"”'’`]{1,200})[\"”'’`](?!\w)")
 
@@ -117,7 +119,8 @@ class _Reading:
         self._numbered(known)
         self.checks += self._named(check_names(report), "check")
         self._parts()
-        self._counted()
+        self._numbers = list(self._taken("attempt"))
+        self.text = " ".join(self.text.split())
 
     def _named(self, names: Sequence[str], what: str) -> Iterator[str]:
         """The names in the text, the longest first, each taken out."""
@@ -129,7 +132,7 @@ class _Reading:
             if _common(_plain(name)) and _plain(name) not in self._quoted:
                 mention = rf"(?<!\w)(?:{what}s? {words}|{words} {what})(?!\w)"
             if re.search(mention, self.text):
-                self.text = re.sub(mention, f" the {what} ", self.text)
+                self.text = re.sub(mention, " it ", self.text)
                 self._quoted = [one for one in self._quoted if one != _plain(name)]
                 self._idents = [one for one in self._idents if _plain(name) not in one]
                 yield name
@@ -148,10 +151,7 @@ class _Reading:
             found = [one for one in check_names(self._report) if word in _plain(one).split()]
             if found and word not in GENERAL:
                 self.checks += found
-                self.text = re.sub(rf"(?<!\w){word} checks?\b", " the check ", self.text)
-
-    def _counted(self) -> None:
-        self._numbers = list(self._taken("attempt"))
+                self.text = re.sub(rf"(?<!\w){word} checks?\b", " it ", self.text)
 
     def _taken(self, what: str) -> Iterator[int]:
         """The numbers that follow or come before the word, all taken out."""
@@ -160,7 +160,7 @@ class _Reading:
                 yield int(found["digits"] or ORDINALS[found["word"]])
             for one in re.findall(_CARDINAL, found["after"] or ""):
                 yield NUMBERS[one] if one in NUMBERS else int(one)
-        self.text = _PLACED[what].sub(f" the {what} ", self.text)
+        self.text = _PLACED[what].sub(" it ", self.text)
 
     def attempts(self, stages: Sequence[StageReport]) -> Iterator[int]:
         """The attempts that are named and were made in any of these stages."""
@@ -179,7 +179,7 @@ class _Reading:
         """What was named and is not in the report."""
         yield from self._wrong
         for what, names in self._all().items():
-            for pattern in (rf"\b{what} (\w+)", rf"(\w+) {what}\b"):
+            for pattern in (rf"{_BARE}\b{what} (\w+)", rf"(\w+) {what}\b"):
                 for word in re.findall(pattern, self.text):
                     if not _common(word):
                         yield f"a {what} called {word!r}{_near(word, names)}"
