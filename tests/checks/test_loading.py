@@ -48,6 +48,7 @@ SPECS["ranges"] = (
     GOOD,
     GOOD.replace("5", "6"),
 )
+SPECS["rows"] = {"key": "actual"}, '{"actual": [1, 2]}', GOOD
 SPECS["results"] = {"path": lambda candidate, state: candidate}, __file__, "nowhere.csv"
 UNIQUE = count()
 

@@ -178,11 +178,11 @@ def test_constant_is_seen_against_the_actual_too():
         ([1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"]),
         ([1, inf, 3.0], [1.5, 2, 3], ["finite: actual infinite"]),
         ([1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"]),
-        ([1, 2, 3.0], [1.5, "about 2", 3], ["finite: predicted not numeric"]),
+        ([1, 2, 3.0], [1.5, "about 2", 3], ["finite: predicted no numbers"]),
         (
             [1, 2, 3.0],
             [True, False, True],
-            ["finite: predicted not numeric", "missing_results: no pairs"],
+            ["finite: predicted no numbers", "missing_results: no pairs"],
         ),
         ([1e200, 2], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
         ([1, 10**400], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
@@ -332,7 +332,7 @@ def test_ranges_count_what_lies_outside():
         "finite: a b infinite",
         "ranges: a b empty",
         "ranges: a b below",
-        "finite: share not numeric",
+        "finite: share no numbers",
     ]
 
 
@@ -341,7 +341,7 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
     assert keys(checks.finite(), data) == ["finite: a missing"]
     assert keys(checks.finite(columns="b"), data) == []
     assert keys(checks.finite(columns=["name"]), data) == [
-        "finite: name not numeric",
+        "finite: name no numbers",
         "finite: name empty",
     ]
     assert keys(checks.finite(), {"name": ["x"]}) == ["finite: no numbers"]

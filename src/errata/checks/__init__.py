@@ -17,6 +17,7 @@ from errata.checks.numbers import (
     leakage,
     predictions,
     ranges,
+    rows,
     skill,
     spread,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "ranges",
     "regex",
     "results",
+    "rows",
     "skill",
     "spread",
     "ungrounded",

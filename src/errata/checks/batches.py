@@ -58,14 +58,15 @@ class Source:
             raise Unread("columns", what, f"give {len(names)} arrays, or columns with names")
         for name in names if self.named else ():
             if name not in self.columns:
-                raise Unread("missing column", *_lacking(name, self.columns))
+                raise Unread("missing column", *lacking(name, self.columns))
             if self.columns.count(name) > 1:
                 what = f"{self.columns.count(name)} columns are called {name!r}"
                 raise Unread("columns", what, "give every column a name of its own")
         return self.read(names)
 
 
-def _lacking(name: str, columns: Sequence[str]) -> tuple[str, str]:
+def lacking(name: str, columns: Sequence[str]) -> tuple[str, str]:
+    """What to say of a column that is not there, and how to mend it."""
     there = ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if columns[20:] else "")
     what = f"there is no column {name!r}; there are: {there or 'none'}"
     return what, f"write a column called {name!r}"

@@ -121,9 +121,11 @@ def missing(cell: Any) -> bool:
 def keyed(cell: Any) -> str:
     """The text that a cell goes by as a key: 7, 7.0, "7" and "7.0" are one key, "007" is another.
 
-    A date and the same date at midnight are one, too; a missing cell is "".
+    A date and the same date at midnight are one, too; a missing cell is "". "NA" may be a key.
     """
-    if missing(cell):
+    if type(cell) is int:
+        return str(cell)
+    if not isinstance(cell, str) and missing(cell):
         return ""
     if isinstance(cell, datetime):
         text = cell.isoformat(" ")

@@ -100,6 +100,12 @@ def counted(source: Source, columns: Sequence[str] = ()) -> int:
     return sum(len(batch[0]) for batch in source.batches(names)) if names else 0
 
 
+def empty() -> Finding:
+    """What to say of data without a row."""
+    fix = "write the results"
+    return Finding(NAME, "the results have no rows", fix, severity=0.9, key=f"{NAME}: empty")
+
+
 def results(
     path: str | PathLike[str] | Callable[[Any, Any], Any],
     at_least_rows: int = 1,

@@ -19,8 +19,8 @@ Check = Callable[..., Any]
 FACTORIES = (
     *("characters", "constant", "contains", "critic", "critics", "deviation", "equals"),
     *("excludes", "finite", "grounding", "insights", "json_schema", "leakage", "not_empty"),
-    *("precision", "predictions", "python_tests", "ranges", "regex", "results", "skill"),
-    *("spread", "words"),
+    *("precision", "predictions", "python_tests", "ranges", "regex", "results", "rows"),
+    *("skill", "spread", "words"),
 )
 """The factories in `errata.checks`, sorted."""
 

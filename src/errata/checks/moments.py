@@ -53,7 +53,7 @@ class Moments:
         mean = float(finite.mean())
         away = finite - mean
         # What rounding left in the mean is taken out again (the corrected two-pass formula).
-        m2 = max(0.0, float(away @ away) - float(away.sum()) ** 2 / n)
+        m2 = max(0.0, float((away * away).sum()) - float(away.sum()) ** 2 / n)
         return cls(n, mean, m2, float(finite.min()), float(finite.max()), missing, lost)
 
     def __add__(self, other: Moments) -> Moments:
@@ -125,7 +125,7 @@ class Pairs:
             p,
             Moments.of(predicted - actual),
             Moments.of(np.diff(actual)),
-            float((actual - a.mean) @ (predicted - p.mean)),
+            float(((actual - a.mean) * (predicted - p.mean)).sum()),
             int(equal.sum()),
             int(fractional.sum()),
             int((equal & fractional).sum()),

@@ -8,33 +8,37 @@ batch: memory does not grow with them. No check is `pure`: what it reads is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
 from errata.checks.batches import Unread, opened
-from errata.checks.cells import Numeric, numeric
+from errata.checks.cells import numeric
+from errata.checks.fields import finite, ranges, schema
 from errata.checks.files import When, located, named, stale
-from errata.checks.moments import Moments
-from errata.checks.predicted import (
-    JUDGES,
-    Compared,
-    Limits,
-    bad_cells,
-    said,
-    too_few,
-    untold,
-    unusable,
-)
+from errata.checks.keyed import rows
+from errata.checks.predicted import JUDGES, Compared, Limits, too_few, untold, unusable
 from errata.checks.text import require
 from errata.loop.record import Finding
 from errata.protocols import Context
 
+__all__ = [
+    "constant",
+    "deviation",
+    "finite",
+    "leakage",
+    "predictions",
+    "ranges",
+    "rows",
+    "schema",
+    "skill",
+    "spread",
+]
+
 Data = Any
 """A source: see the top of this module."""
-Bounds = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,112 +194,3 @@ def _made(
     require(actual != predicted, "predicted", predicted, "another column than actual")
     more = named("features", features)
     return Predictions(name, source, actual, predicted, judges, limits, more, newer_than)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """What was read of one column that is to lie within `bounds`: cells `below` and `above` them,
-    and `wrong` ones that are no numbers, with the first as `example`."""
-
-    name: str
-    bounds: Bounds
-    moments: Moments = Moments()
-    wrong: int = 0
-    example: Any = None
-    below: int = 0
-    above: int = 0
-
-    def after(self, read: Numeric) -> Column:
-        """The same with one more batch."""
-        low, high = self.bounds
-        return Column(
-            self.name,
-            self.bounds,
-            self.moments + Moments.of(read.values),
-            self.wrong + read.wrong,
-            self.example if self.wrong else read.example,
-            self.below + (0 if low is None else int((read.values < low).sum())),
-            self.above + (0 if high is None else int((read.values > high).sum())),
-        )
-
-    def findings(self, check: str) -> Iterator[Finding]:
-        """What is wrong with it: cells that are no finite numbers, none at all, out of bounds."""
-        name, column = self.name, self.moments
-        yield from bad_cells(name, column, self.wrong, self.example)
-        if not column.n:
-            what = f"{name} has no number in {column.rows} rows"
-            yield _bad(check, what, f"write numbers in {name}", f"{name} empty")
-        low, high = ("open" if bound is None else said(bound) for bound in self.bounds)
-        fix = f"keep {name} within {low} to {high}: correct the rows or how they are made"
-        if self.below:
-            what = f"{name} has {self.below} of {column.rows} values below {low}"
-            yield _bad(check, f"{what}{_most('lowest', column.low)}", fix, f"{name} below")
-        if self.above:
-            what = f"{name} has {self.above} of {column.rows} values above {high}"
-            yield _bad(check, f"{what}{_most('highest', column.high)}", fix, f"{name} above")
-
-
-def _most(which: str, value: float) -> str:
-    return f"; the {which} is {said(value)}" if isfinite(value) else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The numbers of some columns are usable, and within `bounds`; made by `finite`, `ranges`."""
-
-    name: str
-    source: Data
-    bounds: Mapping[str, Bounds]
-    pure: ClassVar[bool] = False
-
-    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        try:
-            read = list(self._read(located(self.source, candidate, context)))
-        except Unread as why:
-            return [why.finding(self.name)]
-        # Where no column is named, one of text is none that should hold numbers.
-        text = [c for c in read if not self.bounds and c.wrong and not c.moments.n]
-        if len(text) == len(read):
-            fix = "write a column of numbers"
-            return [_bad(self.name, "there is no column of numbers", fix, "no numbers")]
-        return [found for c in read if c not in text for found in c.findings(self.name)]
-
-    def _read(self, data: Any) -> Sequence[Column]:
-        source = opened(data)
-        names = list(self.bounds) or list(source.columns)
-        read = [Column(name, self.bounds.get(name, (None, None))) for name in names]
-        for batch in source.batches(names):
-            read = [c.after(numeric(cells)) for c, cells in zip(read, batch, strict=True)]
-        return read
-
-
-def _bad(check: str, what: str, fix: str, kind: str) -> Finding:
-    return Finding(check, what, fix, severity=0.7, key=f"{check}: {kind}")
-
-
-def finite(source: Data = None, columns: Sequence[str] = ()) -> Columns:
-    """Every cell of these columns (none: of all that hold numbers) is a finite number."""
-    return Columns("finite", source, dict.fromkeys(named("columns", columns), (None, None)))
-
-
-def ranges(
-    source: Data = None, columns: Mapping[str, Sequence[float | None]] | None = None, **more: Any
-) -> Columns:
-    """Every value of a column is within `(low, high)`, bounds included; None is an open end.
-
-    `ranges("results.parquet", share=(0, 1), price=(0, None))`; names that are no Python names, or
-    `source` and `columns`, go into the mapping. Cells without a number are findings. Raises
-    InvalidInput.
-    """
-    bounds = {name: _bounds(name, pair) for name, pair in {**(columns or {}), **more}.items()}
-    require(bool(bounds), "columns", columns, "one column or more with its (low, high)")
-    return Columns("ranges", source, bounds)
-
-
-def _bounds(name: str, pair: Any) -> Bounds:
-    fine = isinstance(pair, list | tuple) and len(pair) == 2 and any(b is not None for b in pair)
-    fine = fine and all(b is None or (isinstance(b, int | float) and b == b) for b in pair)
-    if fine and None not in pair:
-        fine = pair[0] <= pair[1]
-    require(fine, f"range of {name}", pair, "(low, high) with low <= high; None is an open end")
-    return pair[0], pair[1]

@@ -97,18 +97,24 @@ def unusable(read: Compared) -> Iterator[Finding]:
 
 
 def bad_cells(
-    name: str, column: Moments, wrong: int, example: object, missing: Level = "error"
+    name: str,
+    column: Moments,
+    wrong: int,
+    example: object,
+    missing: Level | None = "error",
+    kind: str = "numbers",
+    check: str = "finite",
 ) -> Iterator[Finding]:
-    """A finding for each kind of cell that no statistics can be made of."""
-    fix = f"write a finite number in {name} for every row, or leave the row out"
+    """A finding for each kind of cell that cannot be used; `missing` None: those may be absent."""
+    fix = f"write {kind} in {name} for every row, finite ones, or leave the row out"
 
-    def found(count: int, what: str, kind: str, level: Level = "error") -> Finding:
+    def found(count: int, what: str, key: str, level: Level = "error") -> Finding:
         told = f"{name} has {count} of {column.rows} cells {what}"
-        return Finding("finite", told, fix, level, 0.7, f"finite: {name} {kind}")
+        return Finding(check, told, fix, level, 0.7, f"{check}: {name} {key}")
 
     if wrong:
-        yield found(wrong, f"that are no numbers, first {shorten(example)}", "not numeric")
-    if column.missing > wrong:
+        yield found(wrong, f"that are no {kind}, first {shorten(example)}", f"no {kind}")
+    if missing and column.missing > wrong:
         yield found(column.missing - wrong, "that are NaN or missing", "missing", missing)
     if column.infinite:
         yield found(column.infinite, "that are infinite or beyond ±1e150", "infinite")
