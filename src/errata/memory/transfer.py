@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -121,10 +119,12 @@ async def _write(
 @contextmanager
 def _whole(path: Path, force: bool) -> Iterator[BinaryIO]:
     """A file beside it that gets its name when all is written; else nothing is left of it."""
+    from tempfile import mkstemp  # 0.9 MB, which a memory can do without
+
     path = path.resolve()  # what a link leads to is replaced, not the link
     try:
         _free(path, force)
-        handle, part = tempfile.mkstemp(".part", ".errata-export-", path.parent)
+        handle, part = mkstemp(".part", ".errata-export-", path.parent)
         try:
             with open(handle, "wb") as out:
                 yield out
@@ -227,6 +227,9 @@ class _Tally:
 @contextmanager
 def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
     """The file, which can be read twice, and what to call it. Raises ExportFileError."""
+    from shutil import copyfileobj
+    from tempfile import TemporaryFile
+
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else "the input"
     try:
         if isinstance(file, str | os.PathLike):
@@ -235,8 +238,8 @@ def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
         elif file.seekable():
             yield file, name
         else:
-            with tempfile.TemporaryFile() as copy:
-                shutil.copyfileobj(file, copy)
+            with TemporaryFile() as copy:
+                copyfileobj(file, copy)
                 yield copy, name
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
