@@ -14,7 +14,8 @@ from errata.redact import redacted
 # A line longer than WIDE is compared sentence by sentence; nothing shown is longer than CUT.
 WIDE = 200
 CUT = 400
-# Lines shown: of one side of one place, and of all places.
+# Lines shown: of a first output, of one side of one place that differs, and of all such places.
+FIRST = 24
 SIDE = 8
 LINES = 60
 
@@ -75,8 +76,8 @@ def _shown(
 ) -> Iterator[Line]:
     """The first places, each with the unchanged line before and behind it."""
     end, count = 0, 0
-    behind = [*(i for i, *_ in places[1:]), len(a)]
-    for (i, k, j, m), until in zip(places, behind, strict=True):
+    nexts = [*(i for i, *_ in places[1:]), len(a)]
+    for (i, k, j, m), until in zip(places, nexts, strict=False):
         if count >= LINES:
             return
         if i - 1 > end:
@@ -109,6 +110,12 @@ def _marks(text: str, other: str) -> tuple[tuple[int, int], ...]:
     """What of a text the other does not have."""
     edits = difference(text, other).edits
     return tuple((one.at, one.end) for one in edits if one.removed)
+
+
+def readable(output: str) -> list[str]:
+    """The lines of one output without secrets, JSON indented."""
+    output = redacted(output)
+    return lines(pretty(output) or output)
 
 
 def pretty(text: str) -> str | None:

@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from errata.pages.change import Line, change, lines, pretty
+from errata.pages.change import FIRST, Line, change, readable
 from errata.pages.timeline import Axis, axis, spans
 from errata.pages.words import (
     SIGNS,
@@ -206,10 +206,10 @@ def _check(one: Checked) -> str:
 
 
 def _output(output: str, most: int) -> str:
-    found = [(escape(line, quote=False),) for line in lines(visible(pretty(output) or output))]
+    found = readable(output)
     if not found:
         return '<p class="soft">It produced no text.</p>'
-    shown = fitting(found, most)
+    shown = fitting([(_part(line),) for line in found[:FIRST]], most)
     left = len(found) - len(shown)
     more = f'<p class="soft">{counted(left, "more line")} not shown.</p>' if left else ""
     return f"<h4>Output</h4>\n<pre>{chr(10).join(row for (row,) in shown)}</pre>{more}"

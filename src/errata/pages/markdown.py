@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from errata.pages.change import change, lines, pretty
+from errata.pages.change import FIRST, change, readable
 from errata.pages.words import (
     SIGNS,
     cost,
@@ -131,8 +131,8 @@ def _check(one: Checked) -> tuple[str, ...]:
 
 
 def _output(output: str, most: int) -> Iterator[str]:
-    found = lines(visible(pretty(output) or output))
-    shown = fitting([(one,) for one in found], most)
+    found = readable(output)
+    shown = fitting([(visible(one),) for one in found[:FIRST]], most)
     if not found:
         yield "It produced no text."
         return
