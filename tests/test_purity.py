@@ -18,7 +18,7 @@ PURE_MEMORY = tuple(
 )
 PURE_CHECKS = tuple(
     "claim dates evidence figures naming quantities reading said series standing table"
-    " tabular wording".split()
+    " moments tabular wording".split()
 )
 PURE_TRACES = tuple("chat claude gather lines otlp spans steps told".split())
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.

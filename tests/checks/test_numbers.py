@@ -54,6 +54,18 @@ def actual_of(mean: float, std: float) -> Any:
 GOOD = actual_of(200, 20), column(201, 18)
 
 
+CELLS = st.one_of(
+    st.floats(width=32), st.floats(-100, 100), st.integers(-(10**12), 10**12), st.none()
+)
+MIXED = CELLS | st.booleans() | st.decimals(-1000, 1000) | st.sampled_from(["7", " 1e3", "x", ""])
+
+CHECKS: list[Callable[..., Any]] = [
+    checks.predictions(),
+    checks.ranges(actual=(0, 50), predicted=(None, 7)),
+    checks.finite(columns=["actual", "predicted"]),
+]
+
+
 # The documented cases
 
 
@@ -253,6 +265,35 @@ def test_a_text_is_never_a_path(tmp_path, monkeypatch):
     assert keys(checks.predictions(), Path("r.json")) == ["skill: too few rows"]
 
 
+def test_columns_may_stand_among_other_things():
+    output = {"actual": GOOD[0], "predicted": GOOD[1], "rmse": 3.2, "model": "x", "seeds": [1, 2]}
+    assert findings(checks.predictions(), output) == []
+    assert keys(checks.finite(columns="seeds"), output) == []
+    assert keys(checks.finite(columns=["seeds", "actual"]), output) == ["finite: unequal lengths"]
+    assert keys(checks.ranges(rmse=(0, 1)), {"rmse": 3.2, "model": "x"}) == ["ranges: rmse above"]
+
+
+ANYTHING = st.recursive(
+    MIXED | st.binary() | st.dates() | st.just(np.float64(2)) | st.just(np.array(7)),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["actual", "predicted", "z"]), inner)
+        | st.tuples(inner, inner)
+        | st.lists(st.floats()).map(np.array)
+    ),
+)
+
+
+@settings(max_examples=150)
+@given(ANYTHING)
+def test_whatever_the_candidate_is_findings_say_so(candidate):
+    more: list[Any] = [numbers.rows(key="actual"), numbers.schema(schema={"actual": "integer"})]
+    for check in (*CHECKS, *more, numbers.schema(schema={"actual": "date"})):
+        for found in findings(check, candidate):
+            assert found.message
+            assert found.fix or found.level == "note"
+
+
 # Leakage and skill
 
 
@@ -357,6 +398,7 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
         (checks.predictions, {"spread_ratio_min": 6}),
         (checks.predictions, {"believable": 1.5}),
         (checks.predictions, {"features": [1]}),
+        (checks.predictions, {"features": ["predicted"]}),
         (checks.deviation, {"sigma": "ten"}),
         (checks.constant, {"relative_std": True}),
         (checks.ranges, {}),
@@ -380,12 +422,6 @@ def test_a_source_may_be_made_from_the_state():
     (found,) = check("results", Context("a task", data={"results": data}))
     assert found.check == "hallucination_detection"
     assert check.pure is False
-
-
-CELLS = st.one_of(
-    st.floats(width=32), st.floats(-100, 100), st.integers(-(10**12), 10**12), st.none()
-)
-MIXED = CELLS | st.booleans() | st.decimals(-1000, 1000) | st.sampled_from(["7", " 1e3", "x", ""])
 
 
 def text(cell: Any) -> str:
@@ -427,13 +463,6 @@ def told(found: list[Finding]) -> list[tuple[str, ...]]:
     """What is said, but for how a cell is quoted."""
     said = (finding.message.split(", first ")[0] for finding in found)
     return [(f.key, f.level, message) for f, message in zip(found, said, strict=True)]
-
-
-CHECKS: list[Callable[..., Any]] = [
-    checks.predictions(),
-    checks.ranges(actual=(0, 50), predicted=(None, 7)),
-    checks.finite(columns=["actual", "predicted"]),
-]
 
 
 @settings(max_examples=40)

@@ -91,8 +91,8 @@ def opened(data: Any) -> Source:
             return _mapping(data)
         case np.ndarray():
             return _array(data)
-        case tuple() if data and all(hasattr(one, "__len__") for one in data):
-            return _arrays(list(data))
+        case tuple() if data and all(_listed(one) is not None for one in data):
+            return _arrays(data)
         case list():
             return _rows(data)
         case _:
@@ -114,28 +114,34 @@ def package(name: str, what: str) -> Any:
 
 
 def _mapping(data: Mapping[Any, Any]) -> Source:
-    columns = [list(v.values()) if isinstance(v, Mapping) else v for v in data.values()]
-    if any(isinstance(cells, str | bytes) or not hasattr(cells, "__len__") for cells in columns):
-        columns = [[cells] for cells in columns]  # one row
-    return _lengths([str(name) for name in data], columns)
+    """Lists of values are columns, whatever stands beside them; without a list it is one row."""
+    columns = {str(name): _listed(value) for name, value in data.items()}
+    lists = {name: cells for name, cells in columns.items() if cells is not None}
+    return _columns(lists or {str(name): [cell] for name, cell in data.items()})
 
 
-def _lengths(names: Sequence[str], columns: Sequence[Any], named: bool = True) -> Source:
-    """Columns beside each other; raises Unread where one is longer than another."""
-    columns = [_plain(cells) for cells in columns]
-    lengths = [len(cells) for cells in columns]
-    if len(set(lengths)) > 1:
-        said = ", ".join(f"{name} {n}" for name, n in zip(names, lengths, strict=True))
-        what = f"the columns differ in length: {said}"
-        raise Unread("unequal lengths", what, "give one value a row in every column")
-    held = dict(zip(names, columns, strict=True))
+def _listed(value: Any) -> Any:
+    """The cells of a column, None where it is a single one."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    several = hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
+    return _plain(value) if several and not isinstance(value, str | bytes) else None
+
+
+def _columns(held: Mapping[str, Any], named: bool = True) -> Source:
+    """Columns beside each other; those that are read together have to be equally long."""
 
     def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
-        chosen = [held[name] for name in asked] if named else columns
-        for at in range(0, lengths[0] if lengths else 0, ROWS):
-            yield [cells[at : at + ROWS] for cells in chosen]
+        chosen = {name: held[name] for name in asked} if named else held
+        lengths = {name: len(cells) for name, cells in chosen.items()}
+        if len(set(lengths.values())) > 1:
+            said = ", ".join(f"{name} {n}" for name, n in lengths.items())
+            what = f"the columns differ in length: {said}"
+            raise Unread("unequal lengths", what, "give one value a row in every column")
+        for at in range(0, max(lengths.values(), default=0), ROWS):
+            yield [cells[at : at + ROWS] for cells in chosen.values()]
 
-    return Source(tuple(names), read, named)
+    return Source(tuple(held), read, named)
 
 
 def _plain(cells: Any) -> Any:
@@ -150,17 +156,17 @@ def _plain(cells: Any) -> Any:
 
 
 def _arrays(columns: Sequence[Any]) -> Source:
-    return _lengths([f"array {n}" for n in range(1, len(columns) + 1)], columns, named=False)
+    held = {f"array {n}": _listed(cells) for n, cells in enumerate(columns, 1)}
+    return _columns(held, named=False)
 
 
 def _array(data: Any) -> Source:
     if data.dtype.names:
-        return _lengths(data.dtype.names, [data[name] for name in data.dtype.names])
+        return _columns({name: data[name] for name in data.dtype.names})
     if data.ndim not in (1, 2):
         what = f"the array has {data.ndim} dimensions"
         raise Unread("not a table", what, "give an array of one column or of rows by columns")
-    columns = [data] if data.ndim == 1 else list(data.T)
-    return _arrays(columns)
+    return _arrays([data] if data.ndim == 1 else list(data.T))
 
 
 def _rows(data: Sequence[Any]) -> Source:
@@ -319,7 +325,7 @@ def _csv(path: Path) -> Source:
     try:
         with reader(()) as first:
             columns = tuple(first.schema.names)
-    except arrow.ArrowInvalid as error:
+    except arrow.ArrowException as error:
         raise corrupt(path, error) from error
 
     def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
@@ -327,7 +333,7 @@ def _csv(path: Path) -> Source:
             with reader(asked) as parts:
                 for part in parts:
                     yield [part.column(name) for name in asked]
-        except arrow.ArrowInvalid as error:
+        except arrow.ArrowException as error:
             raise corrupt(path, error) from error
 
     return Source(columns, read)
@@ -343,7 +349,7 @@ def _parquet(path: Path) -> Source:
     try:
         with file() as first:
             columns = tuple(first.schema_arrow.names)
-    except (arrow.ArrowInvalid, OSError) as error:
+    except (arrow.ArrowException, OSError) as error:
         raise corrupt(path, error) from error
 
     def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
@@ -352,7 +358,7 @@ def _parquet(path: Path) -> Source:
                 parts = held.iter_batches(ROWS, columns=list(asked), use_threads=False)
                 for part in parts:
                     yield [part.column(name) for name in asked]
-        except (arrow.ArrowInvalid, OSError) as error:
+        except (arrow.ArrowException, OSError) as error:
             raise corrupt(path, error) from error
 
     return Source(columns, read)

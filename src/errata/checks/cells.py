@@ -1,4 +1,4 @@
-"""Cells of any column -> floats, and the names that keys go by. Pure.
+"""Cells of any column -> floats, and the names that keys go by.
 
 A cell means the same wherever it comes from: text that reads as a number is that number (all of CSV
 is text), an empty cell, None and NaN are missing, and truth values are no numbers.

@@ -193,4 +193,6 @@ def _made(
         require(isinstance(column, str) and column != "", field, column, "the name of a column")
     require(actual != predicted, "predicted", predicted, "another column than actual")
     more = named("features", features)
+    others = not {actual, predicted}.intersection(more)
+    require(others, "features", features, "other columns than actual and predicted")
     return Predictions(name, source, actual, predicted, judges, limits, more, newer_than)

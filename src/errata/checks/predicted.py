@@ -1,4 +1,4 @@
-"""What the statistics of actual and predicted values give away, as findings. Pure."""
+"""What the statistics of actual and predicted values give away, as findings."""
 
 from __future__ import annotations
 
@@ -245,8 +245,8 @@ def skill(read: Compared, limits: Limits) -> Iterator[Finding]:
 def leakage(read: Compared, limits: Limits) -> Iterator[Finding]:
     """Too good to be true: the predictions were copied from, or made out of, what they predict.
 
-    Equal fractions in all rows can only be copied: an error. Whole numbers may be easy to hit, and
-    a law of nature may be hit nearly: a warning.
+    Ten and more equal fractions and no other row can only be copied: an error. Whole numbers may be
+    easy to hit, and a law of nature may be hit nearly: a warning.
     """
     pairs, (actual, predicted) = read.pairs, read.names
     for feature, (from_actual, from_predicted) in read.differing.items():
@@ -259,7 +259,7 @@ def leakage(read: Compared, limits: Limits) -> Iterator[Finding]:
     fix = f"check that {actual} and what is made of it are not among the features or the output"
     if pairs.equal == pairs.n:
         what = f"{predicted} equals {actual} to the last digit in all {pairs.n} rows"
-        yield _leak(what, fix, "copied", "error" if pairs.fractional else "warning")
+        yield _leak(what, fix, "copied", "error" if pairs.fractional >= FEW else "warning")
     elif pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
         what = f"{predicted} equals {actual} to the last digit in {pairs.equal} of {pairs.n} rows"
         yield _leak(what, fix, "copied in part")
