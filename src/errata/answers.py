@@ -100,12 +100,12 @@ def standing(report: Report, stage: StageReport) -> Fact:
 
 
 def _after(attempts: int) -> str:
-    return f", after {_retries(attempts)}" if attempts > 1 else ""
+    return f", after {retries(attempts - 1)}" if attempts > 1 else ""
 
 
-def _retries(attempts: int) -> str:
-    again = max(0, attempts - 1)
-    return "1 retry" if again == 1 else f"{again} retries"
+def retries(number: int) -> str:
+    """1 retry, 2 retries."""
+    return "1 retry" if number == 1 else f"{number} retries"
 
 
 def _of(made: AttemptReport, text: str, check: str = "", quote: str = "") -> Fact:
@@ -363,7 +363,7 @@ def count(report: Report, found: Asked) -> Iterator[Fact]:
         yield run_fact(report)
     for stage in _stages(report, found):
         tries = counted(len(stage.attempts), "attempt")
-        text = f"{place(report, stage)}: {tries}, {_retries(len(stage.attempts))}"
+        text = f"{place(report, stage)}: {tries}, {retries(max(0, len(stage.attempts) - 1))}"
         yield Fact(text, report.run, stage.name)
 
 

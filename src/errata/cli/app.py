@@ -18,6 +18,8 @@ COMMANDS = {
     "run": "errata.cli.run:run",
     "demo": "errata.cli.demo:demo",
     "why": "errata.cli.told:why",
+    "ask": "errata.cli.asking:ask",
+    "runs": "errata.cli.asking:runs",
     "loops": "errata.cli.told:loops",
     "log": "errata.cli.override:log",
     "override": "errata.cli.override:override",

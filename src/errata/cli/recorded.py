@@ -18,6 +18,7 @@ from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Lo
 from errata.loop.replay import Recorded
 from errata.near import near
 from errata.protocols import Usage
+from errata.runs import is_run
 
 NOT_PASSED = Finding("recorded", "not passed")
 Watch = Callable[[int, int], object]
@@ -97,11 +98,15 @@ def is_file(source: str) -> bool:
 
 
 async def from_store(values: Settings, last: int) -> list[Recorded]:
-    """The newest loops of the scope that have an attempt, oldest first. Raises NotFound."""
+    """The newest loops of the scope that have an attempt, oldest first. Raises NotFound.
+
+    The run of a pipeline is none: its stages are, each with its own attempts.
+    """
     scope = scope_of(values)
     async with stored(values) as store:
         found = await store.loops(scope, last)
-    made = [Recorded(one.loop) for one in reversed(found) if one.loop.attempts]
+    told = [one.loop for one in reversed(found) if one.loop.attempts and not is_run(one)]
+    made = list(map(Recorded, told))
     if not made:
         where = f"{values.db} has an attempt; errata run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from errata import codec
+from errata.cli.found import loop_of
 from errata.cli.opening import ask
 from errata.cli.output import (
     MOST,
@@ -24,12 +25,15 @@ from errata.cli.output import (
     when,
 )
 from errata.cli.reembed import spaces_to, warn
+from errata.cli.timeline import tell
 from errata.decisions import echoes_before, reasoning
-from errata.errors import NotFound, UsageError
+from errata.errors import UsageError
 from errata.loop.change import Change
 from errata.loop.decide import Again, Done
 from errata.loop.explain import Explanation, explain
 from errata.loop.feedback import clean
+from errata.reports import Report
+from errata.runs import is_run, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
     from errata.protocols import Found, Stored
 
 CANDIDATE = 400
-SHOWN = 10
 COLUMNS = ("id", "state", "stopped_by", "attempts", "best", "calls", "tokens", "updated")
 HIDDEN = "(held back)"
 FACTS = ("id", "seen", "helped", "hurt", "examples")
@@ -49,20 +52,33 @@ MOST_BYTES = 1_000_000
 
 
 def why(
-    loop: Annotated[str, typer.Argument(help="The id of a loop, or its beginning.")],
+    loop: Annotated[
+        str, typer.Argument(help="The id of a loop or of a pipeline's run, its beginning, or last.")
+    ],
+    stage: Annotated[
+        str | None, typer.Argument(help="Only this stage of the run: its name or number.")
+    ] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Explain a loop: why again, and why it stopped.
+    """Explain a loop: why again, and why it stopped; or the run of a pipeline.
 
     Shows its attempts, what was wrong, what was fed back, and what would have changed the end.
     """
 
-    async def asked(memory: Memory) -> tuple[Stored, Sequence[Exposure]]:
-        one = await _one(memory, loop)
+    async def asked(memory: Memory) -> Report | tuple[Stored, Sequence[Exposure]]:
+        one = await loop_of(memory, loop)
+        if is_run(one):
+            return await report_of(memory.store, memory.scope, one.id)
+        if stage is not None:
+            raise UsageError(f"loop {one.id!r} is no run of a pipeline: it has no stage {stage!r}")
         return one, (await memory.store.past(memory.scope, one.id)).exposures
 
-    stored, exposures = ask(db, asked)
+    found = ask(db, asked)
+    if isinstance(found, Report):
+        tell(found, stage, db or "", json)
+        return 0
+    stored, exposures = found
     policy = codec.policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
     echoes = echoes_before(stored.loop, policy, stored.decisions)
@@ -101,21 +117,6 @@ def state_of(stored: Stored) -> str:
     if not isinstance(last, Done):
         return "open"
     return "passed" if last.passed else "stopped"
-
-
-async def _one(memory: Memory, loop: str) -> Stored:
-    """The loop of that id, or the only one whose id begins so. Raises NotFound, UsageError."""
-    try:
-        return await memory.store.read(memory.scope, loop)
-    except NotFound:
-        found = await memory.store.loops(memory.scope, SHOWN + 1, loop)
-        if not found:
-            raise
-    if len(found) == 1:
-        return found[0]
-    ids = ", ".join(sorted(one.id for one in found)[:SHOWN])
-    more = ", …" if len(found) > SHOWN else ""
-    raise UsageError(f"several loops begin with {loop!r}: {ids}{more}; give more of the id")
 
 
 def _row(stored: Stored) -> tuple[Any, ...]:

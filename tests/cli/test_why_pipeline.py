@@ -1,0 +1,143 @@
+"""`errata why` and `errata runs` of a pipeline's runs; loops, replay and tune beside them."""
+
+import json
+
+import pytest
+
+from tests.cli.pipelines import MEANS, runs
+from tests.cli.support import following
+
+
+@pytest.fixture
+def told(desk, monkeypatch):
+    """Calls the command in a folder whose database has runs."""
+    runs(desk.folder)
+    return lambda *arguments: desk.invoke(monkeypatch, *arguments)
+
+
+def test_why_a_run(told):
+    done = told("why", "forecast-1")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == (
+        "run forecast-1 of pipeline forecast went on degraded from insights; 3 stages, 6 attempts"
+    )
+    rows = {
+        line.split()[1]: line.split()[2:] for line in lines if line[:3] in (" 1 ", " 2 ", " 3 ")
+    }
+    assert rows["load"][:3] == ["passed", "1", "1"]
+    assert rows["train"][:4] == ["passed", "hallucination_detection", "2", "2"]
+    assert rows["insights"][:5] == ["failed,", "continued", "insight_hallucination", "3", "3"]
+    assert "stage 1 (load)" not in done.out  # nothing went wrong there
+    assert "stage 2 (train) passed at attempt 2, after 1 retry" in lines
+    fix = "verify that the model uses the actual data"
+    assert f"    hallucination_detection failed: {MEANS} -> {fix}" in lines
+    assert f"    | - hallucination_detection: {MEANS}. {fix}" in lines
+    assert lines[-1] == "Next: errata ask forecast-1 'why was stage 2 retried?'"
+    assert told(*following(done.out)).code == 0
+
+
+def test_why_one_stage_by_its_name_or_number(told):
+    named, numbered = told("why", "forecast-1", "train"), told("why", "forecast-1", "2")
+    assert named == numbered
+    assert '    output: {"changed": {"train": {"mean": 1234.56}}}' in named.out.splitlines()
+    assert "insight_hallucination" not in named.out
+    calm = told("why", "forecast-1", "load")
+    assert "    not_empty passed" in calm.out.splitlines()
+    assert following(calm.out)[-1] == "how long did stage 1 take?"
+    wrong = told("why", "forecast-1", "trian")
+    assert wrong.code == 2
+    assert "no stage is called 'trian'; there are: load, train, insights" in wrong.err
+
+
+def test_why_as_json(told):
+    run = told("why", "last", "--json").json
+    assert (run["run"], run["pipeline"], run["status"]) == ("nightly-1", "nightly", "passed")
+    stage = told("why", "forecast-2", "2", "--json").json
+    assert (stage["run"], stage["name"], stage["action"]) == ("forecast-2", "train", "passed")
+    assert [one["overall_status"] for one in stage["attempts"]] == ["failed", "passed"]
+    assert stage["attempts"][0]["failed_checks_summary"] == [f"hallucination_detection: {MEANS}"]
+
+
+def test_a_run_is_found_by_its_beginning_and_its_stages_by_their_ids(told):
+    assert told("why", "nightly").out == told("why", "nightly-1").out
+    assert told("why", "forecast-1/train").out.startswith("loop forecast-1/train: passed")
+    several = told("why", "forecast")
+    assert several.code == 2
+    ids = "forecast-1, forecast-2, forecast/say; give more of the id"
+    assert several.err == f"errata: several loops begin with 'forecast': {ids}\n"
+
+
+def test_what_is_not_there_is_told_with_what_is_near(told, monkeypatch):
+    done = told("why", "forcast-2")
+    assert done.code == 3
+    assert done.err.startswith("errata: no loop 'forcast-2' in ")
+    assert "errata.db; there is forecast-2, " in done.err
+    assert "errata loops and errata runs list them" in told("why", "zzz").err
+    loop = told("why", "forecast/say", "2")
+    assert loop.code == 2
+    assert "loop 'forecast/say' is no run of a pipeline: it has no stage '2'" in loop.err
+    monkeypatch.setenv("ERRATA_PROJECT", "other")
+    assert "no pipeline has run in this scope" in told("why", "last").err
+
+
+def test_runs(told):
+    done = told("runs")
+    assert done.code == 0
+    listed = told("runs", "--json").json["runs"]
+    assert [(one["run"], one["state"], one["passed"]) for one in listed] == [
+        ("nightly-1", "passed", "1/1"),
+        ("forecast-2", "degraded", "2/3"),
+        ("forecast-1", "degraded", "2/3"),
+    ]
+    assert [(one["attempts"], one["retries"]) for one in listed] == [(1, 0), (6, 3), (6, 3)]
+    assert following(done.out) == ["why", "nightly-1"]
+    (only,) = told("runs", "forecast", "--limit", "1", "--json").json["runs"]
+    assert only["run"] == "forecast-2"
+    assert told("runs", "weekly").out == "no run of a pipeline 'weekly'\n"
+    assert told("runs", "--limit", "0").code == 2
+
+
+def test_no_run_yet(told, monkeypatch):
+    monkeypatch.setenv("ERRATA_PROJECT", "other")
+    assert told("runs").out == "no run of a pipeline yet\n"
+    assert told("runs", "--stats", "--json").json["stats"]["runs"] == 0
+
+
+def test_statistics(told):
+    done = told("runs", "forecast", "--stats")
+    assert done.code == 0
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0][:4] == ["runs:", "2;", "6", "retries"]
+    rows = {line[0]: line[1:] for line in lines if line}
+    assert rows["insight_hallucination"][:4] == ["6", "6", "100%", "(61..100)"]
+    assert rows["insight_hallucination"][4:8] == ["2", "0", "0%", "(0..66)"]
+    assert rows["hallucination_detection"][:4] == ["4", "2", "50%", "(15..85)"]
+    assert rows["hallucination_detection"][4:8] == ["2", "2", "100%", "(34..100)"]
+    assert rows["train"][:5] == ["2", "2", "0", "4", "2"]
+    assert rows["never"][:2] == ["failed:", "not_empty,"]
+    counts = told("runs", "forecast", "--stats", "--json").json["stats"]
+    assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)
+    assert counts["checks"][0]["name"] == "insight_hallucination"
+    assert counts["checks"][0]["success"]["value"] == 0.0
+
+
+def test_loops_list_runs_and_replay_leaves_them_out(told):
+    loops = {one["id"]: one for one in told("loops", "--json").json["loops"]}
+    assert (loops["nightly-1"]["state"], loops["forecast-1"]["state"]) == ("passed", "stopped")
+    assert loops["forecast-1"]["stopped_by"] == "degraded"
+    recorded = told("replay", "--json").json["recorded"]
+    assert recorded["loops"] == len(loops) - 3  # each stage and the other loop, but no run
+    for command in ("replay", "tune", "log"):
+        assert told(command).code == 0
+
+
+def test_one_document_and_nothing_else(told):
+    for arguments in (
+        ("why", "last"), ("why", "last", "copy"), ("why", "last", "nope"), ("runs",),
+        ("runs", "--stats"), ("ask", "last"), ("ask", "nope"), ("ask", "forecast/say"),
+        ("why", "forecast/say", "1"), ("ask", "last", "why?", "--model", "nope:nope"),
+    ):  # fmt: skip
+        done = told(*arguments, "--json")
+        assert isinstance(json.loads(done.out), dict), arguments
+        assert done.err == "", arguments
