@@ -22,13 +22,12 @@ class Chat:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lines: Gathering | None = None
+        self._lines = Gathering(limits, SOURCE)
         self._names: dict[str, str] = {}
 
     def add(self, value: Any) -> list[Episode]:
         """The conversation that a line or document holds. Raises InvalidInput."""
         if isinstance(value, Mapping) and "messages" not in value:
-            self._lines = self._lines or Gathering(self._limits, SOURCE)
             for event in events(value, self._names):
                 self._lines.add(event)
             return []
@@ -44,7 +43,7 @@ class Chat:
 
     def finish(self) -> list[Episode]:
         """The conversation of lines that were one message each."""
-        return [self._lines.episode()] if self._lines else []
+        return [self._lines.episode()] if self._lines.given else []
 
 
 def events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:

@@ -37,7 +37,6 @@ class Sessions:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._sessions: dict[str, _Session] = {}
-        self._early: list[Mapping[str, Any]] = []  # without a session, before there is one
 
     def add(self, value: Any) -> list[Episode]:
         """Nothing yet: a session ends with the file. Raises InvalidInput."""
@@ -46,24 +45,17 @@ class Sessions:
         if value["type"] not in TOLD:
             return []
         id = text_in(value, "sessionId") or next(reversed(self._sessions), "")
-        if not id:
-            self._early.append(value)
-            return []
-        session = self._sessions.setdefault(id, _Session(Gathering(self._limits, SOURCE)))
-        early, self._early = self._early, []
-        for entry in (*early, value):
-            _enter(session, entry)
+        if id and "" in self._sessions:  # what stands before the first entry that names a session
+            self._sessions = {id: self._sessions[""]}
+        _enter(self._sessions.setdefault(id, _Session(Gathering(self._limits, SOURCE))), value)
         return []
 
     def finish(self) -> list[Episode]:
         """The sessions of the file."""
-        if self._early:
-            self._sessions[""] = lone = _Session(Gathering(self._limits, SOURCE))
-            for entry in self._early:
-                _enter(lone, entry)
         return [
             one.gathering.episode(task=one.task, id=id, session=id, usage=_usage(one))
             for id, one in self._sessions.items()
+            if one.gathering.given
         ]
 
 

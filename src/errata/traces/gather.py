@@ -16,8 +16,8 @@ from errata.memory.episode import Ended, Episode, Event, Fault
 from errata.protocols import NOTHING, Usage
 from errata.redact import redacted, redacted_data
 
-# More than the longest secret that is known by its form, in characters: so much of a text that is
-# cut is looked through on either side of the cut, since half a secret is not recognised.
+# More than the longest secret that is known by its form, in characters: at least so much of a text
+# is looked through on either side of a cut, since half a secret is not recognised.
 BEYOND = 8_192
 # Characters of a name or an id, and of the mark in a text that is cut.
 LONGEST_NAME = 200
@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[0-9a-f-]{0,64}(?:[/~][0-9]{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is kept of a file that is too long; each at least 1, but for `content`, at least 100.
+    """What is kept of a file that is too long; each at least 1, but for `content`, at least 400.
 
     So many `events` of one episode: half of them are the first, a quarter the last, and a quarter
     is for errors between these, with the calls that they answer. So many characters of every
@@ -45,7 +45,7 @@ class Limits:
     bytes: int = 64 * 2**20
 
     def __post_init__(self) -> None:
-        for part, least in zip(fields(self), (1, 100, 1), strict=True):
+        for part, least in zip(fields(self), (1, 400, 1), strict=True):
             value = getattr(self, part.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InvalidInput(f"limits.{part.name}", value, f"an integer of at least {least}")
@@ -56,7 +56,7 @@ class Gathering:
 
     def __init__(self, limits: Limits, source: str) -> None:
         self._limits, self._source = limits, source
-        self._given = 0
+        self.given = 0  # events, also those that are left out
         self._first: list[tuple[int, Event]] = []
         self._failed: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque()
@@ -65,8 +65,8 @@ class Gathering:
     def add(self, event: Event) -> None:
         """The next event."""
         most = self._limits.events
-        self._given += 1
-        one = self._given, held(event, self._limits.content)
+        self.given += 1
+        one = self.given, held(event, self._limits.content)
         if len(self._first) < (most + 1) // 2:
             self._first.append(one)
             return
@@ -116,7 +116,7 @@ class Gathering:
             opaque(session),
             tuple(dict.fromkeys(map(_name, tools))),
             usage,
-            omitted + self._given - len(kept),
+            omitted + self.given - len(kept),
             self._source,
         )
 
@@ -201,8 +201,9 @@ def _data(value: Mapping[str, Any] | str | None, most: int) -> Mapping[str, Any]
 
 
 def _meta(value: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    """What its writer told beside; so little of what is too long that it is no longer too long."""
     text = json.dumps(value, ensure_ascii=False)
-    return redacted_data(value) if _small(value, text, most) else {"cut": short(text, most)}
+    return redacted_data(value) if _small(value, text, most) else {"cut": short(text, most // 4)}
 
 
 def _small(value: Any, text: str, most: int) -> bool:
@@ -226,7 +227,7 @@ def short(text: str, most: int) -> str:
     if len(text) <= most:
         return redacted(text)
     half = (most - MARK) // 2
-    seen = half + BEYOND
+    seen = half + 2 * BEYOND
     if len(text) <= 2 * seen:
         text = redacted(text)
         if len(text) <= most:

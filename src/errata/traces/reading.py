@@ -157,7 +157,7 @@ def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
             continue
         try:
             yield _Value(number, _parsed(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             rest = file.read(most - len(line) + 1) if first else b""
             if not rest.strip():
                 raise TraceFileError(name, number, f"not JSON: {_said(error)}") from error
@@ -172,21 +172,19 @@ def _whole(name: str, number: int, document: bytes, most: int) -> _Value:
         raise TraceFileError(name, 0, f"it is longer than {most} bytes, limits.bytes")
     try:
         return _Value(number, _parsed(document))
-    except json.JSONDecodeError as error:
-        line = number + error.lineno - 1
+    except (ValueError, RecursionError) as error:
+        line = number + getattr(error, "lineno", 1) - 1
         raise TraceFileError(name, line, f"not JSON: {_said(error)}") from error
-    except ValueError as error:
-        raise TraceFileError(name, number, f"not JSON: {error}") from error
 
 
 def _parsed(line: bytes) -> Any:
     return json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
 
 
-def _said(error: ValueError) -> str:
+def _said(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} (column {error.colno})"
-    return str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _no_constant(name: str) -> Any:

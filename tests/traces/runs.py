@@ -1,0 +1,307 @@
+"""One run of an agent, told in every format that is read, and what it comes to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from errata.memory.episode import Episode
+
+SYSTEM = "You answer questions about orders."
+QUESTION = "Where is order A-17?"
+THOUGHT = "I will look the order up."
+FOUND = "The order A-17 left on Monday."
+# Each a call, its tool, the arguments, and what came of it: a result or an error.
+STEPS = (
+    ("call_1", "find_order", {"id": "A17"}, "", "no order A17"),
+    ("call_2", "find_order", {"id": "A-17"}, "A-17: shipped on Monday", ""),
+)
+TRACE, ROOT = "5b8aa5a2d2c872e8321cf37308d69df2", "00f067aa0ba902b7"
+SECOND = 1_000_000_000
+START = 1_769_860_800 * SECOND
+
+Data = dict[str, Any]
+
+
+def steps(episode: Episode) -> list[tuple[Any, ...]]:
+    """What was done, whatever the format can tell beside it."""
+    return [
+        (one.type, one.content or one.error, one.tool, one.arguments, one.call)
+        for one in episode.events
+    ]
+
+
+EXPECTED = [
+    ("system_event", SYSTEM, "", None, ""),
+    ("user_message", QUESTION, "", None, ""),
+    ("llm_response", THOUGHT, "", None, ""),
+    ("tool_call", "", "find_order", {"id": "A17"}, "call_1"),
+    ("tool_response", "no order A17", "find_order", None, "call_1"),
+    ("tool_call", "", "find_order", {"id": "A-17"}, "call_2"),
+    ("tool_response", "A-17: shipped on Monday", "find_order", None, "call_2"),
+    ("llm_response", FOUND, "", None, ""),
+]
+
+
+def chat() -> list[Data]:
+    """OpenAI's messages."""
+    messages: list[Data] = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": [{"type": "text", "text": QUESTION}]},
+    ]
+    for place, (call, tool, arguments, result, error) in enumerate(STEPS):
+        function = {"name": tool, "arguments": json.dumps(arguments)}
+        calls = [{"id": call, "type": "function", "function": function}]
+        said = None if place else THOUGHT
+        messages.append({"role": "assistant", "content": said, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": call, "content": result or error})
+    return [*messages, {"role": "assistant", "content": FOUND}]
+
+
+def claude() -> list[Data]:
+    """Entries of a session of Claude Code."""
+    entries: list[Data] = [
+        {"type": "file-history-snapshot", "messageId": "m0", "snapshot": {}},
+        {"type": "system", "subtype": "informational", "content": SYSTEM},
+        {"type": "user", "message": {"role": "user", "content": QUESTION}},
+    ]
+    for place, (call, tool, arguments, result, error) in enumerate(STEPS):
+        blocks: list[Data] = [] if place else [{"type": "text", "text": THOUGHT}]
+        blocks.append({"type": "tool_use", "id": call, "name": tool, "input": arguments})
+        usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 7}
+        for block in blocks:
+            message = {"id": f"msg_{place}", "role": "assistant", "content": [block]}
+            entries.append({"type": "assistant", "message": message | {"usage": usage}})
+        given: Data = {"type": "tool_result", "tool_use_id": call, "content": result or error}
+        if error:
+            given["is_error"] = True
+        elif place:
+            given["content"] = [{"type": "text", "text": result}]
+        entries.append({"type": "user", "message": {"role": "user", "content": [given]}})
+    final = {"id": "msg_9", "role": "assistant", "content": [{"type": "text", "text": FOUND}]}
+    entries.append({"type": "assistant", "message": final})
+    shared = {"sessionId": "session-1", "isSidechain": False, "version": "2.1.12"}
+    for place, entry in enumerate(entries[1:]):
+        time = f"2026-01-31T12:00:{place:02}.500Z"
+        parent = f"uuid-{place - 1}" if place else None
+        entry.update(shared, uuid=f"uuid-{place}", parentUuid=parent, timestamp=time)
+    return entries
+
+
+def value(data: Any) -> Data:
+    """An attribute's value as OTLP JSON has it."""
+    match data:
+        case bool():
+            return {"boolValue": data}
+        case int():
+            return {"intValue": str(data)}
+        case float():
+            return {"doubleValue": data}
+        case list():
+            return {"arrayValue": {"values": [value(one) for one in data]}}
+        case dict():
+            return {"kvlistValue": {"values": pairs(data)}}
+        case _:
+            return {"stringValue": str(data)}
+
+
+def pairs(attributes: Mapping[str, Any]) -> list[Data]:
+    return [{"key": key, "value": value(held)} for key, held in attributes.items()]
+
+
+def span(
+    id: str, parent: str, name: str, times: tuple[int, int], attributes: Data, **more: Any
+) -> Data:
+    """A span from one second of the run to another."""
+    return {
+        "traceId": TRACE,
+        "spanId": id,
+        "parentSpanId": parent,
+        "name": name,
+        "kind": 1,
+        "startTimeUnixNano": str(START + times[0] * SECOND),
+        "endTimeUnixNano": str(START + times[1] * SECOND),
+        "attributes": pairs(attributes),
+        **more,
+    }
+
+
+def document(spans: Sequence[Data]) -> Data:
+    """What a collector writes."""
+    resource = {"attributes": pairs({"service.name": "orders"})}
+    scopes = [{"scope": {"name": "agent"}, "spans": list(spans)}]
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": scopes}]}
+
+
+def failed(kind: str, message: str) -> Data:
+    """The status and event of a span that raised."""
+    attributes = pairs({"exception.type": kind, "exception.message": message})
+    event = {"name": "exception", "timeUnixNano": str(START), "attributes": attributes}
+    return {"status": {"code": 2, "message": message}, "events": [event]}
+
+
+def part(message: Data) -> Data:
+    """A message of OpenAI's as GenAI has it."""
+    if message["role"] == "tool":
+        answer = {"type": "tool_call_response", "id": message["tool_call_id"]}
+        return {"role": "tool", "parts": [{**answer, "response": message["content"]}]}
+    content = message["content"]
+    text = content[0]["text"] if isinstance(content, list) else content
+    parts: list[Data] = [{"type": "text", "content": text}] if text else []
+    for call in message.get("tool_calls", ()):
+        told = {"id": call["id"], "name": call["function"]["name"]}
+        arguments = json.loads(call["function"]["arguments"])
+        parts.append({"type": "tool_call", **told, "arguments": arguments})
+    return {"role": message["role"], "parts": parts}
+
+
+def turns() -> list[tuple[list[Data], Data]]:
+    """Each answer of the model, with all the messages before it."""
+    messages = chat()
+    said = [place for place, one in enumerate(messages) if one["role"] == "assistant"]
+    return [(messages[:place], messages[place]) for place in said]
+
+
+def genai(as_json: bool = True) -> list[Data]:
+    """Spans by the conventions of OpenTelemetry GenAI, children first, as they end."""
+    spans = []
+    for place, (before, answer) in enumerate(turns()):
+        asked, said = list(map(part, before)), [part(answer) | {"finish_reason": "stop"}]
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps(asked) if as_json else asked,
+            "gen_ai.output.messages": json.dumps(said) if as_json else said,
+            "gen_ai.usage.input_tokens": 10,
+            "gen_ai.usage.output_tokens": 7,
+        }
+        times = (1 + 4 * place, 2 + 4 * place)
+        spans.append(span(f"{place + 1:016x}", ROOT, "chat gpt", times, attributes))
+    for place, (call, tool, arguments, result, error) in enumerate(STEPS):
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "gen_ai.tool.call.id": call,
+            "gen_ai.tool.call.arguments": json.dumps(arguments),
+        }
+        if result:
+            attributes["gen_ai.tool.call.result"] = json.dumps(result)
+        more = failed("LookupError", error) if error else {}
+        times = (3 + 4 * place, 4 + 4 * place)
+        spans.append(
+            span(f"{place + 101:016x}", ROOT, f"execute_tool {tool}", times, attributes, **more)
+        )
+    root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"}
+    root["gen_ai.conversation.id"] = "conversation-1"
+    return [*spans, span(ROOT, "", "invoke_agent clerk", (0, 11), root)]
+
+
+def flat(prefix: str, messages: Sequence[Data]) -> Data:
+    """Messages as OpenInference has them."""
+    made: Data = {}
+    for place, message in enumerate(messages):
+        at = f"{prefix}.{place}.message"
+        made[f"{at}.role"] = message["role"]
+        content = message["content"]
+        if isinstance(content, list):
+            made[f"{at}.contents.0.message_content.type"] = "text"
+            made[f"{at}.contents.0.message_content.text"] = content[0]["text"]
+        elif content:
+            made[f"{at}.content"] = content
+        if "tool_call_id" in message:
+            made[f"{at}.tool_call_id"] = message["tool_call_id"]
+        for number, call in enumerate(message.get("tool_calls", ())):
+            of = f"{at}.tool_calls.{number}.tool_call"
+            made[f"{of}.id"] = call["id"]
+            made[f"{of}.function.name"] = call["function"]["name"]
+            made[f"{of}.function.arguments"] = call["function"]["arguments"]
+    return made
+
+
+def openinference() -> list[Data]:
+    """Spans by the conventions of OpenInference; those of tools do not name their call."""
+    spans = []
+    for place, (before, answer) in enumerate(turns()):
+        attributes = {
+            "openinference.span.kind": "LLM",
+            **flat("llm.input_messages", before),
+            **flat("llm.output_messages", [answer]),
+            "llm.token_count.prompt": 10,
+            "llm.token_count.completion": 7,
+            "llm.cost.total": 0.25,
+            "llm.tools.0.tool.json_schema": json.dumps(
+                {"type": "function", "function": {"name": "find_order", "parameters": {}}}
+            ),
+        }
+        times = (1 + 4 * place, 2 + 4 * place)
+        spans.append(span(f"{place + 1:016x}", ROOT, "ChatCompletion", times, attributes))
+    for place, (_, tool, arguments, result, error) in enumerate(STEPS):
+        attributes = {
+            "openinference.span.kind": "TOOL",
+            "tool.name": tool,
+            "input.value": json.dumps(arguments),
+            "input.mime_type": "application/json",
+        }
+        if result:
+            attributes["output.value"] = result
+        more = failed("LookupError", error) if error else {"status": {"code": 1}}
+        times = (3 + 4 * place, 4 + 4 * place)
+        spans.append(span(f"{place + 101:016x}", ROOT, tool, times, attributes, **more))
+    root = {"openinference.span.kind": "AGENT", "agent.name": "clerk", "session.id": "session-1"}
+    root["output.value"] = FOUND
+    return [*spans, span(ROOT, "", "clerk", (0, 11), root)]
+
+
+def own() -> Data:
+    """Our own form."""
+    events: list[Data] = [
+        {"event_type": "system_event", "content": SYSTEM},
+        {"event_type": "user_message", "content": QUESTION},
+        {"event_type": "llm_response", "content": THOUGHT},
+    ]
+    for call, tool, arguments, result, error in STEPS:
+        events.append(
+            {"event_type": "tool_call", "tool_name": tool, "arguments": arguments, "call": call}
+        )
+        answer: Data = {"event_type": "tool_response", "tool_name": tool, "call": call}
+        told = (
+            {"error": {"message": error, "code": "LookupError"}} if error else {"content": result}
+        )
+        events.append(answer | told)
+    return {"events": [*events, {"event_type": "llm_response", "content": FOUND}]}
+
+
+def lines(values: Sequence[Any]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in values)
+
+
+def protobuf(whole: Data) -> bytes:
+    """The request that a document of OTLP JSON stands for."""
+    import base64
+
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    copy = json.loads(json.dumps(whole))
+    for resource in copy["resourceSpans"]:
+        for one in resource["scopeSpans"][0]["spans"]:
+            for name in ("traceId", "spanId", "parentSpanId"):
+                one[name] = base64.b64encode(bytes.fromhex(one[name])).decode()
+    made: bytes = ParseDict(copy, ExportTraceServiceRequest()).SerializeToString()
+    return made
+
+
+FILES: Mapping[str, bytes] = {
+    "own": lines([own()]),
+    "chat document": json.dumps(chat(), indent=1).encode(),
+    "chat lists": lines([chat()]),
+    "chat object": lines([{"messages": chat()}]),
+    "chat messages": lines(chat()),
+    "claude": lines(claude()),
+    "genai document": json.dumps(document(genai()), indent=2).encode(),
+    "genai structured": lines([document(genai(as_json=False))]),
+    "genai lines": lines([document([one]) for one in genai()]),
+    "genai protobuf": protobuf(document(genai())),
+    "openinference document": lines([document(openinference())]),
+    "openinference protobuf": protobuf(document(openinference())),
+}

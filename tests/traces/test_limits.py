@@ -1,0 +1,179 @@
+"""What is too long is cut where everybody sees it, and no secret enters an episode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from errata import traces
+from errata.errors import InvalidInput, TraceFileError
+from errata.memory.episode import Episode
+from errata.traces.gather import BEYOND, DEEPEST, Limits, short
+from tests.traces.runs import FILES, Data, claude, lines
+
+KEY = "AKIAIOSFODNN7EXAMPLE"
+LONG = "[redacted: aws_key]"
+
+
+def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
+    [episode] = traces.read(lines([{"events": events, **more}]), limits=limits)
+    return episode
+
+
+def said(count: int, failing: dict[int, str] | None = None) -> list[Data]:
+    failing = failing or {}
+    return [
+        {"type": "tool_response", "id": f"e{place}", "content": str(place)}
+        | ({"error": failing[place]} if place in failing else {})
+        for place in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 99, 100])
+def test_what_fits_is_kept_whole(count):
+    episode = read(said(count), Limits(events=100))
+    assert (len(episode.events), episode.omitted) == (count, 0)
+    assert all(event.meta == {} for event in episode.events)
+
+
+def test_of_a_long_episode_the_head_the_tail_and_the_errors_are_kept():
+    episode = read(said(1_000, {300: "no", 301: "no"}), Limits(events=20), omitted=5)
+    kept = [int(event.content) for event in episode.events]
+    assert kept == [*range(1, 11), 300, 301, *range(993, 1_001)]
+    assert episode.omitted == 5 + 980
+    gaps = {event.content: event.meta["left_out"] for event in episode.events if event.meta}
+    assert gaps == {"300": 289, "993": 691}
+
+
+def test_an_error_is_kept_with_the_call_that_it_answers():
+    step = [{"type": "tool_call", "call": f"c{place}", "tool": "look"} for place in range(100)]
+    events = [
+        one for call in step for one in (call, {"type": "tool_response", "call": call["call"]})
+    ]
+    events[81]["error"] = "no"
+    episode = read(events, Limits(events=20))
+    assert [event.call for event in episode.events][10:12] == ["c40", "c40"]
+    assert [event.type for event in episode.events][10:12] == ["tool_call", "tool_response"]
+
+
+def test_more_errors_than_there_is_room_for():
+    episode = read(said(1_000, dict.fromkeys(range(1, 1_001), "no")), Limits(events=20))
+    kept = [int(event.content) for event in episode.events]
+    assert kept == [*range(1, 16), *range(996, 1_001)]
+    assert read(said(9), Limits(events=1)).omitted == 8
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 101, "x" * 300, "x" * (4 * BEYOND), "ä" * 999_999, f"{KEY} " * 9_000]
+)
+def test_a_long_text_is_cut_in_its_middle_with_a_mark(text):
+    cut = short(text, 100)
+    assert len(cut) <= 100
+    head, mark, tail = cut.partition("…[")[0], "characters left out]…", cut.rpartition("]…")[2]
+    assert mark in cut
+    assert cut.startswith((text[:9], LONG))
+    assert (len(head), len(tail)) == (30, 30)
+    assert short(cut, 100) == cut
+    assert "AKIA" not in cut
+
+
+@pytest.mark.parametrize("before", [*range(0, 60, 7), BEYOND - 10, BEYOND, BEYOND + 25])
+@pytest.mark.parametrize("total", [90, 200, 9_000, 40_000])
+def test_no_cut_shows_half_a_secret(before, total):
+    text = ("word " * total)[: before % total] + f" {KEY} "
+    for whole in (text.ljust(total, "-"), text.rjust(total, "-")):
+        assert "AKIA" not in short(whole, 100)
+        assert "EXAMPLE" not in short(whole, 100)
+
+
+def test_texts_data_and_names_are_all_cut():
+    long = "y" * 5_000
+    event = {
+        "type": long,
+        "content": long,
+        "tool": long,
+        "arguments": {"a": long},
+        "error": long,
+        "id": long,
+        "call": long,
+        "meta": {"b": [long]},
+    }
+    episode = read([event], Limits(content=1_000), task=long, session=long)
+    [one] = episode.events
+    assert max(map(len, (one.content, one.error, str(one.arguments), episode.task))) <= 1_000
+    assert max(map(len, (one.type, one.tool, one.id, one.call, episode.session))) <= 200
+    assert isinstance(one.arguments, str)
+    assert one.arguments.startswith('{"a": "yyy')
+    assert one.meta["cut"].startswith('{"b": ["yyy')
+    assert read([event], Limits(content=1_000)).events == (one,)
+
+
+def test_data_that_is_very_deep_is_text():
+    deep: Any = {"end": 1}
+    for _ in range(DEEPEST + 1):
+        deep = [deep]
+    [one] = read([{"type": "x", "arguments": {"a": deep}, "meta": {"b": deep}}]).events
+    assert isinstance(one.arguments, str)
+    assert set(one.meta) == {"cut"}
+    for depth in (400, 900, 1_000):
+        whole = b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * depth + b"]" * depth + b"}}]}"
+        try:
+            [episode] = traces.read(whole)
+        except TraceFileError as error:
+            assert "nested too deeply" in str(error)  # noqa: PT017
+        else:
+            assert set(episode.events[0].meta) == {"cut"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_secret_enters_an_episode(name):
+    data = FILES[name]
+    for text in ("Where is order A-17?", "A-17: shipped on Monday", "I will look the order up."):
+        data = data.replace(text.encode(), KEY.ljust(len(text)).encode())
+    assert KEY.encode() in data
+    [episode] = traces.read(data)
+    told = repr(episode)
+    assert "AKIA" not in told
+    assert "aws_key" in told
+
+
+def test_ids_that_hold_secrets_still_tell_calls_apart():
+    keys = [KEY, KEY.replace("7", "8")]
+    events = [
+        {"type": kind, "call": key} for key in keys for kind in ("tool_call", "tool_response")
+    ]
+    first, answer, second, other = read(events).events
+    assert (first.call, second.call) == (answer.call, other.call)
+    assert first.call != second.call
+    assert "AKIA" not in first.call
+
+
+def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
+    good: Data = {"events": []}
+    long = {"events": [{"type": "x", "content": "y" * 2_000}]}
+    found = traces.read(lines([good, long, good]), limits=Limits(bytes=1_000))
+    assert next(found).events == ()
+    with pytest.raises(TraceFileError, match="longer than 1000 bytes") as error:
+        next(found)
+    assert error.value.line == 2
+    for name in ("chat document", "genai protobuf"):
+        with pytest.raises(TraceFileError, match="longer than 800 bytes"):
+            list(traces.read(FILES[name], limits=Limits(bytes=800)))
+
+
+def test_a_long_session_is_read_by_the_limits():
+    entries = claude()[:3] + [
+        {"type": "assistant", "sessionId": "s", "message": {"content": f"word {place}"}}
+        for place in range(5_000)
+    ]
+    *_, episode = traces.read(lines(entries), limits=Limits(events=50))
+    assert len(episode.events) == 50
+    assert episode.events[-1].content == "word 4999"
+
+
+@pytest.mark.parametrize("name", ["events", "content", "bytes"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, "9"])
+def test_limits_are_checked(name, value):
+    with pytest.raises(InvalidInput, match=f"limits.{name} is"):
+        Limits(**{name: value})
