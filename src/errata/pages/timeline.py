@@ -53,7 +53,8 @@ class Axis:
 def spans(report: Report) -> list[list[tuple[float, float]]]:
     """When each attempt of each stage began and ended, in seconds since 1970.
 
-    An attempt ends when it is decided; one that is not decided begins where the one before ended.
+    An attempt ends when it is decided; one that is not decided begins where the one before ended,
+    and none before that, since two clocks measure it.
     """
     at, found = report.began, []
     for stage in report.stages:
@@ -61,7 +62,7 @@ def spans(report: Report) -> list[list[tuple[float, float]]]:
         for one in stage.attempts:
             length = one.execution_time_ms / 1000
             end = one.timestamp or at + length
-            row.append((end - length, end))
+            row.append((min(max(end - length, at), end), end))
             at = max(at, end)
         found.append(row)
     return found

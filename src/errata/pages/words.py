@@ -39,7 +39,7 @@ Row = TypeVar("Row", bound=tuple[str, ...])
 # Letters that nothing is seen of; controls, formats and separators are found by their category.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 # Behind a character outside ASCII a joiner belongs to the script or the pictograph.
-_JOINED = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
+_JOINED = r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
 
 
 def visible(text: str) -> str:
@@ -54,10 +54,8 @@ def visible(text: str) -> str:
     hidden = {c for c in set(text) if c in _BLANK or _hides(c)}
     if not hidden:
         return text
-    joined = {found.start() for found in _JOINED.finditer(text)}
-    return "".join(
-        f"[U+{ord(c):04X}]" if c in hidden and n not in joined else c for n, c in enumerate(text)
-    )
+    one = re.compile(f"({_JOINED})|[{re.escape(''.join(hidden))}]")
+    return one.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
 
 
 def _hides(c: str) -> bool:
@@ -66,8 +64,10 @@ def _hides(c: str) -> bool:
 
 def short(text: str, most: int) -> str:
     """The visible text, cut at `most` characters with a count of those left out."""
-    text = visible(text)
-    return text if len(text) <= most else f"{text[:most]} … and {len(text) - most:,} characters"
+    text = redacted(text)
+    if len(text) <= most:
+        return visible(text)
+    return f"{visible(text[:most])} … and {counted(len(text) - most, 'character')}"
 
 
 def counted(number: int, one: str, several: str = "") -> str:

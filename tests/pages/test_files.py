@@ -1,0 +1,136 @@
+"""The files of a report: the right names, the whole content, and whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import StoreUnavailable
+from errata.pages import write, write_attempt
+from errata.redact import redacted_data
+from errata.reports import Report, StageReport
+from tests.pages.support import HOSTILE, attempt, example
+from tests.store.support import ended, python
+
+
+def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
+    report = replace(example(), run="a/b c")
+    paths = write(report, tmp_path / "new" / "reports")
+    attempts = [one for stage in report.stages for one in stage.attempts]
+    names = [one.file for one in attempts] + ["a_b_c.json", "a_b_c.md", "a_b_c.html"]
+    assert [path.name for path in paths] == names
+    assert sorted(path.name for path in (tmp_path / "new" / "reports").iterdir()) == sorted(names)
+    for one, path in zip(attempts, paths, strict=False):
+        assert json.loads(path.read_text("utf-8")) == one.plain()
+    assert json.loads(paths[-3].read_text("utf-8")) == report.plain()
+
+
+def test_an_attempt_has_its_file(tmp_path):
+    one = example().stage("train").attempts[1]
+    path = write_attempt(one, str(tmp_path))
+    assert path == tmp_path / "guardrail_train_nightly-7_attempt2.json"
+    assert json.loads(path.read_text("utf-8")) == one.plain()
+    assert write_attempt(one, tmp_path) == path  # again is harmless
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_any_text_comes_back_from_the_file(tmp_path_factory, output, told):
+    one = attempt("a", 1, "failed", told=told, output=output)
+    report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
+    *_, whole, _, _ = write(report, tmp_path_factory.mktemp("reports"))
+    assert json.loads(whole.read_bytes()) == redacted_data(report.plain())
+
+
+def test_half_a_surrogate_pair_is_written(tmp_path):
+    report = Report("p\ud800", "r\udc00", (StageReport("a\udfff", "not_run", "not_run"),))
+    whole, *pages = write(report, tmp_path)
+    assert json.loads(whole.read_bytes()) == report.plain()
+    for path in pages:
+        assert "p[U+D800]" in path.read_text("utf-8").replace("\\", "")
+
+
+def test_no_file_holds_a_secret(tmp_path):
+    secret = "AKIA" + "IOSFODNN7QWERTYU"
+    one = attempt("a", 1, "failed", told=f"- {secret}", output=f"the key is {secret}")
+    report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
+    assert not any(secret.encode() in path.read_bytes() for path in write(report, tmp_path))
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable, match=r"file.* cannot be written .*check the folder"):
+        write(example(), tmp_path / "file" / "reports")
+
+
+def test_a_name_that_no_disk_takes_is_said(tmp_path):
+    one = replace(example().stage("load").attempts[0], run="r" * 300)
+    with pytest.raises(StoreUnavailable, match="name too long"):
+        write_attempt(one, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL = """
+import resource, sys
+from errata.errors import StoreUnavailable
+from errata.pages import write
+from tests.pages.support import *
+
+write(example(), sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
+try:
+    write(Report("other", "nightly-7", stages(), BEGAN), sys.argv[1])
+except StoreUnavailable as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
+    said = ended(python(FULL, tmp_path))
+    assert "nightly-7.json cannot be written (File too large)" in said
+    assert json.loads((tmp_path / "nightly-7.json").read_text("utf-8")) == example().plain()
+    assert (tmp_path / "nightly-7.html").read_text("utf-8").endswith("</html>\n")
+    assert not list(tmp_path.glob(".*"))
+
+
+AGAIN = """
+import sys
+from errata.pages import write
+from tests.pages.support import *
+
+for n in range(int(sys.argv[2])):
+    write(example(), sys.argv[1])
+    print(n, flush=True)
+"""
+
+
+def whole(folder):
+    for path in folder.glob("*.json"):
+        json.loads(path.read_text("utf-8"))
+    for path in folder.glob("*.html"):
+        assert path.read_text("utf-8").endswith("</html>\n")
+
+
+def test_killed_while_it_writes_no_file_is_half(tmp_path):
+    for pause in (0.0, 0.003, 0.011, 0.02):
+        process = python(AGAIN, tmp_path, 10_000)
+        assert process.stdout
+        process.stdout.readline()
+        time.sleep(pause)
+        process.kill()
+        process.communicate()
+        whole(tmp_path)
+    assert (tmp_path / "nightly-7.html").exists()
+
+
+def test_two_processes_that_write_the_same_are_harmless(tmp_path):
+    processes = [python(AGAIN, tmp_path, 15) for _ in range(2)]
+    for process in processes:
+        ended(process)
+    whole(tmp_path)
+    assert not list(tmp_path.glob(".*"))
+    assert any("alert" in path.name for path in tmp_path.iterdir()) == ("alert" in HOSTILE)

@@ -1,0 +1,409 @@
+"""Both pages: they show the facts of the report, and no text in it gets out of its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from errata.pages.html import html
+from errata.pages.markdown import fenced, markdown, table, text
+from errata.pages.words import happened, lasted, verdict, visible
+from errata.reports import Action, AttemptReport, Checked, Report, StageReport, Status
+from tests.pages.support import BEGAN, FAR, GOOD, HOSTILE, TOLD, attempt, example, stages, wrong
+
+LONGEST = 2_000_000  # bytes of a page
+ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "formaction")
+SUMMARY = [
+    ("1", "load", "✓ passed", "1", "38 ms", "", "passed at attempt 1"),
+    ("2", "train", "✓ passed", "2", "1 min 20 s", "hallucination_detection", "passed at attempt 2"),
+    ("3", "evaluate", "! warning", "1", "2.4 s", "", "passed at attempt 1, with warnings"),
+    (
+        "4",
+        "insights",
+        "✗ failed",
+        "3",
+        "26.6 s",
+        "insight_hallucination, grounding",
+        "continued degraded after 3 attempts",
+    ),
+    (
+        "5",
+        "profile",
+        "? not validated",
+        "1",
+        "210 ms",
+        "",
+        "not validated, continued degraded after 1 attempt",
+    ),
+    ("6", "write", "✗ failed", "1", "4 ms", "missing_results", "halted after 1 attempt"),
+    ("7", "publish", "… open", "1", "900 ms", "", "interrupted after 1 attempt"),
+    ("8", "notify", "– not run", "0", "", "", "not run"),
+]
+
+
+class Page(HTMLParser):
+    """The text of a page, and of each element with an id; raises where tags do not balance."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[tuple[str, str]] = []
+        self.text = ""
+        self.under: dict[str, str] = {}
+        self.rows: list[list[str]] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag != "meta":
+            self.open.append((tag, dict(attrs).get("id") or ""))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        self.text += data
+        for tag, name in self.open:
+            if name:
+                self.under[name] = self.under.get(name, "") + data
+            if tag in ("td", "th"):
+                self.rows[-1][-1] += data
+
+
+def tokens(page: str):
+    return MarkdownIt("commonmark").enable("table").parse(page)
+
+
+def said(token) -> str:
+    return "".join(one.content for one in token.children)
+
+
+def tables(page: str) -> list[list[list[str]]]:
+    found: list[list[list[str]]] = []
+    cell = False
+    for token in tokens(page):
+        if token.type == "table_open":
+            found.append([])
+        if token.type == "tr_open":
+            found[-1].append([])
+        if token.type == "inline" and cell:
+            found[-1][-1].append(said(token))
+        cell = token.type in ("td_open", "th_open")
+    return found
+
+
+def plain() -> Report:
+    """The example with a name for the stage whose texts are hostile."""
+    found = [replace(one, name="write") if one.name == HOSTILE else one for one in stages()]
+    short = replace(found[5].attempts[0], checks=found[5].attempts[0].checks[1:])
+    found[5] = replace(found[5], attempts=(short,))
+    return replace(example(), stages=tuple(found))
+
+
+def test_the_summary_of_both_pages_in_words():
+    page = Page(html(plain()))
+    assert [tuple(row) for row in page.rows[1:]] == SUMMARY
+    assert [tuple(row) for row in tables(markdown(plain()))[0][1:]] == SUMMARY
+
+
+def test_the_head_of_both_pages_in_words():
+    for page in (Page(html(plain())).text, markdown(plain()).replace("**", "")):
+        for line in (
+            "forecast",
+            "✗ halted",
+            "Halted: a stage did not pass, and the run stopped there.",
+            "8 stages, 10 attempts, 3 retries, 1 min 52 s in all, 1 min 50 s in attempts",
+            "10 calls, 9,200 tokens, cost 0.02.",
+            "Went on degraded after: insights, profile",
+            "Halted at: write",
+            "Interrupted at: publish",
+            "Did not run: notify",
+            "2026-06-09T10:13:20.000Z",
+        ):
+            assert line in page, line
+
+
+def test_an_attempt_on_both_pages_in_words():
+    first, second = plain().stage("train").attempts
+    page = Page(html(plain())).under
+    shown = page["stage-2-attempt-1"]
+    for line in ("Attempt 1", "✗ failed", "41.2 s", FAR.message, FAR.suggestion, TOLD, first.file):
+        assert line in shown, line
+    assert "std(y) = 192.2" in shown
+    shown = page["stage-2-attempt-2"]
+    for line in ("✓ passed", "kept", "Passed: schema, hallucination_detection", second.file):
+        assert line in shown, line
+    change = '@ line 3\n    "predictions": [\n-     5000.0,\n-     5010.5\n+     212.4,\n'
+    assert f"Output, against attempt 1\n2 lines removed, 2 added\n{change}" in shown
+    assert f"Against attempt 1: 2 lines removed, 2 added.\n\n```diff\n{change}" in markdown(plain())
+    assert TOLD in markdown(plain())
+
+
+def test_what_is_told_after_the_last_attempt_is_said_to_reach_nobody():
+    page = Page(html(plain())).under
+    assert "What the next attempt is told" in page["stage-4-attempt-2"]
+    assert "What another attempt would be told" in page["stage-4-attempt-3"]
+
+
+@pytest.mark.parametrize(
+    ("status", "action", "count", "kept", "words"),
+    [
+        ("passed", "passed", 1, 1, "passed at attempt 1"),
+        ("passed", "passed", 2, 2, "passed at attempt 2"),
+        ("warning", "passed", 2, 2, "passed at attempt 2, with warnings"),
+        ("not_validated", "passed", 1, 1, "not validated: it has no check"),
+        ("failed", "continued", 3, 3, "continued degraded after 3 attempts"),
+        ("failed", "best", 3, 2, "continued degraded after 3 attempts, with attempt 2"),
+        ("failed", "halted", 3, 3, "halted after 3 attempts"),
+        ("not_validated", "halted", 1, 1, "not validated, halted after 1 attempt"),
+        ("open", "open", 0, None, "interrupted after 0 attempts"),
+        ("not_run", "not_run", 0, None, "not run"),
+    ],
+)
+def test_how_a_stage_ended_in_words(status, action, count, kept, words):
+    tries = tuple(attempt("a", n, "passed") for n in range(1, count + 1))
+    assert happened(StageReport("a", status, action, tries, kept)) == words
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        ("passed", "Passed: every stage, each at its first attempt"),
+        ("continued", "Degraded: the run went on in spite of what is wrong"),
+        ("continued halted", "Halted: a stage did not pass, and the run stopped there"),
+        ("passed open", "Open: the run was interrupted, or is still going on"),
+    ],
+)
+def test_how_a_run_ended_in_words(actions, words):
+    of = tuple(StageReport(one, "passed", one) for one in actions.split())
+    report = Report("p", "r", of)
+    assert verdict(report) == words
+    assert words in markdown(report)
+    assert words in Page(html(report)).text
+
+
+def test_a_stage_without_a_check_is_named():
+    one = StageReport("load", "not_validated", "passed", (attempt("load", 1, "not_validated"),), 1)
+    report = Report("p", "r", (one,))
+    assert "Judged by no check: load" in Page(html(report)).text
+    assert "**Judged by no check:** load." in markdown(report)
+
+
+def test_a_run_of_which_nothing_ran():
+    report = Report("p", "r", (StageReport("a", "not_run", "not_run"),))
+    assert "Nothing has run." in Page(html(report)).text
+    assert "– not run" in markdown(report)
+
+
+def test_every_link_of_the_page_leads_into_it_and_every_bar_to_its_attempt():
+    page = Page(html(example()))
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    links = [value for _, name, value in page.attributes if name == "href"]
+    assert {link.removeprefix("#") for link in links} <= ids
+    tries = [
+        f"stage-{n}-attempt-{one.attempt}"
+        for n, stage in enumerate(example().stages, 1)
+        for one in stage.attempts
+    ]
+    assert [link[1:] for link in links if "attempt" in link] == tries
+
+
+pieces = st.sampled_from(
+    [HOSTILE, "```", "~~~", "|", "\\", "\\|", "<b>", "</pre>", "</style>", "&amp;", "&#60;", "\n",
+     "\r", "\t", "\x00", "\u202e", "\u200d", "\ud800", "]]>", "-->", "<!--", "<script", "$x",
+     "${run}", "# a", "- b", "*c*", "_d_", "[e](f)", "![g](h)", "<j@k.l>", "  ", "    x", "é",
+     "漢", "👩‍🚀"]
+)  # fmt: skip
+texts = st.lists(pieces | st.text(max_size=5), max_size=4).map(lambda found: "".join(found)[:70])
+statuses = st.sampled_from(["passed", "warning", "failed", "not_validated"])
+
+
+@st.composite
+def reports(draw) -> Report:
+    def check() -> Checked:
+        status: Status = draw(statuses)
+        message, fix, key = draw(texts), draw(texts), draw(texts)
+        return Checked(draw(texts), status, "critical", message, fix, {key: draw(texts)})
+
+    def one(stage: str, number: int) -> AttemptReport:
+        checks = [check() for _ in range(draw(st.integers(0, 2)))]
+        told, output = draw(texts), draw(texts)
+        ms = draw(st.sampled_from([0.0, 0.3, 12.0, 5_000.0, 9e7]))
+        return attempt(stage, number, draw(statuses), *checks, ms=ms, told=told, output=output)
+
+    def stage() -> StageReport:
+        name = draw(texts)
+        tries = tuple(one(name, n) for n in range(1, draw(st.integers(0, 3)) + 1))
+        action: Action = draw(
+            st.sampled_from(["passed", "continued", "best", "halted", "open", "not_run"])
+        )
+        return StageReport(name, draw(statuses), action, tries, len(tries) or None)
+
+    made = tuple(stage() for _ in range(draw(st.integers(0, 3))))
+    return Report(draw(texts), draw(texts), made, draw(st.sampled_from([0.0, BEGAN])), BEGAN + 9)
+
+
+def shown_texts(report: Report):
+    yield from (report.pipeline, report.run)
+    for stage in report.stages:
+        yield stage.name
+        for one in stage.attempts:
+            yield one.feedback_for_agent
+            for check in one.checks:
+                yield from (check.check_name, check.message, check.suggestion)
+                yield from (part for pair in check.details.items() for part in pair)
+
+
+@given(reports())
+def test_a_page_holds_every_text_and_nothing_but_text(report):
+    written = html(report)
+    page = Page(written)
+    assert "<script" not in written
+    for name, value in ((name, value) for _, name, value in page.attributes):
+        assert not name.startswith("on")
+        assert name not in ADDRESSES or value.startswith("#stage-")
+        assert value.isprintable()
+    for one in shown_texts(report):
+        assert visible(one) in page.text
+    for stage in report.stages:
+        for one in stage.attempts[:1]:
+            for line in one.output.split("\n"):
+                assert visible(line) in page.text or one.output.lstrip()[:1] in ("{", "[")
+
+
+def one_line(of: str) -> str:
+    return re.sub(r"\s*\n\s*", " ⏎ ", visible(of).strip()).replace("\t", " ").strip()
+
+
+@given(reports())
+def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
+    found = tokens(markdown(report))
+    inside = {child.type for token in found for child in token.children or ()}
+    assert not inside & {"html_inline", "link_open", "image", "em_open", "code_inline"}
+    assert not {token.type for token in found} & {"html_block", "code_block", "bullet_list_open"}
+    heads = sum(token.type == "heading_open" for token in found)
+    assert heads == 2 + sum(1 + len(stage.attempts) for stage in report.stages)
+    summary, *checks = tables(markdown(report))
+    rows = [[row[1], row[3], row[6]] for row in summary[1:]]
+    assert rows == [
+        [one_line(one.name), str(len(one.attempts)), happened(one)] for one in report.stages
+    ]
+    judged = [one for stage in report.stages for one in stage.attempts if one.checks]
+    for one, shown in zip(judged, checks, strict=True):
+        assert {len(row) for row in shown} == {6}
+        assert [(row[0], row[3], row[4]) for row in shown[1:]] == [
+            (one_line(c.check_name), one_line(c.message), one_line(c.suggestion))
+            for c in one.checks
+        ]
+    fences = [token.content for token in found if token.type == "fence"]
+    for stage in report.stages:
+        for one in stage.attempts:
+            told = visible(one.feedback_for_agent)
+            assert not told or f"{told}\n" in fences
+
+
+@given(texts)
+def test_a_fence_holds_what_is_in_it(of):
+    (token,) = tokens(fenced(visible(of)))
+    assert token.content == f"{visible(of)}\n"
+
+
+@given(st.lists(texts, min_size=3, max_size=3))
+def test_a_table_keeps_its_columns(row):
+    ((_, cells),) = tables(table(("a", "b", "c"), [[text(one) for one in row]]))
+    assert cells == [one_line(one) for one in row]
+
+
+@pytest.mark.parametrize(
+    ("of", "shown"),
+    [
+        ("a\u202eb", "a[U+202E]b"),
+        ("\x1b[31m\x00\r\n", "[U+001B][31m[U+0000][U+000D]\n"),
+        ("a\u200bb\u2028c\u3164", "a[U+200B]b[U+2028]c[U+3164]"),
+        ("👩\u200d🚀 a\u200db", "👩\u200d🚀 a[U+200D]b"),
+        ("\ud800", "[U+D800]"),
+        ("plain\ttext\n", "plain\ttext\n"),
+    ],
+)
+def test_what_hides_is_made_visible(of, shown):
+    assert visible(of) == shown
+
+
+def test_times_are_rounded_to_what_is_shown():
+    assert [lasted(ms) for ms in (0, 9.994, 999.4, 59_949, 59_950, 3_569_400, 3_570_000)] == [
+        "0 ms",
+        "10 ms",
+        "999 ms",
+        "59.9 s",
+        "1 min",
+        "59 min 29 s",
+        "1 h",
+    ]
+
+
+def test_a_secret_is_on_no_page():
+    secret = "AKIA" + "IOSFODNN7QWERTYU"
+    bad = wrong(secret, f"{secret} is wrong", f"use {secret}", evidence=f"x {secret}")
+    tries = tuple(
+        attempt("a", n, "failed", bad, told=f"- {secret}", output=f"{n} the key is {secret}")
+        for n in (1, 2)
+    )
+    report = Report("p", "r", (StageReport("a", "failed", "halted", tries, 1),))
+    for page in (html(report), markdown(report)):
+        assert secret not in page
+        assert "redacted" in page
+
+
+def test_long_texts_are_cut_with_a_count():
+    bad = wrong("check", "m" * 1_000, "f" * 1_000)
+    output = "\n".join(f"line {n}" for n in range(500))
+    one = attempt("a", 1, "failed", *[bad] * 90, told="t" * 9_000, output=output)
+    report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
+    for page in (html(report), markdown(report)):
+        assert f"{'m' * 400} … and 600 characters" in page
+        assert f"{'t' * 4000} … and 5,000 characters" in page
+        assert "line 23" in page
+        assert "line 24" not in page
+        assert "476 more lines not shown." in page
+        count = re.search(r"(\d+) more checks in the file of this attempt", page)
+        assert count
+        assert int(count[1]) == 90 - page.count("m" * 400)
+
+
+def test_many_passed_checks_take_one_line():
+    checks = [Checked(f"check{n}") for n in range(30)]
+    one = attempt("a", 1, "passed", *checks)
+    page = Page(html(Report("p", "r", (StageReport("a", "passed", "passed", (one,), 1),))))
+    assert "Passed: check0, check1," in page.text
+    assert "check19 and 10 more" in page.text
+
+
+@pytest.mark.parametrize("line", ["<&>\u202e ", "漢\n"])
+def test_the_size_of_a_page_is_bounded(line):
+    bad = "<&>\u202e" * 300
+    checks = [wrong(f"check{n}", bad, bad, evidence=bad) for n in range(8)]
+    size = 20_000 // len(line)
+
+    def stage(place: int) -> StageReport:
+        tries = tuple(
+            attempt("s", n, "failed", *checks, told=bad * 4, output=f"{place} {n}\n" + line * size)
+            for n in (1, 2, 3)
+        )
+        return StageReport("s", "failed", "continued", tries, 3)
+
+    report = Report("p", "r", tuple(map(stage, range(50))))
+    assert len(html(report).encode()) < LONGEST
+    assert len(markdown(report).encode()) < LONGEST
+    assert GOOD.check_name not in markdown(report)
