@@ -31,6 +31,7 @@ Blame = tuple[int, str]
 Blamer = Callable[[dict[str, Any]], Blame]
 
 ERROR = re.compile("error|exception|traceback|failed", re.IGNORECASE)
+STEPS = ("said", "act")
 HALVES = 200
 SEED = 7
 Z = 1.96
@@ -42,8 +43,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
     ours = hits(rows, blamed)
     constant = max(share(hits(rows, at(step))[0]) for step in range(longest(rows)))
     speaking = share(hits(rows, most_speaking)[1])
-    anchor = "best LLM .142, best constant step .146 on dev"
-    yield Row("whowhen.step", share(ours[0]), share(hits(rows, first_error)[0]), anchor)
+    yield Row("whowhen.step", share(ours[0]), share(hits(rows, first_error)[0]), "best LLM .142")
     yield Row("whowhen.agent", share(ours[1]), speaking, "best LLM .535")
     yield Row("whowhen.step_best_constant", constant)
     for name in sorted({row["subset"] for row in rows}):
@@ -74,6 +74,12 @@ def blamed(row: dict[str, Any]) -> Blame:
     """What errata answers."""
     found = errata.attribute(episode_of(row))
     return found.steps[0].at, found.agents[0].agent
+
+
+def latest(row: dict[str, Any]) -> Blame:
+    """What errata would answer if of equal steps the latest came first: what the order is worth."""
+    steps = errata.attribute(episode_of(row)).steps
+    return _step(row, max(one.at for one in steps if one.score == steps[0].score))
 
 
 def at(step: int) -> Blamer:
@@ -154,7 +160,9 @@ def _tell(rows: Rows) -> None:
     for grounds, (steps, agents) in right.items():
         name = " + ".join(one.__name__ for one in grounds)
         table.add_row(name, wilson(steps), wilson(agents), halves(steps))
-    Console().print(table)
+    other = hits(rows, latest)
+    table.add_row("all, latest of equals", *map(wilson, other), halves(other[0]))
+    Console().print(table, _signals(rows))
     steps_of = [steps for steps, _ in right.values()]
     Console().print(f"chosen on one half, on the other: step {carried(steps_of):.3f}", markup=False)
 
@@ -167,6 +175,22 @@ def blamer(grounds: tuple[Ground, ...]) -> Blamer:
         return found.steps[0].at, found.agents[0].agent
 
     return blame
+
+
+def _signals(rows: Rows) -> Table:
+    """Of each kind of signal, how many steps it marks, and how often that is the mistake."""
+    marked: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for row in rows:
+        seen = course(episode_of(row))
+        steps = {("any step of an agent", n) for n, r in enumerate(seen.roles) if r in STEPS}
+        steps |= {(one.kind, one.at) for one in errata.signals(episode_of(row))}
+        marked.update(kind for kind, _ in steps)
+        right.update(kind for kind, step in steps if step == row["mistake_step"])
+    table = Table("signal", "steps", "of them the mistake", "share", title="whowhen: signals")
+    for kind, steps_of in sorted(marked.items()):
+        table.add_row(kind, str(steps_of), str(right[kind]), f"{right[kind] / steps_of:.3f}")
+    return table
 
 
 def carried(choices: Sequence[Sequence[bool]]) -> float:

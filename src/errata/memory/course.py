@@ -47,7 +47,8 @@ _STATUS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LISTED = re.compile(
-    r"^[ \t]*(?:[#*]+[ \t]*)?(?:step[ \t]*)?\d{1,3}[.):]|\bstep \d+", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]*(?:[#*]+[ \t]*)?(?:step[ \t]*)?\d{1,3}[.):](?!\d)|\bstep \d+",
+    re.IGNORECASE | re.MULTILINE,
 )
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
 # A name is of two words or more, or in bold: a single capital letter stands for anything.

@@ -16,7 +16,7 @@ from errata.memory.signature import signature
 # So many equal steps running are a repetition; at 5, where a loop is stopped, it is certain.
 TIMES, CERTAIN = 3, 5
 # The share of words (of code, lines) that a call has in common with one that it tries again.
-SAME = 1 / 3
+SAME = 1 / 4
 
 _ERROR = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
@@ -26,7 +26,9 @@ _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/)
 _KINDS: tuple[tuple[Kind, re.Pattern[str], str], ...] = (
     (
         "timeout",
-        re.compile(r"\btime[d ]{0,2}-?out\b|deadline exceeded|exit ?code:? 124\b", re.IGNORECASE),
+        re.compile(
+            r"\btime[d ]{0,2}-?out\b(?!\s?=)|deadline exceeded|exit ?code:? 124\b", re.IGNORECASE
+        ),
         "the call ran out of time",
     ),
     (
@@ -187,18 +189,8 @@ def _keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _repeated(course: Course) -> Iterator[Signal]:
-    """The first step made again and again, and agents that say one thing time and again."""
+    """The first step that was made again and again."""
     found = repeated_step(course.events, TIMES)
     if found is not None:
         strength = min(1.0, found.times / CERTAIN)
         yield signal(course, "repeated", found.calls[1], found.calls, strength, str(found))
-    said: dict[tuple[str, str], list[int]] = {}
-    for at, role in enumerate(course.roles):
-        event = course.events[at]
-        if role in ("said", "act") and event.type != "tool_call" and event.content.strip():
-            said.setdefault((event.agent, event.content), []).append(at)
-    for places in said.values():
-        if len(places) >= TIMES:
-            words = f"says the same {len(places)} times: {shown(course.events[places[0]].content)}"
-            strength = min(1.0, len(places) / CERTAIN)
-            yield signal(course, "repeated", places[1], places, strength, words)

@@ -11,7 +11,6 @@ from errata.memory.course import Course
 
 Kind = Literal[
     "answer",
-    "approved",
     "argument",
     "cause",
     "contradicted",
@@ -20,10 +19,8 @@ Kind = Literal[
     "repeated",
     "retry",
     "timeout",
-    "undone",
     "unknown_tool",
     "unused",
-    "workaround",
 ]
 # What is shown of a text, in characters, and how many events prove one signal.
 SHOWN = 120

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from errata.memory.claims import claimed
-from errata.memory.conduct import conducted
+from errata.memory.conduct import brought
 from errata.memory.course import Course, course
 from errata.memory.episode import Episode
 from errata.memory.failures import failed
@@ -25,5 +25,5 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def of(seen: Course) -> tuple[Signal, ...]:
     """The signals of an episode that has been read."""
-    found = (*failed(seen), *claimed(seen), *conducted(seen))
+    found = (*failed(seen), *claimed(seen), *brought(seen))
     return tuple(sorted(found, key=lambda one: (one.at, one.kind)))
