@@ -302,6 +302,7 @@ FILES: Mapping[str, bytes] = {
     "genai structured": lines([document(genai(as_json=False))]),
     "genai lines": lines([document([one]) for one in genai()]),
     "genai protobuf": protobuf(document(genai())),
+    "genai structured protobuf": protobuf(document(genai(as_json=False))),
     "openinference document": lines([document(openinference())]),
     "openinference protobuf": protobuf(document(openinference())),
 }

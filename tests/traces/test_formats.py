@@ -9,7 +9,7 @@ import pytest
 
 from errata import traces
 from errata.memory.episode import Episode, Event, Fault
-from tests.traces.runs import Data, document, failed, lines, pairs, span
+from tests.traces.runs import Data, document, failed, lines, pairs, protobuf, span
 
 
 def only(*values: Any) -> Episode:
@@ -332,6 +332,21 @@ def test_retrieval_instructions_and_what_is_not_as_it_should_be():
     ]
     assert episode.events[4].arguments == "walls"
     assert list(traces.read(lines([document([span("h", "", "GET", (5, 6), {})])]))) == []
+
+
+def test_values_of_every_type_are_told_alike_in_json_and_protobuf():
+    held = {"t": True, "i": -7, "d": 0.5, "l": [1, "a"], "o": {"k": None}}
+    attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": held}
+    whole = document([span("ab" * 8, "", "look", (0, 1), attributes)])
+    listed = whole["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    listed[1]["value"]["kvlistValue"]["values"][-1]["value"]["kvlistValue"]["values"] = [
+        {"key": "none", "value": {}},
+        {"key": "bytes", "value": {"bytesValue": "AAE="}},
+    ]
+    [said] = traces.read(lines([whole]))
+    assert json.loads(said.events[1].content) == held | {"o": {"none": None, "bytes": "AAE="}}
+    [same] = traces.read(protobuf(whole))
+    assert same.digest == said.digest
 
 
 # OpenInference
