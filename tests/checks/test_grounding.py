@@ -34,6 +34,10 @@ CHESS = {
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
 SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
+SPLITS = {
+    "train": [{"model": "Ridge", "rmse": 2.0}, {"model": "Naive", "rmse": 2.5}],
+    "holdout": [{"model": "Ridge", "rmse": 3.25}, {"model": "Naive", "rmse": 4.0}],
+}
 LONG = [{"metric": "rmse", "value": 3.25}, {"metric": "mae", "value": 2.1}]
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
@@ -125,6 +129,71 @@ def test_a_report_is_held_against_nested_tables(text, contradicted):
 )
 def test_the_metrics_of_a_run_are_held_against_their_names(text, evidence, contradicted):
     assert wrong(text, evidence) == contradicted
+
+
+@pytest.mark.parametrize(
+    ("text", "contradicted"),
+    [
+        ("Ridge has the lowest RMSE.", ["lowest RMSE"]),
+        ("Forest has the lowest RMSE.", []),
+        ("The lowest RMSE is that of Ridge.", ["lowest RMSE"]),
+        ("The model with the highest R2 value is Forest; the highest RMSE was that of Naive.", []),
+        ("Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
+        ("Ridge was tuned and the lowest RMSE was reached.", []),
+        ("Naive's RMSE is higher than Ridge's.", []),
+        ("Ridge has a lower RMSE than Forest.", ["lower"]),
+        ("Ridge needs fewer tries than Naive.", []),
+        ("From Naive to Ridge RMSE fell from 4.1 to 3.25 and R2 rose from 0.61 to 0.70.", []),
+        ("From Naive to Ridge RMSE rose from 4.1 to 3.25.", ["rose"]),
+        ("From Naive to Ridge RMSE fell from 4.1 to 3.3.", []),
+        ("From Naive to Ridge RMSE fell from 4.1 to 3.5.", ["3.5"]),
+    ],
+)
+def test_words_that_compare_are_held_against_the_columns_they_name(text, contradicted):
+    assert wrong(text, MODELS) == contradicted
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("Ridge improves RMSE by 20.7 % over Naive.", "supported"),
+        ("Ridge improves RMSE by 40 % over Naive.", "not found"),
+        ("Ridge and Naive differ in RMSE by 0.85.", "supported"),
+        ("The 3 models differ.", "supported"),
+        ("The 5 models differ.", "not found"),
+    ],
+)
+def test_what_follows_from_named_rows_is_supported(text, verdict):
+    assert [c.verdict for c in ground(text, MODELS) if c.kind == "number"] == [verdict]
+
+
+def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
+    text = "On the holdout, Ridge has an RMSE of 2.0. On train Ridge has an RMSE of 2.0."
+    claims = [(one.verdict, one.paths) for one in ground(text, SPLITS) if one.kind == "number"]
+    assert claims == [
+        ("contradicted", ("$.holdout[0].rmse",)),
+        ("supported", ("$.train[0].rmse",)),
+    ]
+    assert wrong("Ridge has an RMSE of 3.25, elsewhere an RMSE of 2.0.", SPLITS) == []
+
+
+def test_a_direction_is_told_by_numbers_and_not_by_years():
+    years = [
+        {"year": 2019, "level": 3.5},
+        {"year": 2020, "level": 4.5},
+        {"year": 2021, "level": 2.5},
+    ]
+    assert wrong("The level rose from 2021 to 2020.", years) == []
+    assert wrong("The level rose from 4.5 to 2.5.", years) == ["rose"]
+
+
+def test_a_number_is_not_said_of_what_the_next_number_is():
+    rows = [{"day": f"2021-03-0{n}", "speed": 2.5 + n, "gust": 6.5 + n} for n in range(1, 5)]
+    text = "On March 1, 2021 the speed was 3.5 m/s with a gust of 7.5 m/s."
+    assert wrong(text, rows) == []
+    assert wrong(text.replace("3.5", "7.5"), rows) == ["7.5"]
+    # A date beyond a comma is that of what stands beside it.
+    assert wrong("The speed will reach 6.5, with a gust of 8.5 on March 2, 2021.", rows) == []
 
 
 def test_numbers_that_are_all_those_of_another_row_blame_the_name():

@@ -8,8 +8,9 @@ from itertools import permutations
 from math import fsum
 
 from errata.checks.claim import Claim, Kind, Verdict
-from errata.checks.evidence import Evidence, Mention
-from errata.checks.quantities import Quantity
+from errata.checks.evidence import SHORT, Evidence, Mention
+from errata.checks.naming import names, parts
+from errata.checks.quantities import Quantity, number
 from errata.checks.reading import Record
 from errata.checks.said import Pair, Said, rows_of
 from errata.checks.series import Series
@@ -166,7 +167,14 @@ class Figures:
         found = self._introduced(one, rows) or self._named(rows, after, words, one.percent)
         if not found and (self.said.low(one.first - 1) in _SAYS or not after):
             found = self._named(rows, self.said.before(one), percent=one.percent)
-        return found
+        return self._in_named_tables(found, words)
+
+    def _in_named_tables(self, cells: list[Cell], words: Words) -> list[Cell]:
+        """Of the cells of one column in several tables those in the tables that words name."""
+        same = {cell.row.table for cell in cells if cell.column.path == cells[0].column.path}
+        called = {t: [part for name in t for part in parts(name)] for t in same if len(same) > 1}
+        said = {t for t, own in called.items() for w in words if any(names(w, p) == 3 for p in own)}
+        return [cell for cell in cells if cell.row.table in said] if said else cells
 
     def _introduced(self, one: Quantity, rows: Iterable[Record]) -> list[Cell]:
         """The cells of these rows of the column that a number is said of: "an RMSE of 3"."""
@@ -207,7 +215,10 @@ class Figures:
         for table, column in {(cell.row.table, cell.column) for cell in cells[:4]}:
             rows = self._named_rows(one.first, self.evidence.tables[table])
             held = [v for row in rows[:FEW] if (v := value(row, column)) is not None]
-            if any(self.fits(one, abs(x - y)) for x, y in permutations(held, 2)):
+            both = list(permutations(held, 2))
+            if any(self.fits(one, abs(x - y)) for x, y in both):
+                return True
+            if one.percent and any(y and self.fits(one, abs(x / y - 1) * 100) for x, y in both):
                 return True
         return False
 
@@ -224,6 +235,8 @@ class Figures:
         told = self._told.get(self.said.sentence(one.first)[0], [])
         if self._difference(one, told):
             return self._judged(one, told, derived=True)
+        if counted := self._counted(one):
+            return self._claim(one, "supported", (counted.path,), "", "so many rows are there")
         words = self.said.words(one.first)
         for phrase in (self.said.after(one), self.said.before(one)):
             for table in self.evidence.tables.values():
@@ -232,13 +245,26 @@ class Figures:
                     return self._in_column(one, table, columns[0])
         return self._anywhere(one)
 
+    def _counted(self, one: Quantity) -> Record | None:
+        """The first row of a table that has so many, which the word after the number calls one."""
+        noun = self.said.after(one)[:1]
+        for table in self.evidence.tables.values() if noun else ():
+            labels = [c for c in table.columns if c not in table.numeric]
+            called = [part for c in labels for part in c.own] + [
+                p for n in table.path for p in parts(n)
+            ]
+            if len(table.rows) == one.value > 1 and any(names(noun[0], p) == 3 for p in called):
+                return table.rows[0]
+        return None
+
     def _in_column(self, one: Quantity, table: Table, column: Column) -> Claim:
-        """Whether some row says it, or it is the sum or the mean of the column."""
+        """Whether some row says it, or it is the sum, the mean or a difference in the column."""
         cells = [Cell(row, column, value(row, column)) for row in table.rows]
         values = [cell.value for cell in cells if cell.value is not None]
         whole = (fsum(values), fsum(values) / len(values))
         fit = [cell for cell in cells if self._says(one, cell)]
-        if fit or any(self.fits(one, v) for v in whole):
+        derived = any(self.fits(one, v) for v in whole) or self._difference(one, cells[:1])
+        if fit or derived:
             return self._judged(one, fit[:1] or cells[:1], derived=not fit)
         near = min(values, key=lambda v: abs(v - one.value))
         name = ".".join(column.path)
@@ -294,7 +320,8 @@ class Figures:
             there = [row for row in rows if a.path in row.cells]
             options = [(Cell(r, a, value(r, a)), Cell(r, b, value(r, b))) for r in there]
         elif not rows:
-            options = self._twins(pair) or self._two_rows(pair)
+            twins = self._twins(pair) if pair.joined != "to" else []
+            options = twins or self._two_rows(pair)
         if options:
             return self._best(pair, options)
         return [claim for one in (pair.one, pair.two) for claim in self._single(one)]
@@ -315,8 +342,8 @@ class Figures:
         return [cells for rank, cells in found if rank == best]
 
     def _two_rows(self, pair: Pair) -> list[Cells]:
-        """The cells of two rows in each column that the sentence names, or in any."""
-        if pair.joined != "-":
+        """The cells of two rows in the columns that the sentence names; joined by "-", in any."""
+        if pair.joined == "of":
             return []
         phrase = (*self.said.after(pair.two), *self.said.before(pair.one))
         words, found = self.said.words(pair.one.first), []
@@ -324,7 +351,7 @@ class Figures:
             rows = self._named_rows(pair.one.first, table)
             named = [b.column for b in table.bound(phrase, words) if b.sure]
             for a, b in permutations(rows, 2) if len(rows) <= FEW else ():
-                for column in named or table.numeric:
+                for column in named or (table.numeric if pair.joined == "-" else ()):
                     both = Cell(a, column, value(a, column)), Cell(b, column, value(b, column))
                     found.append(both)
         return found
@@ -341,7 +368,7 @@ class Figures:
         if best[0].row is best[1].row:
             self._hold(pair.one, best[:1])
             self._hold(pair.two, best[1:])
-        elif nearness(best)[0] == 2:
+        elif nearness(best)[0] == 2 and pair.joined == "-":
             self.met.append((pair, best))
         return [self._judged(pair.one, best[:1]), self._judged(pair.two, best[1:])]
 
@@ -355,7 +382,8 @@ def shared(one: Column, other: Column) -> tuple[str, ...]:
 
 
 def title(row: Record) -> str:
-    """What a row is called: its longest text in a column of names, else its key or place."""
-    cells = ((path[-1].casefold(), v) for path, v in row.cells.items() if path)
-    named = [v for name, v in cells if isinstance(v, str) and "name" in name]
-    return max(named, key=len, default=" ".join(row.key) or row.path)
+    """What a row is called: its longest text in a column of names, its first, its key or place."""
+    cells = [(p[-1].casefold(), v) for p, v in row.cells.items() if p and isinstance(v, str)]
+    named = [v for name, v in cells if "name" in name]
+    first = next((v for _, v in cells if len(v) <= SHORT and number(v) is None), "")
+    return max(named, key=len, default=first or " ".join(row.key) or row.path)

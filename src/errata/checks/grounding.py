@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, overload
 
 from errata.checks.asking import opened, unrepeated
 from errata.checks.claim import Claim, Verdict
+from errata.checks.comparing import Comparing
 from errata.checks.evidence import Evidence
 from errata.checks.figures import Figures
 from errata.checks.judged import judged
@@ -44,6 +45,7 @@ def ground(text: str, evidence: Any, *, tolerance: float = 0.0) -> tuple[Claim, 
     figures = Figures(said, tolerance)
     claims = [*figures.claims(), *dates_of(said), *names_of(said)]
     claims += Standing(said, figures).claims()
+    claims += Comparing(said).claims()
     claims += statements(said, [claim for claim in claims if claim.verdict == "supported"])
     return tuple(sorted(claims, key=lambda claim: claim.span))
 

@@ -31,7 +31,7 @@ LONGEST = 200
 
 
 class Pair(NamedTuple):
-    """Two numbers written as one: "113 - 107" (joined by "-") or "3 of 5" (by "of")."""
+    """Two numbers told together: "113 - 107" (joined by "-"), "3 of 5", "from 3 to 5"."""
 
     one: Quantity
     two: Quantity
@@ -136,10 +136,13 @@ class Said:
         for at in range(one.last + 1, min(end, one.last + 12)):
             low = self.low(at)
             number = self._numbered.get(at)
-            if low in _BREAKS or low in _CLAUSES or (number and number.form != "article"):
+            if number and number.form != "article":
+                found = found[: found.index("with")] if "with" in found else found
+                break
+            if low in _BREAKS or low in _CLAUSES:
                 break
             if low[0].isalnum() or low == "%":
-                found += _split(low)
+                found += split(low)
         return tuple(found[:PHRASE])
 
     def before(self, one: Quantity) -> tuple[str, ...]:
@@ -160,7 +163,7 @@ class Said:
             if low in _BREAKS or at in self._numbered:
                 break
             if low[0].isalnum():
-                found += _split(low)
+                found += split(low)
         return tuple(found[: 2 * PHRASE])
 
     def words(self, at: int) -> tuple[str, ...]:
@@ -189,6 +192,10 @@ class Said:
     @cached_property
     def _begins(self) -> list[int]:
         return [one.first for one in self.mentions]
+
+    def numbers_in(self, start: int, end: int) -> list[Quantity]:
+        """The numbers that begin in a half-open range of tokens."""
+        return [q for at in range(start, end) if (q := self._numbered.get(at)) and q.first == at]
 
     def subjects(self, at: int) -> list[Mention]:
         """Whom what is said at a token is about, the likeliest first; of earlier sentences too."""
@@ -240,14 +247,19 @@ class Said:
         return self.low(at) in _ASIDE
 
     def pairs(self) -> Iterator[Pair]:
-        """Neighbouring numbers that a dash or "of" makes one; none is in two pairs."""
+        """Neighbouring numbers that a dash, "of" or "from … to" joins; none is in two pairs."""
         taken = -1
         for one, two in zip(self.quantities, self.quantities[1:], strict=False):
             between = [self.low(at) for at in range(one.last + 1, two.first)]
             joined = "".join(word for word in between if word not in "-–")
             if one.first <= taken or not between or {one.form, two.form} & {"article", "set"}:
                 continue
-            if joined in ("of", "for") and len(between) < 4 and ("-" in between or joined == "of"):
+            if between[-1] == "to" and self.low(one.first - 1) == "from" and len(between) < 4:
+                yield Pair(one, two, "to")
+                taken = two.last
+            elif (
+                joined in ("of", "for") and len(between) < 4 and ("-" in between or joined == "of")
+            ):
                 yield Pair(one, two, "of")
                 taken = two.last
             elif not joined and one.form == two.form == "digits":
@@ -255,7 +267,7 @@ class Said:
                 taken = two.last
 
 
-def _split(low: str) -> tuple[str, ...]:
+def split(low: str) -> tuple[str, ...]:
     """A word, and its parts where digits are among its letters: "q1" is the first q."""
     return parts(low) if any(map(str.isdigit, low)) and low[0].isalpha() else (low,)
 

@@ -65,7 +65,9 @@ class Series:
         begin, done = self.said.span(one)
         after = next((date for date in inside if date.start >= done), None)
         found = next((date for date in reversed(inside) if date.end <= begin), None)
-        if after and (not found or _right_after(text[done : after.start])):
+        if after and (
+            not (found or "," in text[done : after.start]) or _right_after(text[done : after.start])
+        ):
             found = after
         return [date for date in inside if found and date.start == found.start]
 
