@@ -17,8 +17,10 @@ PURE_MEMORY = tuple(
     """.split()
 )
 PURE_CHECKS = tuple(
-    "claim dates evidence figures naming quantities reading said series standing table"
-    " moments tabular wording".split()
+    """
+    claim comparing dates evidence figures moments naming pieces quantities reading said series
+    standing table tabular wording
+    """.split()
 )
 PURE_TRACES = tuple("chat claude gather lines otlp spans steps told".split())
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
