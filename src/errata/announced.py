@@ -64,6 +64,7 @@ class Announced:
         self._say(f"{self._name}: {report.status}{more} in {seconds:.2f} s; run {self._run}")
 
     def _say(self, line: str) -> None:
+        line = clean(line, WIDEST) if line[0] != " " else f"      {clean(line, WIDEST)}"
         _log.info("%s", line)
         self._write(line)
 
@@ -74,11 +75,7 @@ class Announced:
 
     def _write(self, line: str) -> None:
         if self._stream is not None:
-            print(
-                clean(line, WIDEST) if line[0] != " " else f"      {clean(line, WIDEST)}",
-                file=self._stream,
-                flush=True,
-            )
+            print(line, file=self._stream, flush=True)
 
 
 def terminal(wanted: bool | None) -> TextIO | None:

@@ -136,6 +136,7 @@ class Run(Generic[C]):
             given = Override(rule, by, why, decisions, until=until)
             loop = replace(state.loop, at=time.time())
             after, verdict = overridden(loop, self.policy, state.verdict, given)
+            verdict = await self._worded(state, after, verdict)
             entry = Entry(self.id, 0, override=given)
             if isinstance(state.verdict, Done):
                 await self._record.brief(self.id, begins=False)
@@ -210,17 +211,22 @@ class Run(Generic[C]):
         """The state after this attempt, its verdict and all written down."""
         loop = state.loop.then(attempt)
         loop = replace(loop, at=time.time()) if loop.overrides else loop
-        verdict = decide(loop, self.policy)
-        if isinstance(verdict, Again) and self._feedback and attempt.evaluation:
-            at = self._context(state, attempt.number)
-            said = await worded(self._feedback, attempt.evaluation, loop.goals, at)
-            verdict = replace(verdict, feedback=said)
+        verdict = await self._worded(state, loop, decide(loop, self.policy))
         entry = Entry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
         if self._journal.durable:
             decided = loop.at if loop.overrides else 0.0
             entry = replace(entry, standing=standing(loop, self.policy), decided=decided)
         await self._record.commit(entry, loop)
         return _State(spent(loop, verdict), (*state.values, value), verdict)
+
+    async def _worded(self, state: _State, loop: Loop, verdict: Verdict) -> Verdict:
+        """The verdict in the user's own words, where another attempt is made."""
+        evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+        if not (isinstance(verdict, Again) and self._feedback and evaluation):
+            return verdict
+        at = self._context(state, len(loop.attempts))
+        said = await worded(self._feedback, evaluation, loop.goals, at)
+        return replace(verdict, feedback=said)
 
     async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
         loop, number = state.loop, len(state.loop.attempts) + 1

@@ -62,20 +62,20 @@ async def evaluated(
     for check in checks if evaluate is None else (*checks, evaluate):
         try:
             found = await _asked(check, candidate, at, tries)
+            if check is evaluate and not isinstance(found, Evaluation):
+                raise _wrong(check, found, "an Evaluation")
+            listed = _findings(check, found)
+            asks = _asks(check) if hasattr(check, "asks") else 1
         except (CheckFailed, ModelError) as error:
             if instead is None:
                 raise
             findings.append(_safe(instead(_name(check), error)))
             continue
+        findings += listed
         if isinstance(found, Evaluation):
             scores |= found.scores
             usage += found.usage
             preference += found.preference
-        elif check is evaluate:
-            raise _wrong(check, found, "an Evaluation")
-        listed = _findings(check, found)
-        findings += listed
-        asks = _asks(check) if hasattr(check, "asks") else 1
         if isinstance(found, Evaluation):
             share = found.met
         else:

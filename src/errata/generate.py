@@ -108,7 +108,7 @@ def journalable(value: Any) -> Any:
         return value
     try:
         same = json.loads(json.dumps(value)) == value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         same = False
     if not same:
         raise NotJournalable(

@@ -13,6 +13,7 @@ from errata.loop.decide import Again, Done, Policy, Verdict, admit, overridden
 from errata.loop.record import Override
 from errata.loop.stop import counts_scope, rule_name
 from errata.protocols import Entry, Scope, Store, Stored
+from errata.reports import reworded
 from errata.store import open_store
 
 
@@ -47,7 +48,8 @@ async def override(
             before = replace(stored.loop, improves=policy.improvement, at=time.time())
             if any(map(counts_scope, policy.rules)):
                 before = replace(before, echoes=await journal.echoes())
-            _, verdict = overridden(before, policy, was, given)
+            after, verdict = overridden(before, policy, was, given)
+            verdict = reworded(after, verdict)
         except OverrideRefused:
             await journal.commit(Entry(loop, 0, leaves=True))
             raise

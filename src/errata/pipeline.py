@@ -19,12 +19,15 @@ from errata.loop.stop import MaxAttempts
 from errata.memory.memory import Memory
 from errata.models import open_model
 from errata.protocols import Model, Scope, Store
-from errata.reports import Exhausted, Report
+from errata.redact import redacted
+from errata.reports import Exhausted, Report, file_safe
 from errata.running import Running
 from errata.stages import REPORTS, Stage, Unvalidated, Work
 from errata.store import open_store
 
 F = TypeVar("F", bound=Work)
+# Of a name, in bytes: one of a stage and one of a run are in the name of a file.
+LONGEST = 100
 EXHAUSTED = ("continue", "halt", "best")
 UNVALIDATED = ("continue", "halt")
 
@@ -114,6 +117,8 @@ class Pipeline:
         """
         ends = policy or self._retrying(retries)
         given("", checks, goals, ends, None, timeout)
+        if policy is not None and retries is not None:
+            raise InvalidInput("retries", retries, "left out beside a policy, which says it all")
         exhausted = _one_of("on_exhausted", on_exhausted or self.on_exhausted, EXHAUSTED)
         unjudged = _one_of("on_unvalidated", on_unvalidated or self.on_unvalidated, UNVALIDATED)
         writer = None if model is None else _writer(model)
@@ -129,8 +134,12 @@ class Pipeline:
         return add if function is None else add(function)
 
     def _free(self, name: str) -> str:
-        taken = (REPORTS, *(stage.name for stage in self.stages))
-        if _named("name of a stage", name) in taken:
+        """The name, where neither the state nor the folder has something else under it."""
+        _named("name of a stage", name)
+        others = [stage.name for stage in self.stages]
+        keys = {REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
+        files = {file_safe(other) for other in others}
+        if name in keys or f"{name}_feedback" in others or file_safe(name) in files:
             raise InvalidInput("name of a stage", name, "one that is not taken")
         return name
 
@@ -147,6 +156,8 @@ class Pipeline:
         a state as it was given at first; what ended is restored, not run again. Raises StageFailed,
         NotJournalable, ModelError, StoreError, LeaseLost; the run can then be resumed.
         """
+        if id:
+            _named("id of a run", id)
         if not self.stages:
             raise InvalidInput("stages", (), "at least one, added by @pipeline.stage")
         return await Running(self, {} if state is None else state, id).finish()
@@ -160,8 +171,12 @@ def _writer(model: Model | Writer | str) -> Writer:
 
 
 def _named(what: str, name: object) -> str:
-    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
-        raise InvalidInput(what, name, "printable text without a slash")
+    known = isinstance(name, str) and name.strip() and name.isprintable() and "/" not in name
+    if not isinstance(name, str) or not known or len(name.encode()) > LONGEST:
+        allowed = f"printable text without a slash, of at most {LONGEST} bytes"
+        raise InvalidInput(what, name, allowed)
+    if redacted(name) != name:
+        raise InvalidInput(what, name, "a name without a secret: it is stored as it is")
     return name
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from errata.codec import sparse
 from errata.decisions import Decision
-from errata.loop.decide import Again, Done
-from errata.loop.feedback import feedback
-from errata.loop.record import Attempt, Evaluation, Finding, Goal
+from errata.loop.decide import Again, Done, Verdict
+from errata.loop.feedback import MOST, feedback
+from errata.loop.record import Attempt, Evaluation, Finding, Goal, Loop
+from errata.neutral import neutral
 from errata.protocols import NOTHING, Usage
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ Exhausted = Literal["continue", "halt", "best"]
 SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
 HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 TAIL = "\n\nPlease address these issues and regenerate the output."
+# What lessons may take of the feedback, in characters: one line about a finding fits beside them.
+ROOM = MOST - 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class AttemptReport:
     @property
     def file(self) -> str:
         """The name of its file; what a file name cannot hold is replaced by `_`."""
-        stage, run = (_safe(name) for name in (self.stage_name, self.run))
+        stage, run = (file_safe(name) for name in (self.stage_name, self.run))
         return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
 
     def plain(self) -> dict[str, Any]:
@@ -175,7 +178,7 @@ class Report:
     @property
     def stem(self) -> str:
         """The name of its files, without the ending."""
-        return _safe(self.run)
+        return file_safe(self.run)
 
     def stage(self, name: str) -> StageReport:
         """The stage of that name. Raises UnknownName."""
@@ -206,11 +209,30 @@ def iso(at: float) -> str:
 
 
 def stage_feedback(
-    stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: str = ""
+    stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
 ) -> str:
-    """What the next attempt of a stage reads: a line a finding, then `lessons`, what to do last."""
-    tail = f"\n\n{lessons}{TAIL}" if lessons else TAIL
-    return feedback(evaluation, goals, HEAD.format(stage), tail)
+    """What the next attempt of a stage reads: a line a finding, `lessons`, and what to do last.
+
+    At most `errata.loop.feedback.MOST` characters: of the lessons, the first of which is a heading,
+    those that fit. A text that poses as somebody's turn in a chat does so no more.
+    """
+    head, kept = HEAD.format(stage), ""
+    for line in lessons:
+        if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
+            kept += f"\n{line}"
+    tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
+    return neutral(feedback(evaluation, goals, head, tail))
+
+
+def reworded(loop: Loop, verdict: Verdict) -> Verdict:
+    """A verdict that another attempt is made, in the words of its stage where the loop is one's."""
+    last = loop.attempts[-1] if loop.attempts else None
+    if last is None or not last.evaluation or not {"pipeline", "stage"} <= last.labels.keys():
+        return verdict
+    if not isinstance(verdict, Again):
+        return verdict
+    said = stage_feedback(last.labels["stage"], last.evaluation, loop.goals)
+    return replace(verdict, feedback=said)
 
 
 def unvalidated(check: str) -> str:
@@ -234,10 +256,10 @@ def stage_report(stored: Stored, run: str) -> StageReport:
     if last.passed and status != "not_validated":
         return StageReport(name, status, "passed", attempts, last.best)
     exhausted, unjudged = (labels.get(one, "") for one in ("on_exhausted", "on_unvalidated"))
-    if last.passed:  # nothing was found wrong, but not all could be judged
+    if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
         action: Action = _unjudged(attempts[-1], unjudged)
-        return StageReport(name, status, action, attempts, last.best)
-    kept = last.best if exhausted == "best" else len(attempts)
+        return StageReport(name, status, action, attempts, len(attempts))
+    kept = last.best if exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
     return StageReport(name, "failed", how.get(exhausted, "continued"), attempts, kept)
 
@@ -255,7 +277,7 @@ def _attempt(
     evaluation = attempt.evaluation or Evaluation()
     names = [name for name in attempt.labels.get("checks", "").split("\n") if name]
     verdict = decision.verdict if decision else None
-    failed = not evaluation.passes(goals)
+    failed = bool(evaluation.errors or evaluation.unmet(goals))
     said = verdict.feedback if isinstance(verdict, Again) else ""
     return AttemptReport(
         stage,
@@ -265,7 +287,7 @@ def _attempt(
         tuple(_checked(evaluation, goals, names)),
         round(1000 * attempt.usage.seconds, 3),
         decision.at if decision else 0.0,
-        failed,
+        failed or isinstance(verdict, Again),
         said or (stage_feedback(stage, evaluation, goals) if failed else ""),
         attempt.candidate.text or "",
         attempt.usage,
@@ -273,9 +295,10 @@ def _attempt(
 
 
 def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:
-    if not evaluation.passes(goals):
+    if evaluation.errors or evaluation.unmet(goals):
         return "failed"
-    if any(_raised(one) for one in evaluation.findings) or not (names or goals):
+    raised = any(_raised(one) for one in evaluation.findings)
+    if raised or evaluation.unscored(goals) or not (names or goals):
         return "not_validated"
     levels = {one.level for one in evaluation.findings}
     return "warning" if "warning" in levels else "passed"
@@ -284,21 +307,26 @@ def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str
 def _checked(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[Checked]:
-    """A line for each finding and goal, and one for each check that found nothing."""
+    """A line for each finding and goal, and one for each check that found nothing.
+
+    Where a finding has a name that no check goes by, it is not known which of them found nothing.
+    """
     found = {one.check for one in evaluation.findings}
-    yield from (Checked(name) for name in names if name not in found)
+    if found <= set(names):
+        yield from (Checked(name) for name in names if name not in found)
     for one in evaluation.findings:
         yield _found(one)
     for goal in goals:
         score = evaluation.scores.get(goal.score)
-        met = score is not None and goal.met(score)
-        what = f"{goal.score} is {score:g}" if score is not None else f"{goal.score} has no score"
         details = {"score": score, "threshold": goal.threshold, "direction": goal.direction}
-        if met:
+        if score is None:
+            what = f"{goal.score} has no score, so {goal} could not be judged"
+            yield Checked(goal.score, "not_validated", "warning", what, details=details)
+        elif goal.met(score):
             yield Checked(goal.score, details=details)
         else:
-            told = f"reach {goal}"
-            yield Checked(goal.score, "failed", "critical", f"{what}: {goal}", told, details)
+            what, how = f"{goal.score} is {score:g}: {goal}", f"reach {goal}"
+            yield Checked(goal.score, "failed", "critical", what, how, details)
 
 
 def _found(one: Finding) -> Checked:
@@ -319,5 +347,6 @@ def _raised(one: Finding) -> bool:
     return one.key == unvalidated(one.check)
 
 
-def _safe(name: str) -> str:
+def file_safe(name: str) -> str:
+    """The name with `_` in place of what the name of a file cannot hold."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from errata.loop.stop import Stop
 from errata.protocols import Context, Entry, Stored, Usage
 from errata.reports import Report, StageReport, stage_report
 from errata.runs import POLICY, head_of, loop_of, stages_of
-from errata.stages import Attempts, Stage, reports_of
+from errata.stages import Attempts, Stage, fields_of, reports_of, tell
 
 if TYPE_CHECKING:
     from errata.pipeline import Pipeline
@@ -38,7 +39,7 @@ class Running:
     async def finish(self) -> Report:
         """Run all stages that have not ended; the report of all of them."""
         pipeline = self._pipeline
-        reports_of(self._state)
+        fields_of(self._state)
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
             stored = await self._journal.open(head_of(pipeline.name, names), (), POLICY)
@@ -58,12 +59,16 @@ class Running:
         past = self._stored.get(stage.name)
         ended = past is not None and bool(past.verdicts) and isinstance(past.verdicts[-1], Done)
         made = past.values if past is not None else ()
-        attempts = Attempts(stage, self._state, self._pipeline.store is not None, made)
+        durable = self._pipeline.store is not None
+        attempts = Attempts(stage, self._state, self.id if durable else "", made)
         if ended and past is not None:
             report = stage_report(past, self.id)
             self._told.restored(place, report)
         else:
-            report = await Driven(self._pipeline, self.id, place, attempts, self._told).finish()
+            with ExitStack() as cut:
+                cut.callback(attempts.undo)
+                report = await Driven(self._pipeline, self.id, place, attempts, self._told).finish()
+                cut.pop_all()
             self._told.stood(report)
         await self._keep(attempts, report)
         self._reports.append(report)
@@ -74,10 +79,12 @@ class Running:
 
     async def _keep(self, attempts: Attempts, report: StageReport) -> None:
         """Leave the state as the attempt that is kept made it."""
+        said = ["", *(one.feedback_for_agent for one in report.attempts)]
         if kept := report.kept:
-            before = report.attempts[kept - 2].feedback_for_agent if kept > 1 else ""
-            at = Context(None, kept, loop_of(self.id, report.name), before, data=self._state)
+            loop = loop_of(self.id, report.name)
+            at = Context(None, kept, loop, said[kept - 1], data=self._state)
             await attempts.restore(at)
+        tell(self._state, report.name, said[-2] if len(said) > 1 else "")
 
     async def _over(self, stored: Stored | None, new: bool) -> Report:
         """The report of a run that has come to its end; the end is written down, once."""
@@ -87,8 +94,9 @@ class Running:
         began = stored.created if stored else self._began
         report = Report(pipeline.name, self.id, (*self._reports, *rest), began, now)
         past = stored.decisions if stored else ()
-        if past and not new:
-            report = replace(report, ended=past[-1].at)
+        decided = (one.timestamp for stage in self._reports for one in stage.attempts)
+        if past and not new and max(decided, default=0.0) <= past[-1].at:
+            report = replace(report, ended=past[-1].decided)
         else:
             number = len(stored.loop.attempts) + 1 if stored else 1
             await self._journal.commit(_end(report, number))
@@ -114,4 +122,4 @@ def _end(report: Report, number: int) -> Entry:
     what = ", ".join(one.message for one in findings)
     stops = (Stop(report.status, what),) if findings else ()
     verdict = Done(number, not findings, stops)
-    return Entry(report.run, 0, attempt=attempt, value=stood, verdict=verdict)
+    return Entry(report.run, 0, attempt=attempt, value=stood, verdict=verdict, decided=report.ended)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from errata.errors import InvalidInput, NotJournalable, StageFailed
 from errata.evaluate import Check, Evaluate
-from errata.generate import Writer, journalable
+from errata.generate import Writer
 from errata.loop.decide import Policy
 from errata.loop.record import Goal
 from errata.memory.recall import as_text
@@ -63,13 +64,18 @@ class Effect:
     gone: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """As a candidate."""
-        return {"changed": dict(self.changed), **({"gone": list(self.gone)} if self.gone else {})}
+        """As a candidate; what has a NaN in it, which JSON has no word for, as the text of it."""
+        texts = {name: written(value) for name, value in self.changed.items()}
+        odd = {name: text for name, text in texts.items() if text and _odd(text)}
+        changed = {name: value for name, value in self.changed.items() if name not in odd}
+        more = {"text": odd, "gone": list(self.gone)}
+        return {"changed": changed, **{name: value for name, value in more.items() if value}}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Effect:
         """The inverse of `plain`."""
-        return cls(dict(plain["changed"]), tuple(plain.get("gone", ())))
+        odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
+        return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
     def apply(self, state: Any) -> None:
         """Do it to a state that is as it was before the stage."""
@@ -85,7 +91,9 @@ class Before:
 
     def __init__(self, state: Any) -> None:
         self._values = fields_of(state)
-        self._texts = {name: written(value) for name, value in self._values.items()}
+        named = self._values.items()
+        self._texts = {name: written(value) for name, value in named}
+        self._copies = {name: _copy(value, self._texts[name]) for name, value in named}
 
     def restore(self, state: Any) -> None:
         """Make the state as it was; a value that cannot be written down is the same object."""
@@ -96,10 +104,13 @@ class Before:
             text = self._texts[name]
             if name in now and now[name] is value and (text is None or written(value) == text):
                 continue
-            put(state, name, value if text is None else json.loads(text))
+            put(state, name, _copy(self._copies[name], text))
 
-    def effect(self, state: Any) -> Effect:
-        """What was done to the state since; values that can be written down are copied."""
+    def effect(self, state: Any, output: str = "") -> Effect:
+        """What was done to the state since; values that can be written down are copied.
+
+        The field `output` counts as changed even where it is what it was.
+        """
         now = fields_of(state)
         changed: dict[str, Any] = {}
         for name, value in now.items():
@@ -107,26 +118,59 @@ class Before:
             same = text == self._texts.get(name) if text is not None else None
             if same is None:
                 same = name in self._values and value is self._values[name]
-            if not same:
-                changed[name] = value if text is None else json.loads(text)
+            if not same or name == output:
+                changed[name] = _copy(value, text)
         return Effect(changed, tuple(sorted(self._values.keys() - now.keys())))
 
 
 def written(value: Any) -> str | None:
-    """JSON that carries the value exactly; None where none does."""
+    """JSON that carries the value exactly, or but for NaN would; None where none does."""
     try:
-        return json.dumps(journalable(value))
-    except NotJournalable:
+        text = json.dumps(value)
+        again = json.loads(text)
+        same = again == value or repr(again) == repr(value)  # NaN does not equal itself
+    except (TypeError, ValueError, RecursionError):
         return None
+    return text if same else None
+
+
+def _odd(text: str) -> bool:
+    constants: list[str] = []
+    if "NaN" in text:
+        json.loads(text, parse_constant=constants.append)
+    return "NaN" in constants
+
+
+def _copy(value: Any, text: str | None) -> Any:
+    return value if text is None else deepcopy(value)
 
 
 def fields_of(state: Any) -> dict[str, Any]:
     """The fields of a state by name, without what errata keeps there. Raises InvalidInput."""
-    held = state if isinstance(state, Mapping) else getattr(state, "__dict__", None)
-    if held is None or (isinstance(state, Mapping) and not isinstance(state, MutableMapping)):
-        allowed = "a mutable mapping, or an object whose attributes can be set"
+    if isinstance(state, MutableMapping):
+        held = dict(state)
+    else:
+        slots = [name for kind in type(state).__mro__ for name in _slots(kind)]
+        held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
+        # pydantic keeps fields that its model does not declare apart from the others.
+        for more in ("__dict__", "__pydantic_extra__"):
+            held |= getattr(state, more, None) or {}
+    if not _settable(state) or not all(isinstance(name, str) for name in held):
+        allowed = "a mutable mapping with names as keys, or an object whose attributes can be set"
         raise InvalidInput("state", state, allowed)
-    return {str(name): value for name, value in held.items() if name != REPORTS}
+    return {name: value for name, value in held.items() if name != REPORTS}
+
+
+def _settable(state: Any) -> bool:
+    if isinstance(state, Mapping):
+        return isinstance(state, MutableMapping)
+    return hasattr(state, "__dict__") or any(map(_slots, type(state).__mro__))
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    named = kind.__dict__.get("__slots__", ())
+    names = (named,) if isinstance(named, str) else tuple(named)
+    return tuple(name for name in names if not name.startswith("__"))
 
 
 def put(state: Any, name: str, value: Any) -> None:
@@ -142,10 +186,10 @@ def put(state: Any, name: str, value: Any) -> None:
 
 
 def drop(state: Any, name: str) -> None:
-    """Remove a field."""
+    """Remove a field, where there is one."""
     if isinstance(state, MutableMapping):
-        del state[name]
-    else:
+        state.pop(name, None)
+    elif hasattr(state, name):
         delattr(state, name)
 
 
@@ -165,47 +209,52 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
 class Attempts:
     """The attempts of one stage over one state: a generator for a loop, and what each one did.
 
-    `made` are the candidates of attempts that another process made; `latest` is the number of the
-    attempt whose effect the state holds, 0 where it holds none.
+    `run` is the id under which what they did is written down, "" where it is not. `made` are the
+    candidates of attempts that another process made; `latest` is the number of the attempt whose
+    effect the state holds, 0 where it holds none.
     """
 
-    def __init__(self, stage: Stage, state: Any, durable: bool, made: Sequence[Any] = ()) -> None:
+    def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
         self.stage, self.state, self.made = stage, state, tuple(made)
         self.latest = 0
-        self.is_async = inspect.iscoroutinefunction(stage.function)
-        self._durable, self._before = durable, Before(state)
+        self.is_async = not blocking(stage.function)
+        self._run, self._before = run, Before(state)
         self._effects: dict[int, Effect] = {}
-        self._told = "feedback" in _parameters(stage.function)
+        self._told = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
         """Run the stage's function on the state as it was before; what it did is the candidate."""
         at = context()
-        self._before.restore(self.state)
+        self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
         tell(self.state, self.stage.name, said)
         named = {"feedback": said or None} if self._told else {}
         value = self.stage.function(self.state, **named)
-        return self._awaited(value, at) if self.is_async else self._done(value, at)
+        return self._awaited(value, at) if hasattr(value, "__await__") else self._done(value, at)
 
     async def _awaited(self, value: Any, at: Context) -> dict[str, Any]:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
-        if output is not None and output is not self.state:
+        returned = output is not None and output is not self.state
+        if returned:
             put(self.state, self.stage.name, output)
-        effect = self._effects[at.attempt] = self._before.effect(self.state)
+        named = self.stage.name if returned else ""
+        effect = self._effects[at.attempt] = self._before.effect(self.state, named)
         self.latest = at.attempt
         return self._candidate(effect)
 
     def _candidate(self, effect: Effect) -> dict[str, Any]:
         """The effect, as far as it can be written down. Raises NotJournalable."""
-        if not self._durable:
+        if not self._run:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
         if loose and not self.stage.rerun:
             raise _loose(self.stage.name, loose[0], effect.changed[loose[0]])
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
-        return Effect(kept, effect.gone).plain() | ({"rerun": sorted(loose)} if loose else {})
+        # What was changed in place in something that cannot be written down is not seen here.
+        again = {"rerun": sorted(loose)} if self.stage.rerun else {}
+        return Effect(kept, effect.gone).plain() | again
 
     async def output(self, candidate: Any, at: Context) -> Any:
         """What checks see of a candidate: the stage's output, or the state where it has none.
@@ -222,20 +271,25 @@ class Attempts:
             made = self.made[at.attempt - 1] if at.attempt <= len(self.made) else None
             await self._again(made, at)
 
+    def undo(self) -> None:
+        """Make the state as it was before the stage."""
+        self.latest = 0
+        self._before.restore(self.state)
+
     async def _again(self, candidate: Any, at: Context) -> None:
         if isinstance(candidate, str):  # what a model wrote
             self._effects[at.attempt] = Effect({self.stage.name: candidate})
-        elif at.attempt not in self._effects and candidate.get("rerun"):
+        elif at.attempt not in self._effects and "rerun" in candidate:
             await call(self._failed, self, at.task, at.hint, at=at, thread=blocking(self))
             return
         elif at.attempt not in self._effects:  # another process made it
             self._effects[at.attempt] = Effect.of(candidate)
-        self._before.restore(self.state)
+        self.undo()
         self._effects[at.attempt].apply(self.state)
         self.latest = at.attempt
 
     def _failed(self, error: BaseException) -> StageFailed:
-        return StageFailed(self.stage.name, "", error)
+        return StageFailed(self.stage.name, self._run, error)
 
 
 def tell(state: Any, stage: str, feedback: str) -> None:
@@ -256,11 +310,14 @@ def _loose(stage: str, name: str, value: Any) -> NotJournalable:
     )
 
 
-def _parameters(function: Work) -> set[str]:
+def _takes_feedback(function: Work) -> bool:
+    """Whether it has a parameter `feedback`, and so has what it may be wrapped in."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signatures = [inspect.signature(function, follow_wrapped=far) for far in (True, False)]
     except (TypeError, ValueError):  # some functions written in C do not tell
-        return set()
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        return {"feedback"}
-    return {one.name for one in parameters}
+        return False
+    any_name = inspect.Parameter.VAR_KEYWORD
+    return all(
+        "feedback" in one.parameters or any(p.kind is any_name for p in one.parameters.values())
+        for one in signatures
+    )

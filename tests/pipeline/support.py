@@ -1,0 +1,72 @@
+"""Pipelines, states and checks to test with, and a report without what a clock says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from errata.loop.record import Finding
+from errata.pipeline import Pipeline
+from errata.protocols import Context
+from errata.reports import Report
+
+TIMES = ("began", "ended", "timestamp", "execution_time_ms", "usage")
+
+
+def failing(
+    *attempts: int, name: str = "looks", fix: str = "look again", pure: bool = False
+) -> Any:
+    """A check that finds an error at these attempts; it keeps what it was shown."""
+
+    def check(output: Any, at: Context) -> Sequence[Finding]:
+        seen.append(output)
+        if at.attempt not in attempts:
+            return []
+        return [Finding(name, f"attempt {at.attempt} is wrong", fix)]
+
+    seen: list[Any] = []
+    found: Any = check
+    found.name, found.seen = name, seen
+    return found
+
+
+def raising(*attempts: int, name: str = "broken", times: int = 1_000) -> Any:
+    """A check that raises at these attempts, `times` times in all."""
+
+    def check(output: Any, at: Context) -> Sequence[Finding]:
+        asked.append(at.attempt)
+        if at.attempt in attempts and len(asked) <= times:
+            raise RuntimeError("the check is broken")
+        return []
+
+    asked: list[int] = []
+    found: Any = check
+    found.name, found.asked = name, asked
+    return found
+
+
+def ran(pipeline: Pipeline, state: Any = None, id: str = "") -> Report:
+    """The report of a run."""
+    return asyncio.run(pipeline.run(state, id=id))
+
+
+def one(stage: Callable[..., Any], *checks: Any, state: Any = None, **options: Any) -> Report:
+    """The report of a run of a single stage, which nothing keeps."""
+    pipeline = Pipeline("p", store=None, progress=False)
+    pipeline.stage(name="s", checks=checks, **options)(stage)
+    return ran(pipeline, state)
+
+
+def timeless(what: Any) -> Any:
+    """Plain data without what depends on a clock."""
+    if isinstance(what, Report):
+        return timeless(what.plain())
+    if isinstance(what, dict):
+        return {name: timeless(value) for name, value in what.items() if name not in TIMES}
+    return [timeless(value) for value in what] if isinstance(what, list | tuple) else what
+
+
+def statuses(report: Report) -> list[list[str]]:
+    """The status of each attempt of each stage."""
+    return [[one.overall_status for one in stage.attempts] for stage in report.stages]

@@ -1,0 +1,617 @@
+"""What a run of a pipeline does, attempt by attempt, and what it says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata import policies, run_sync
+from errata.errors import Conflict, InvalidInput, LeaseLost, StageFailed
+from errata.guardrails import Guardrails
+from errata.loop.decide import Policy
+from errata.loop.record import Evaluation, Finding, Goal
+from errata.loop.stop import Budget, MaxAttempts
+from errata.pipeline import LONGEST, Pipeline
+from errata.protocols import Context, Scope
+from errata.runs import report_of
+from errata.testing import ScriptedModel
+from tests.drive.support import counted
+from tests.pipeline.support import failing, one, raising, ran, statuses
+
+FED = """GUARDRAIL FEEDBACK - Critical issues detected in s:
+- looks: attempt 1 is wrong. look again
+
+Please address these issues and regenerate the output."""
+
+
+def feeding(said: list[Any]) -> Any:
+    def stage(state: Any, feedback: str | None = None) -> int:
+        said.append(feedback)
+        return len(said)
+
+    return stage
+
+
+# -- attempts, and what is said between them
+
+
+@pytest.mark.parametrize("store", [None, ":memory:"])
+def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
+    said: list[Any] = []
+    pipeline, check = Pipeline("p", store=store, progress=False), failing(1)
+    pipeline.stage(name="s", checks=[check])(feeding(said))
+    report = ran(pipeline)
+    assert said == [None, FED]
+    assert check.seen == [1, 2]
+    assert (report.status, report.passed, report.degraded) == ("passed", True, ())
+    (stage,) = report.stages
+    assert (stage.action, stage.kept, stage.recovered) == ("passed", 2, True)
+    assert statuses(report) == [["failed", "passed"]]
+    assert report.state["s"] == 2
+
+
+@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize(
+    ("how", "status", "action", "kept", "seen"),
+    [
+        ("continue", "degraded", "continued", 3, [["s"]]),
+        ("best", "degraded", "best", 2, [["s"]]),
+        ("halt", "halted", "halted", 3, []),
+    ],
+)
+def test_exhaustion_after_exactly_3_attempts(
+    store: str | None, how: Any, status: str, action: str, kept: int, seen: list[Any]
+) -> None:
+    made: list[int] = []
+    later: list[Any] = []
+    pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
+
+    @pipeline.stage(checks=[failing(1, 2, 3), failing(1, 3, name="other")])
+    def s(state: Any) -> int:
+        made.append(len(made) + 1)
+        return made[-1]
+
+    @pipeline.stage
+    def after(state: Any) -> None:
+        later.append(state["guardrail_reports"]["degraded"])
+        state["saw"] = state["s"]
+
+    report = ran(pipeline)
+    assert made == [1, 2, 3]
+    assert (report.status, report.passed) == (status, False)
+    assert (report.stages[0].action, report.stages[0].kept) == (action, kept)
+    assert report.state["s"] == kept
+    assert later == seen
+    assert report.state.get("saw") == (kept if seen else None)
+    assert report.stages[1].status == ("not_validated" if seen else "not_run")
+    assert report.stages[0].attempts[-1].requires_retry
+
+
+@pytest.mark.parametrize("retries", [0, 1, 4])
+def test_retries_are_attempts_after_the_first(retries: int) -> None:
+    report = one(lambda state: 1, failing(*range(1, 9)), retries=retries)
+    assert len(report.stages[0].attempts) == retries + 1
+
+
+def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
+    pipeline = Pipeline("p", store=None, settings=Guardrails(max_stage_retries=1), progress=False)
+    pipeline.stage(name="a", checks=[failing(1, 2, 3)])(lambda state: 1)
+    pipeline.stage(name="b", checks=[failing(1, 2, 3)], retries=2)(lambda state: 1)
+    assert [len(stage.attempts) for stage in ran(pipeline).stages] == [2, 3]
+
+
+def test_a_policy_says_when_a_stage_ends() -> None:
+    report = one(lambda state: 1, failing(1, 2, 3), policy=Policy((MaxAttempts(1),)))
+    assert len(report.stages[0].attempts) == 1
+
+
+def test_the_log_names_the_stage_that_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "errata"):
+        one(lambda state: 1, failing(1, 2, 3))
+    warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert warned == ["Max retries reached for s, continuing despite failures"]
+
+
+@pytest.mark.parametrize(("how", "said"), [("halt", "halting the run"), ("best", "attempt 1")])
+def test_the_log_says_how_it_goes_on(how: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    one(lambda state: 1, failing(1, 2, 3), on_exhausted=how)
+    (warned,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert warned.startswith("Max retries reached for s, ")
+    assert said in warned
+
+
+def test_a_check_without_a_fix_is_told_by_what_is_wrong() -> None:
+    said: list[Any] = []
+    one(feeding(said), failing(1, fix=""))
+    assert said[1].split("\n")[1] == "- looks: attempt 1 is wrong."
+
+
+def test_warnings_do_not_ask_for_another_attempt() -> None:
+    def warns(output: Any, at: Context) -> list[Finding]:
+        return [Finding("warns", "many specific numbers", "cross-check them", level="warning")]
+
+    report = one(lambda state: 1, warns)
+    (attempt,) = report.stages[0].attempts
+    assert (attempt.overall_status, attempt.requires_retry) == ("warning", False)
+    assert (attempt.feedback_for_agent, attempt.failed_checks_summary) == ("", [])
+    assert (report.status, report.stages[0].action) == ("passed", "passed")
+
+
+# -- checks that raise
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("how", "status", "action"),
+    [("continue", "degraded", "continued"), ("halt", "halted", "halted")],
+)
+def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
+    how: Any, status: str, action: str, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[int] = []
+    check = raising(1)
+    settings = Guardrails(max_check_attempts=most)
+    pipeline = Pipeline("p", store=None, on_unvalidated=how, settings=settings, progress=False)
+    pipeline.stage(name="s", checks=[failing(), check])(feeding(made))
+    report = ran(pipeline)
+    assert len(made) == 1  # the output is not to blame
+    assert check.asked == [1] * most
+    assert (report.status, report.stages[0].action) == (status, action)
+    (attempt,) = report.stages[0].attempts
+    assert attempt.overall_status == "not_validated"
+    assert not attempt.requires_retry
+    assert [c.status for c in attempt.checks] == ["passed", "not_validated"]
+    assert "RuntimeError" in attempt.checks[1].message
+    assert "mend the check" in attempt.checks[1].suggestion
+    assert "s could not be validated" in caplog.text
+    assert "Max retries" not in caplog.text
+
+
+def test_a_check_that_raises_once_is_as_good_as_one_that_does_not() -> None:
+    check = raising(1, times=1)
+    report = one(lambda state: 1, check)
+    assert (check.asked, report.status) == ([1, 1], "passed")
+
+
+def test_a_check_that_raises_beside_one_that_fails_asks_for_a_retry_for_the_failure_alone() -> None:
+    said: list[Any] = []
+    report = one(feeding(said), failing(1), raising(1))
+    assert statuses(report) == [["failed", "passed"]]
+    assert said[1].split("\n")[1] == "- looks: attempt 1 is wrong. look again"
+
+
+@pytest.mark.parametrize("answer", [None, "wrong", 5, [1]])
+def test_a_check_that_answers_nonsense_is_a_check_that_raises(answer: Any) -> None:
+    def nonsense(output: Any, at: Context) -> Any:
+        return answer
+
+    report = one(lambda state: 1, nonsense)
+    assert statuses(report) == [["not_validated"]]
+    assert "it has to return" in report.stages[0].attempts[0].checks[0].message
+
+
+def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def score(output: Any, at: Context) -> Evaluation:
+        raise RuntimeError("no score today")
+
+    report = one(lambda state: 1, evaluate=score, goals=[Goal("quality", 0.5)])
+    (stage,) = report.stages
+    assert (stage.status, stage.action, stage.kept) == ("not_validated", "continued", 1)
+    assert {c.check_name: c.status for c in stage.attempts[0].checks} == {
+        "score": "not_validated",
+        "quality": "not_validated",
+    }
+    assert "Max retries" not in caplog.text
+
+
+def test_an_error_counts_though_a_score_is_missing() -> None:
+    report = one(lambda state: 1, failing(1, 2, 3), goals=[Goal("quality", 0.5)])
+    assert report.stages[0].status == "failed"
+
+
+def test_goals_are_checks_of_a_score() -> None:
+    def score(output: Any, at: Context) -> Evaluation:
+        return Evaluation(scores={"quality": output / 10})
+
+    said: list[Any] = []
+    report = one(feeding(said), evaluate=score, goals=[Goal("quality", 0.2)])
+    first, second = report.stages[0].attempts
+    assert [(c.check_name, c.status, c.message, c.suggestion) for c in first.checks] == [
+        ("score", "passed", "", ""),
+        ("quality", "failed", "quality is 0.1: quality >= 0.2", "reach quality >= 0.2"),
+    ]
+    assert [c.status for c in second.checks] == ["passed", "passed"]
+    assert said[1].split("\n")[1] == "- quality is 0.1; it must be at least 0.2."
+
+
+def test_checks_see_the_output_and_the_state() -> None:
+    seen: list[Any] = []
+
+    def check(output: Any, at: Context) -> list[Finding]:
+        seen.append((output, at.data["before"], at.attempt, at.loop_id.split("/")[1]))
+        return []
+
+    one(lambda state: [1], check, state={"before": 7})
+    assert seen == [([1], 7, 1, "s")]
+
+
+# -- stages that fail
+
+
+def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -> None:
+    calls: list[str] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+
+    @pipeline.stage
+    def first(state: Any) -> int:
+        calls.append("first")
+        return 1
+
+    @pipeline.stage(checks=[failing(1)])
+    def second(state: Any) -> int:
+        calls.append("second")
+        if len(calls) == 3:
+            raise ValueError("secret token ghp_0123456789abcdefghijABCDEFGHIJ012345")
+        return len(calls)
+
+    with pytest.raises(StageFailed) as caught:
+        ran(pipeline, {}, id="r")
+    told = str(caught.value)
+    assert told.startswith("stage 'second' raised ValueError: ")
+    assert told.endswith("; mend it; what was done before is kept, run again with id='r'")
+    assert "ghp_" not in told
+    assert (caught.value.stage, caught.value.run) == ("second", "r")
+    assert isinstance(caught.value.__cause__, Exception)
+    report = ran(pipeline, {}, id="r")
+    assert calls == ["first", "second", "second", "second"]
+    assert report.status == "passed"
+    assert (report.state["first"], report.state["second"]) == (1, 4)
+
+
+def test_without_a_store_nothing_is_said_of_a_resume() -> None:
+    def fails(state: Any) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(StageFailed, match=r"mend it$"):
+        one(fails)
+    with pytest.raises(StageFailed, match=r"mend it$"):
+        one(fails, model=ScriptedModel("x"))
+
+
+def test_a_state_is_as_before_the_stage_where_the_stage_raised() -> None:
+    def fails(state: Any) -> None:
+        state["log"].append("half")
+        del state["kept"]
+        state["new"] = 1
+        raise ValueError("no")
+
+    state = {"log": [], "kept": 1}
+    with pytest.raises(StageFailed):
+        one(fails, state=state)
+    assert {name: state[name] for name in state if name != "guardrail_reports"} == {
+        "log": [],
+        "kept": 1,
+    }
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, asyncio.CancelledError, SystemExit])
+def test_an_interrupt_passes_and_the_run_can_be_resumed(
+    error: type[BaseException], tmp_path: Path
+) -> None:
+    calls: list[int] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+
+    @pipeline.stage
+    async def s(state: Any) -> int:
+        state["half"] = True
+        calls.append(1)
+        if len(calls) == 1:
+            raise error
+        return 1
+
+    state: dict[str, Any] = {}
+    with pytest.raises(error):
+        ran(pipeline, state, id="r")
+    assert "half" not in state
+    assert ran(pipeline, state, id="r").status == "passed"
+    assert len(calls) == 2
+
+
+def test_a_cancelled_run_can_be_resumed(tmp_path: Path) -> None:
+    calls: list[int] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+
+    async def scenario() -> None:
+        started = asyncio.Event()
+
+        @pipeline.stage
+        async def s(state: Any) -> int:
+            calls.append(1)
+            if len(calls) == 1:
+                started.set()
+                await asyncio.Event().wait()
+            return 1
+
+        task = asyncio.create_task(pipeline.run({}, id="r"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await pipeline.run({}, id="r")).passed
+
+    asyncio.run(scenario())
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("store", [None, ":memory:"])
+def test_a_stage_that_never_ends_is_given_up_and_can_be_resumed(store: str | None) -> None:
+    calls: list[int] = []
+    pipeline = Pipeline("p", store=store, progress=False)
+
+    @pipeline.stage(timeout=0.05)
+    async def endless(state: Any) -> int:
+        calls.append(1)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+        return 1
+
+    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0.05 s'") as caught:
+        ran(pipeline, {}, id="r")
+    assert caught.value.run == ("r" if store else "")
+    assert ran(pipeline, {}, id="r").passed
+
+
+def test_a_budget_of_seconds_keeps_the_attempt_that_there_is() -> None:
+    """What a stage left half done when its time was over is nobody's output."""
+
+    async def s(state: Any) -> None:
+        state["made"] = [*state["made"], len(state["made"])]
+        if calls:
+            state["half"] = True
+            await asyncio.Event().wait()
+        calls.append(1)
+
+    calls: list[int] = []
+    policy = Policy((MaxAttempts(3), Budget(seconds=0.5)))
+    report = one(s, failing(1, 2, 3), state={"made": []}, policy=policy)
+    assert (report.stages[0].kept, report.stages[0].action) == (1, "continued")
+    assert report.state["made"] == [0]
+    assert "half" not in report.state
+
+
+# -- durable runs
+
+
+def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> None:
+    calls: list[str] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+
+    @pipeline.stage(checks=[failing(1)])
+    def first(state: Any) -> None:
+        calls.append("first")
+        state["log"].append(len(calls))
+        state.pop("gone", None)
+
+    @pipeline.stage(checks=[failing(1, 2, 3)], on_exhausted="best")
+    def second(state: Any) -> list[int]:
+        calls.append("second")
+        return [*state["log"], len(calls)]
+
+    state: dict[str, Any] = {"log": [], "gone": 1}
+    report = ran(pipeline, state, id="r")
+    done = list(calls)
+    for again in ({"log": [], "gone": 1}, state):  # as it was given, and as the run left it
+        other = ran(pipeline, again, id="r")
+        assert other == report
+        assert other.plain() == report.plain()
+        assert again["log"] == [2]
+        assert again["second"] == [2, 3]
+        assert again["guardrail_reports"] == state["guardrail_reports"]
+        assert "gone" not in again
+    assert calls == done
+    stored = asyncio.run(report_of(pipeline.store, Scope(), "r"))  # type: ignore[arg-type]
+    assert stored == report
+
+
+def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    for name, wrong in (("s", False), ("t", True)):
+        pipeline = Pipeline("p", store=path, progress=False)
+        pipeline.stage(name=name)(lambda state: 1)
+        if wrong:
+            with pytest.raises(Conflict, match=r"'r' is about another task.*give another id"):
+                ran(pipeline, {}, id="r")
+        else:
+            ran(pipeline, {}, id="r")
+
+
+def test_commits_of_a_run(tmp_path: Path) -> None:
+    """One for the run, one for each stage, two an attempt, and one for the end."""
+    store, commits = counted(tmp_path / "a.db")
+    pipeline = Pipeline("p", store=store, progress=False)
+    pipeline.stage(name="a", checks=[failing(1, 2)])(lambda state: 1)
+    pipeline.stage(name="b", checks=[failing(1, 2, 3)])(lambda state: 1)
+
+    async def scenario() -> None:
+        await store.loops(Scope(), 1)
+        before = commits()
+        await pipeline.run({})
+        assert commits() - before == 1 + 2 + 2 * 6 + 1
+        before = commits()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_64_runs_at_once_in_one_store(tmp_path: Path) -> None:
+    pipelines = [Pipeline(name, store=str(tmp_path / "a.db"), progress=False) for name in "pq"]
+    for pipeline in pipelines:
+
+        @pipeline.stage(checks=[failing(1)])
+        async def first(state: Any) -> int:
+            await asyncio.sleep(0)
+            return state["n"] * 10
+
+        @pipeline.stage
+        async def second(state: Any) -> int:
+            return state["first"] + 1
+
+    async def scenario() -> None:
+        runs = [pipelines[n % 2].run({"n": n}, id=f"r{n}") for n in range(64)]
+        reports = await asyncio.gather(*runs)
+        assert [r.state["second"] for r in reports] == [10 * n + 1 for n in range(64)]
+        assert all(r.passed and len(r.stages[0].attempts) == 2 for r in reports)
+        store = pipelines[0].store
+        assert store is not None
+        for n, report in enumerate(reports):
+            assert await report_of(store, Scope(), f"r{n}") == report
+
+    asyncio.run(scenario())
+
+
+def test_two_at_once_under_one_id_exclude_each_other(tmp_path: Path) -> None:
+    calls: list[int] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+
+    @pipeline.stage
+    async def s(state: Any) -> int:
+        calls.append(1)
+        await asyncio.sleep(0.05)
+        return 1
+
+    async def scenario() -> list[Any]:
+        runs = (pipeline.run({}, id="r") for _ in range(3))
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    found = asyncio.run(scenario())
+    assert sorted(type(one).__name__ for one in found) == ["LeaseLost", "LeaseLost", "Report"]
+    (lost, *_) = (one for one in found if isinstance(one, LeaseLost))
+    assert "'r' is being driven by another process" in str(lost)
+    assert len(calls) == 1
+
+
+def test_synchronous_callers_use_the_portal() -> None:
+    pipeline = Pipeline("p", store=None, progress=False)
+    pipeline.stage(name="s")(lambda state: 1)
+    assert run_sync(pipeline.run()).state["s"] == 1
+
+
+def test_runs_leave_nothing_behind() -> None:
+    pipeline = Pipeline("p", store=None, progress=False)
+    pipeline.stage(name="s", checks=[failing(1)])(lambda state: 1)
+
+    async def scenario() -> None:
+        held = dict(vars(pipeline))
+        for _ in range(50):
+            await pipeline.run({})
+        assert vars(pipeline) == held
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "a/b", "a\nb", "x" * (LONGEST + 1), "é" * LONGEST, 5, None, "sk-" + "a1B2" * 12],
+)
+def test_names_that_are_refused(name: Any) -> None:
+    with pytest.raises(InvalidInput, match="name of a pipeline is"):
+        Pipeline(name, store=None)
+    with pytest.raises(InvalidInput, match="name of a stage is"):
+        Pipeline("p", store=None).stage(name=name or " ")(lambda state: 1)
+    if name:
+        pipeline = Pipeline("p", store=None)
+        pipeline.stage(name="s")(lambda state: 1)
+        with pytest.raises(InvalidInput, match="id of a run is"):
+            ran(pipeline, {}, id=name)
+
+
+@pytest.mark.parametrize("name", ["s", "guardrail_reports", "degraded", "s_feedback", "a_b", "a b"])
+def test_names_that_are_taken(name: str) -> None:
+    pipeline = Pipeline("p", store=None)
+    for taken in ("s", "a_b"):
+        pipeline.stage(name=taken)(lambda state: 1)
+    with pytest.raises(InvalidInput, match="one that is not taken"):
+        pipeline.stage(name=name)(lambda state: 1)
+    assert len(pipeline.stages) == 2
+
+
+def test_a_name_whose_feedback_is_a_stage_is_taken() -> None:
+    pipeline = Pipeline("p", store=None)
+    pipeline.stage(name="s_feedback")(lambda state: 1)
+    with pytest.raises(InvalidInput, match="one that is not taken"):
+        pipeline.stage(name="s")(lambda state: 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
+        ({"retries": True}, "retries is True"),
+        ({"retries": 1.5}, "retries is 1.5"),
+        ({"retries": 1, "policy": policies.stage}, "left out beside a policy"),
+        (
+            {"on_exhausted": "stop"},
+            "on_exhausted is 'stop'; it must be one of continue, ",
+        ),
+        ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
+        ({"checks": ["x"]}, "checks is"),
+        ({"goals": ["x"]}, "goals is"),
+        ({"policy": 3}, "policy is 3"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"model": 3}, "generate is 3"),
+    ],
+)
+def test_options_of_a_stage_that_are_refused(options: dict[str, Any], told: str) -> None:
+    pipeline = Pipeline("p", store=None)
+    with pytest.raises(InvalidInput) as caught:
+        pipeline.stage(name="s", **options)(lambda state: 1)
+    assert told in str(caught.value)
+    assert pipeline.stages == ()
+
+
+@pytest.mark.parametrize(
+    "options", [{"on_exhausted": "x"}, {"on_unvalidated": "best"}, {"store": 5}]
+)
+def test_options_of_a_pipeline_that_are_refused(options: dict[str, Any]) -> None:
+    def used() -> None:
+        pipeline = Pipeline("p", **options)
+        pipeline.stage(name="s")(lambda state: 1)
+        ran(pipeline)
+
+    with pytest.raises(InvalidInput):
+        used()
+
+
+def test_a_pipeline_without_stages_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"stages is .*at least one, added by @pipeline\.stage"):
+        ran(Pipeline("p", store=None))
+
+
+def test_a_stage_is_added_by_any_of_its_forms() -> None:
+    pipeline = Pipeline("p", store=None)
+
+    @pipeline.stage
+    def plain(state: Any) -> int:
+        return 1
+
+    @pipeline.stage()
+    def called(state: Any) -> int:
+        return 2
+
+    @pipeline.stage(name="Zahlen für 東京 (1)")
+    def other(state: Any) -> int:
+        return 3
+
+    assert plain({}) == 1  # the function stays what it is
+    assert [stage.name for stage in pipeline.stages] == ["plain", "called", "Zahlen für 東京 (1)"]
+    assert ran(pipeline).state["Zahlen für 東京 (1)"] == 3
