@@ -373,7 +373,7 @@ def test_long_texts_are_cut_with_a_count():
     report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
     for page in (html(report), markdown(report)):
         assert f"{'m' * 400} … and 600 characters" in page
-        assert f"{'t' * 4000} … and 5,000 characters" in page
+        assert f"{'t' * 6000} … and 3,000 characters" in page
         assert "line 23" in page
         assert "line 24" not in page
         assert "476 more lines not shown." in page

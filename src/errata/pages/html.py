@@ -32,7 +32,6 @@ from errata.reports import AttemptReport, Checked, Report, StageReport, iso
 CELL = 400
 NAME = 80
 QUIET = 20
-FEEDBACK = 4_000
 HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
 ELEMENTS = {"-": "del", "+": "ins", "@": "i", " ": "span"}
 
@@ -160,7 +159,7 @@ def _attempt(
     decided = f", decided <time>{iso(one.timestamp)}</time>" if one.timestamp else ", not decided"
     feedback = (
         f"<h4>{told(stage, one)}</h4>\n"
-        f'<pre class="told">{_text(one.feedback_for_agent, FEEDBACK)}</pre>'
+        f'<pre class="told">{_text(one.feedback_for_agent, most // 2)}</pre>'
         if one.feedback_for_agent
         else ""
     )

@@ -27,7 +27,6 @@ from errata.pages.words import (
 from errata.reports import AttemptReport, Checked, Report, StageReport, iso
 
 CELL = 400
-FEEDBACK = 4_000
 # What has a meaning in a line of Markdown, and what makes an address or a mention of a text.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
 
@@ -116,7 +115,7 @@ def _attempt(
         yield from _change(before, one, most)
     if one.feedback_for_agent:
         yield f"{told(stage, one)}:"
-        yield fenced(short(one.feedback_for_agent, FEEDBACK))
+        yield fenced(short(one.feedback_for_agent, most // 2))
 
 
 def _when(one: AttemptReport) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import accumulate
 from typing import TypeVar
 
@@ -34,7 +35,7 @@ STANDING: Mapping[str, str] = {
     "not_run": "Did not run",
 }
 # Bytes of a page that checks and outputs may have together; markup comes to as much again at most.
-PAGE = 900_000
+PAGE = 1_100_000
 Row = TypeVar("Row", bound=tuple[str, ...])
 # Letters that nothing is seen of; controls, formats and separators are found by their category.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
@@ -63,11 +64,20 @@ def _hides(c: str) -> bool:
 
 
 def short(text: str, most: int) -> str:
-    """The visible text, cut at `most` characters with a count of those left out."""
+    """The visible text, cut at `most` characters, or twice as many bytes as HTML, with a count."""
     text = redacted(text)
-    if len(text) <= most:
-        return visible(text)
-    return f"{visible(text[:most])} … and {counted(len(text) - most, 'character')}"
+    end = most
+    if _bytes(visible(text[:most])) > 2 * most:
+        each = {c: _bytes(visible(c)) for c in set(text[:most])}
+        end = sum(size <= 2 * most for size in accumulate(each[c] for c in text[:most]))
+    left = len(text) - end
+    return (
+        f"{visible(text[:end])} … and {counted(left, 'character')}" if left > 0 else visible(text)
+    )
+
+
+def _bytes(text: str) -> int:
+    return len(escape(text, quote=False).encode())
 
 
 def counted(number: int, one: str, several: str = "") -> str:
