@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.quality import attacks, grounding, recall, signatures, stop, whowhen
+from bench.quality import attacks, grounding, recall, signatures, stop, whowhen, whowhen_model
 
 JOBS = {
     "stop": stop.run,
@@ -19,7 +19,10 @@ JOBS = {
     "attacks": attacks.run,
     "grounding": grounding.run,
     "whowhen": whowhen.run,
+    "whowhen_model": whowhen_model.run,
 }
+# These take minutes and run only when they are asked for by name.
+SLOW = frozenset({"whowhen_model"})
 OUT = Path("bench/out/quality.json")
 
 

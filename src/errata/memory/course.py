@@ -23,7 +23,9 @@ SMALL = 10
 
 Role = Literal["given", "act", "result", "said"]
 # What the agent did not say: who asks, and what surrounds it.
-GIVEN = frozenset({"user_message", "system_event", "llm_call"})
+GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
+# What no program printed, even where it begins like that. Agents hand output on as the user's word.
+TOLD = GIVEN - {"user_message"} | {"llm_response"}
 
 _RESULT = re.compile(
     r"\s*(?:exit ?(?:code|status)\b|Traceback \(most recent call last\)|(?:\w+ )?output:"
@@ -154,15 +156,15 @@ def _new(found: frozenset[str], asked: str) -> frozenset[str]:
 
 
 def _role(event: Event, text: str, task: str) -> Role:
-    if event.type in GIVEN or (task and text.strip() == task):
-        return "given"
     if event.type in ANSWERS:
         return "result"
-    if event.type == "tool_call" or _REPORTED.match(text):
+    if event.type == "tool_call":
         return "act"
-    if _RESULT.match(text):
+    if event.type not in TOLD and _RESULT.match(text):
         return "result"
-    return "act" if "```" in text else "said"
+    if event.type in GIVEN or (task and text.strip() == task):
+        return "given"
+    return "act" if "```" in text or _REPORTED.match(text) else "said"
 
 
 def _paired(
