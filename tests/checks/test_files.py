@@ -179,6 +179,8 @@ def test_of_other_formats_presence_is_looked_at_alone(tmp_path):
         {"path": "a", "at_least_rows": -1},
         {"path": "a", "at_least_rows": True},
         {"path": "a", "newer_than": []},
+        {"path": "a", "newer_than": float("inf")},
+        {"path": "a", "newer_than": True},
         {"path": "a", "columns": [1]},
         {"path": "a", "columns": [""]},
     ],

@@ -145,6 +145,13 @@ def test_files_and_frames_agree(tmp_path):
             assert said(check, form) == expected
 
 
+def test_times_of_nanoseconds_are_keys(tmp_path):
+    at = pa.array([0, 3_600_000_000_001], pa.timestamp("ns"))
+    parquet.write_table(pa.table({"at": at}), tmp_path / "r.parquet")
+    check = numbers.rows(key="at", same_as={"at": ["1970-01-01", "1970-01-01 01:00:00"]})
+    assert findings(check, tmp_path / "r.parquet") == []
+
+
 IDS = st.lists(st.integers(0, 30), max_size=40)
 
 

@@ -331,6 +331,14 @@ def test_a_column_that_gives_the_answer_away():
     assert names(found, "warning") == ["leakage"] * 2
 
 
+def test_a_copy_is_no_leak_where_few_rows_or_no_spread_show_it():
+    few = {"actual": [1, 2], "predicted": [1, 2], "x": [1, 2]}
+    flat = {"actual": [5] * 20, "predicted": [5] * 20, "x": [5] * 20}
+    for data in (few, flat):
+        found = findings(checks.leakage(features=["x"]), data)
+        assert [one for one in found if one.level != "note"] == []
+
+
 def test_no_better_than_the_mean_or_the_last_value():
     (found,) = judged(actual_of(200, 20), column(230, 20))
     assert found.level == "warning"
@@ -526,5 +534,7 @@ def test_without_pyarrow_an_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(PackageMissing, match=r"reading CSV needs pyarrow: pip install 'errata\[fr"):
         findings(checks.predictions(tmp_path / "r.csv"), None)
+    with pytest.raises(PackageMissing, match="reading a DataFrame needs pyarrow"):
+        findings(checks.predictions(), pl.DataFrame())
     assert keys(checks.predictions(), {"actual": [1], "predicted": [1]})
     assert CONTEXT.began == 0.0

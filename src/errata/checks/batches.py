@@ -189,7 +189,8 @@ def _rows(data: Sequence[Any]) -> Source:
 
 
 def _frame(data: Any) -> Source:
-    narwhals = package("narwhals", f"reading a {type(data).__name__}")
+    package("pyarrow", what := f"reading a {type(data).__name__}")
+    narwhals = package("narwhals", what)
     try:
         frame = narwhals.from_native(data, allow_series=True)
     except narwhals.exceptions.NarwhalsError as error:  # two columns of one name, say

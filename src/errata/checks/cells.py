@@ -36,11 +36,9 @@ def numeric(cells: Any) -> Numeric:
 
     if hasattr(cells, "to_pylist"):
         return _of_arrow(cells)
-    if isinstance(cells, np.ndarray):
-        if cells.dtype.kind in "fiu":
-            return Numeric(cells.astype(np.float64))
-        cells = cells.tolist()
-    return _of_list(cells)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu":
+        return Numeric(cells.astype(np.float64))
+    return _of_list(listed(cells))
 
 
 def _of_arrow(cells: Any) -> Numeric:
@@ -58,8 +56,20 @@ def _of_arrow(cells: Any) -> Numeric:
         try:
             return Numeric(_floats(pc.cast(cells, pa.float64())))
         except pa.ArrowInvalid:  # one cell at least is none that Arrow can read
-            return _of_list(cells.to_pylist())
-    return _of_list(cells.to_pylist())
+            return _of_list(listed(cells))
+    return _of_list(listed(cells))
+
+
+def listed(cells: Any) -> list[Any]:
+    """The cells of a pyarrow array, a numpy array or a sequence as plain objects."""
+    if not hasattr(cells, "to_pylist"):
+        return list(cells.tolist() if hasattr(cells, "tolist") else cells)
+    import pyarrow as pa
+
+    kind = cells.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # Python's own times have microseconds
+        cells = cells.cast(pa.timestamp("us", kind.tz), safe=False)
+    return list(cells.to_pylist())
 
 
 def _floats(cells: Any) -> Floats:

@@ -9,7 +9,7 @@ from math import isfinite, nan
 from typing import Any, ClassVar
 
 from errata.checks.batches import Unread, lacking, opened
-from errata.checks.cells import Numeric, missing, numeric
+from errata.checks.cells import Numeric, listed, missing, numeric
 from errata.checks.files import located, named
 from errata.checks.framed import Framed, is_schema
 from errata.checks.moments import Moments
@@ -107,9 +107,9 @@ def _each(fits: Callable[[Any], bool]) -> Callable[[Any], Numeric]:
     def read(cells: Any) -> Numeric:
         import numpy as np
 
-        listed = cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
-        wrong = [cell for cell in listed if not missing(cell) and not fits(cell)]
-        values = [0.0 if not missing(cell) and fits(cell) else nan for cell in listed]
+        there = [None if missing(cell) else cell for cell in listed(cells)]
+        wrong = [cell for cell in there if cell is not None and not fits(cell)]
+        values = [0.0 if cell is not None and fits(cell) else nan for cell in there]
         return Numeric(np.array(values, float), len(wrong), wrong[0] if wrong else None)
 
     return read

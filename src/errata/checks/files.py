@@ -123,9 +123,16 @@ def results(
     require(fine, "path", path, "a path or a callable (candidate, state) -> path")
     least = type(at_least_rows) is int and at_least_rows >= 0
     require(least, "at_least_rows", at_least_rows, "a whole number of at least 0")
-    age = newer_than is None or isinstance(newer_than, int | float | str | PathLike)
-    require(age, "newer_than", newer_than, "seconds since 1970, a path or None")
-    return Results(path, at_least_rows, newer_than, named("columns", columns))
+    return Results(path, at_least_rows, when(newer_than), named("columns", columns))
+
+
+def when(newer_than: When) -> When:
+    """What a file is to be newer than. Raises InvalidInput."""
+    fine = newer_than is None or isinstance(newer_than, str | PathLike)
+    if isinstance(newer_than, int | float) and not isinstance(newer_than, bool):
+        fine = 0 <= newer_than < 2.5e11  # the year 9892: what dates can say
+    require(fine, "newer_than", newer_than, "seconds since 1970, a path or None")
+    return newer_than
 
 
 def named(field: str, columns: Any) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from errata.checks.batches import Source, Unread, opened
-from errata.checks.cells import keyed
+from errata.checks.cells import keyed, listed
 from errata.checks.files import counted, empty, located, named
 from errata.checks.text import require, shorten
 from errata.loop.record import Finding, Level
@@ -83,13 +83,8 @@ class Keys:
 def _texts(source: Source, names: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
     """The keys of each batch as texts; all are empty where a row has none."""
     for columns in source.batches(names):
-        cells = [_words(column) for column in columns]
+        cells = [map(keyed, listed(column)) for column in columns]
         yield list(zip(*cells, strict=True))
-
-
-def _words(column: Any) -> Iterable[str]:
-    cells = column.to_pylist() if hasattr(column, "to_pylist") else column
-    return map(keyed, cells.tolist() if hasattr(cells, "tolist") else cells)
 
 
 def _codes(keys: Sequence[tuple[str, ...]]) -> Codes:

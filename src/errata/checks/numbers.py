@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from errata.checks.batches import Unread, opened
 from errata.checks.cells import numeric
 from errata.checks.fields import finite, ranges, schema
-from errata.checks.files import When, located, named, stale
+from errata.checks.files import When, located, named, stale, when
 from errata.checks.keyed import rows
 from errata.checks.predicted import JUDGES, Compared, Limits, too_few, untold, unusable
 from errata.checks.text import require
@@ -195,4 +195,4 @@ def _made(
     more = named("features", features)
     others = not {actual, predicted}.intersection(more)
     require(others, "features", features, "other columns than actual and predicted")
-    return Predictions(name, source, actual, predicted, judges, limits, more, newer_than)
+    return Predictions(name, source, actual, predicted, judges, limits, more, when(newer_than))

@@ -249,13 +249,13 @@ def leakage(read: Compared, limits: Limits) -> Iterator[Finding]:
     easy to hit, and a law of nature may be hit nearly: a warning.
     """
     pairs, (actual, predicted) = read.pairs, read.names
+    if not pairs.actual.std or pairs.n < FEW:
+        return
     for feature, (from_actual, from_predicted) in read.differing.items():
         for name, count in ((actual, from_actual), (predicted, from_predicted)):
             if not count:
                 what = f"{name} equals the feature {feature} in all {pairs.n} rows"
                 yield _leak(what, f"take {feature} out of the features", f"{name} is {feature}")
-    if not pairs.actual.std or pairs.n < FEW:
-        return
     fix = f"check that {actual} and what is made of it are not among the features or the output"
     if pairs.equal == pairs.n:
         what = f"{predicted} equals {actual} to the last digit in all {pairs.n} rows"
