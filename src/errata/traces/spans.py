@@ -62,13 +62,17 @@ class Traces:
                 error = raised and (short(raised[0], most), short(raised[1], most))
                 step = step_of(span, error)
                 if step is not None:
-                    step.asked = [self._kept(trace, event) for event in step.asked]
-                    step.said = [self._kept(trace, event) for event in step.said]
+                    kept = self._alone if step.kind == "tool" else self._shared
+                    step.asked = [kept(trace, event) for event in step.asked]
+                    step.said = [kept(trace, event) for event in step.said]
                 parent, times = opaque(span.parent), (span.start, span.end)
                 trace.nodes[id] = _Node(id, parent, *times, span.status, step, error)
         return []
 
-    def _kept(self, trace: _Trace, event: Event) -> Event:
+    def _alone(self, trace: _Trace, event: Event) -> Event:
+        return held(event, self._limits.content)
+
+    def _shared(self, trace: _Trace, event: Event) -> Event:
         event = held(event, self._limits.content)
         key = (event.call, event.agent, event.tool, _words(event))
         return trace.texts.setdefault(key, event)
