@@ -6,6 +6,7 @@ unexport PYTHONPATH PYTHONHOME
 
 PY := .venv/bin/python
 FULL ?=
+PIPELINE ?=
 ARGS :=
 SPLIT ?= dev
 SOAK ?= 100
@@ -17,8 +18,8 @@ help: ## this list
 setup: ## make or refresh .venv (every other target does it)
 	@sh scripts/setup.sh
 
-demo: setup ## the demonstration on a real small model; FULL=1 for all of it
-	@.venv/bin/errata demo $(if $(filter-out 0,$(FULL)),--full) $(ARGS)
+demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PIPELINE=1 for stages
+	@.venv/bin/errata demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 
 test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
 	@$(PY) -m pytest --numprocesses auto --dist worksteal --cov --cov-report= $(ARGS)

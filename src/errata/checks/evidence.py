@@ -92,7 +92,8 @@ class Evidence:
         named = bool({"name", "id", "title", "model", "key"} & set(parts(path[-1])))
         if len(found) <= 6 and (named or not found or not found[0].text[0].islower()):
             for token in tokens(cell) if found else ():
-                if token.kind in ("word", "number") and token.low not in STOP:
+                plain = token.low in STOP and token.text not in ("May", "Will")  # names, too
+                if token.kind in ("word", "number") and not plain:
                     self._named[token.low].append((row, path, token.text.istitle()))
 
     @cached_property

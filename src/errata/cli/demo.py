@@ -17,6 +17,7 @@ from errata.cli.opening import EMBEDDER, embedder_of, model_of, stored
 from errata.cli.output import WIDTH, Json, ModelName, NoPictures, print_json, say, show
 from errata.cli.progress import Progress
 from errata.cli.settings import Settings, settings
+from errata.errors import InvalidInput
 
 if TYPE_CHECKING:
     from errata.cli.lab import Plan
@@ -32,35 +33,62 @@ Full = Annotated[
 Tasks = Annotated[
     Path | None, typer.Option(help="Another task file. [the house rules that come along]")
 ]
-Out = Annotated[Path, typer.Option(help="The folder for all that it writes.")]
+Out = Annotated[
+    Path | None, typer.Option(help="The folder for all that it writes. [out/demo, out/pipeline]")
+]
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Start again: forget what the folder holds of this plan.")
+]
+Pipeline = Annotated[
+    bool, typer.Option("--pipeline", help="Five stages that correct themselves, and the report.")
 ]
 
 
 def demo(
     ctx: typer.Context,
     full: Full = False,
+    pipeline: Pipeline = False,
     model: ModelName = None,
     tasks: Tasks = None,
-    out: Out = Path("out/demo"),
+    out: Out = None,
     fresh: Fresh = False,
     json: Json = False,
 ) -> None:
     """Run tasks whose rule only a check knows, with and without memory, and report the difference.
 
-    Nothing is faked: every answer is the model's, and another model gives other numbers. Stopped
-    at any point, the same command goes on.
+    Nothing is faked: every answer is the model's, and another model gives other numbers. With
+    --pipeline stages are checked and corrected; the two that fail stand in for an agent. Stopped at
+    any point, the same command goes on.
     """
-    from errata.cli.lab import plan
     from errata.cli.measured import program
 
     values = settings(model=model)
     sys.path.insert(0, str(Path.cwd()))  # models and checks are named module:function
-    chosen = plan(tasks, values.model, full=full)
-    out.mkdir(parents=True, exist_ok=True)
     given = [one for one in ctx.obj or ["demo"] if one not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(given)}"
+    if pipeline and (full or tasks):
+        raise InvalidInput("--pipeline", "with --full or --tasks", "by itself: it has no tasks")
+    if pipeline:
+        from errata.cli.forecast import demonstrate
+
+        demonstrate(values, out or Path("out/pipeline"), fresh=fresh, again=again, json=json)
+    else:
+        _tasks(values, out or Path("out/demo"), tasks, full, fresh, again, json)
+
+
+def _tasks(
+    values: Settings,
+    out: Path,
+    tasks: Path | None,
+    full: bool,
+    fresh: bool,
+    again: str,
+    json: bool,
+) -> None:
+    from errata.cli.lab import plan
+
+    chosen = plan(tasks, values.model, full=full)
+    out.mkdir(parents=True, exist_ok=True)
     found = drive(
         _run(chosen, values, out, fresh, again),
         lambda: f"stopped; what is done is kept in {out}. The same command goes on:\n  {again}",
@@ -103,7 +131,7 @@ async def _fetched(values: Settings) -> Embedder | None:
     meaning = [weights.find(name) for name in EMBEDDER] if wanted else []
     needed = weights.needed(values.model)
     model = [needed] if needed else []
-    _announce([*model, *meaning], values.cache or weights.default_cache())
+    announce([*model, *meaning], values.cache or weights.default_cache())
     with Progress() as progress:
         for one in model:
             await weights.fetch(one, cache=values.cache, progress=progress.fetched)
@@ -116,7 +144,7 @@ async def _fetched(values: Settings) -> Embedder | None:
     return embedder_of(values)
 
 
-def _announce(needed: list[Weights], cache: Path) -> None:
+def announce(needed: list[Weights], cache: Path) -> None:
     """Say what will be downloaded, before it is."""
     missing = [one for one in needed if not one.cached(cache).is_file()]
     if missing:

@@ -81,6 +81,14 @@ def _chance(*names: str | int) -> float:
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
+def own(found: Sequence[Found], task: str, examples: bool) -> Sequence[Found]:
+    """Without `examples` only what was learnt from the very task, and what somebody remembered.
+
+    What mended one stage is no advice to another, however alike their names.
+    """
+    return [one for one in found if examples or one.kind != "check" or one.example.task == task]
+
+
 def drawn(chosen: Sequence[Found], loop: str, seed: str, share: float) -> tuple[Exposure, ...]:
     """One exposure a lesson, of however many examples, each withheld with probability `share`."""
     examples: dict[str, list[int]] = {}

@@ -23,7 +23,7 @@ from errata.memory.arguments import (
     signatures,
     texts,
 )
-from errata.memory.briefing import FIRST, Briefing, drawn
+from errata.memory.briefing import FIRST, Briefing, drawn, own
 from errata.memory.evaluation import learn_from_evaluation
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
 from errata.memory.noted import noted
@@ -254,10 +254,10 @@ class Memory:
 
         The coin is of the scope, the loop and the lesson. A loop briefed before, which has written
         it down, is shown the same again; one that no longer `begins`, nothing else. Without
-        `examples` lessons that have no accepted output are among it.
+        `examples` lessons that have no accepted output are among it, learnt from the very task.
         """
         space, vector = await self._place(task)
-        found = await self.store.search(self.scope, task, space, vector, LEG)
+        found = own(await self.store.search(self.scope, task, space, vector, LEG), task, examples)
         past = await self.store.past(self.scope, loop)
         if past.exposures:
             before = {id for one in past.exposures for id in one.examples}

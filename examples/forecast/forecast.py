@@ -1,0 +1,287 @@
+"""Five stages that forecast tomorrow's maximum temperature in Seattle, checked and corrected.
+
+    python examples/forecast/forecast.py --run mine
+    python examples/forecast/forecast.py --run mine --model embedded
+
+The stages `train` and `insights` stand in for an agent that writes them: without feedback they make
+things up, and they mend what the feedback names. With a model `insights` is a prompt, and the model
+writes the text. Needs `pip install 'errata[demo]'`, which carries the data set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from importlib.util import find_spec
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import errata
+from errata import Context, Finding, Memory, Model, Pipeline, Writer
+from errata.checks import files, numbers
+from errata.checks.grounding import grounding
+from errata.checks.insights import insights as cites
+from errata.errors import PackageMissing
+from errata.evaluate import Check
+
+MEASURED = ("temp_max", "temp_min", "precipitation", "wind")
+FEATURES = (*MEASURED, "season_sin", "season_cos")
+NEEDS = ("vega_datasets", "pyarrow", "narwhals")
+TEST = ("2015-01-01", "2015-12-31")
+Table = Mapping[str, Sequence[Any]]
+State = dict[str, Any]
+
+
+# The stages. Each leaves files in state["folder"] and returns what the next ones need of them:
+# text and numbers, which the journal carries over a crash.
+
+
+def load(state: State) -> dict[str, Any]:
+    """The data set, as it comes in its package, as Parquet."""
+    with weather().open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    days = [date.fromisoformat(row["date"].replace("/", "-")).isoformat() for row in rows]
+    table: Table = {"date": days, **{name: [float(row[name]) for row in rows] for name in MEASURED}}
+    path = write(state, "weather.parquet", table)
+    return {"path": path, "days": len(days), "first": days[0], "last": days[-1]}
+
+
+def features(state: State) -> dict[str, Any]:
+    """What is known on a day, and `y`, the maximum temperature of the next one."""
+    table = read(state["load"]["path"])
+    days = [date.fromisoformat(day) for day in table["date"]]
+    angle = 2 * np.pi * np.array([day.timetuple().tm_yday for day in days[:-1]]) / 365.25
+    known = {name: table[name][:-1] for name in MEASURED}
+    known |= {"season_sin": np.sin(angle), "season_cos": np.cos(angle)}
+    forecast_for = [(day + timedelta(days=1)).isoformat() for day in days[:-1]]
+    path = write(
+        state, "features.parquet", {"date": forecast_for, **known, "y": table["temp_max"][1:]}
+    )
+    return {"path": path, "columns": ["date", *FEATURES, "y"]}
+
+
+def split(state: State) -> dict[str, Any]:
+    """In time: what comes before the days of the test is learnt from."""
+    table = read(state["features"]["path"])
+    first, last = state["test"]
+    days = np.array(table["date"])
+    parts = {"train": days < first, "test": (days >= first) & (days <= last)}
+    return {
+        name: write(state, f"{name}.parquet", {k: np.array(v)[part] for k, v in table.items()})
+        for name, part in parts.items()
+    }
+
+
+def train(state: State, feedback: str | None = None) -> dict[str, Any]:
+    """Predictions and metrics, by a stand-in for an agent: it does right what it is told of.
+
+    Untold it invents predictions, in kelvin. Told that they do not vary as the data does, it fits
+    a model to the data; told that they lie far from the actual values, it looks at the unit.
+    """
+    time.sleep(state["pause"])
+    told, test = feedback or "", read(state["split"]["test"])
+    if "variance_hallucination" in told or "constant_predictions" in told:
+        yhat = fitted(read(state["split"]["train"]), test)
+    else:
+        yhat = np.random.default_rng(7).normal(14.0, 0.2, len(test["y"]))
+    if "hallucination_detection" not in told:
+        yhat = yhat + 273.15
+    results = {"date": test["date"], "y": test["y"], "yhat": yhat}
+    return {"results": write(state, "results.parquet", results), **measured(results)}
+
+
+def insights(state: State, feedback: str | None = None) -> str:
+    """What the run shows, in words, by a stand-in for an agent: it mends what it is told of."""
+    told, found = feedback or "", state["train"]
+    worst = max(found["months"], key=lambda one: one["MAE"])["month"]
+    claims = (
+        ("MAPE", "The forecast has a low MAPE.", "The forecast has an MAE of {MAE}."),
+        ("0.97", "R² is 0.97.", "R² is {R2}."),
+        (
+            "humidity",
+            "The column `humidity` explains most.",
+            "MAE is highest in {worst}.",
+        ),
+    )
+    said = (right if named in told else invented for named, invented, right in claims)
+    return " ".join(said).format(worst=worst, **found["metrics"])
+
+
+def insights_prompt(state: State) -> str:
+    """The same task for a model: the metrics, and what to write about them."""
+    found = state["train"]
+    lines = [f"{name}: {value}" for name, value in found["metrics"].items()]
+    lines += [f"{one['month']}: MAE {one['MAE']}, RMSE {one['RMSE']}" for one in found["months"]]
+    return (
+        "A model forecast tomorrow's maximum temperature in Seattle, in degrees Celsius. Write "
+        "three short sentences for somebody who will use it: how large its MAE and its RMSE are, "
+        "and in which month each of the two is largest. The figures:\n" + "\n".join(lines)
+    )
+
+
+# What the stages are made of.
+
+
+def weather() -> Path:
+    """The file of the data set, without importing its package. Raises PackageMissing."""
+    if missing := [name for name in NEEDS if find_spec(name) is None]:
+        raise PackageMissing("the forecast", ", ".join(missing), "demo")
+    found = find_spec("vega_datasets")
+    folders = (found.submodule_search_locations if found else None) or [""]
+    return Path(folders[0], "_data", "seattle-weather.csv")
+
+
+def write(state: State, name: str, table: Table) -> str:
+    """Write a table as Parquet into the folder of the run; its path."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = Path(state["folder"], name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table({key: pa.array(column) for key, column in table.items()}), path)
+    return str(path)
+
+
+def read(path: str) -> dict[str, Any]:
+    """The columns of a Parquet file as lists."""
+    from pyarrow import parquet
+
+    columns: dict[str, Any] = parquet.read_table(path).to_pydict()
+    return columns
+
+
+def fitted(known: Table, asked: Table) -> Any:
+    """What a line of least squares through the known days says of those that are asked for."""
+
+    def matrix(table: Table) -> Any:
+        return np.column_stack([*(table[name] for name in FEATURES), np.ones(len(table["y"]))])
+
+    weights, *_ = np.linalg.lstsq(matrix(known), np.array(known["y"]), rcond=None)
+    return matrix(asked) @ weights
+
+
+def measured(results: Table) -> dict[str, Any]:
+    """Metrics of all days and by month, in degrees Celsius, as a report writes them."""
+    y, yhat = np.array(results["y"]), np.array(results["yhat"])
+    names = np.array([f"{date.fromisoformat(day):%B}" for day in results["date"]])
+    months = [
+        {"month": name, **errors((yhat - y)[names == name])}
+        for name in dict.fromkeys(names.tolist())
+    ]
+    rest = float(((yhat - y) ** 2).sum() / ((y - y.mean()) ** 2).sum())
+    overall = {**errors(yhat - y), "R2": round(1 - rest, 2), "days": len(y)}
+    return {"metrics": overall, "months": months}
+
+
+def errors(off: Any) -> dict[str, float]:
+    """The mean absolute and the root mean square error, in hundredths of a degree."""
+    return {"MAE": round(float(np.abs(off).mean()), 2), "RMSE": round(sqrt((off**2).mean()), 2)}
+
+
+# The checks: those of errata, and two of our own.
+
+
+def apart(output: Mapping[str, str], context: Context) -> Iterable[Finding]:
+    """No day of the test is learnt from."""
+    both = set(read(output["train"])["date"]) & set(read(output["test"])["date"])
+    if both:
+        what = f"{len(both)} days are in both parts, first {min(both)}"
+        yield Finding("apart", what, "split by date", key="apart: days in both parts")
+
+
+def largest(output: str, context: Context) -> Iterable[Finding]:
+    """The month that a sentence calls the largest of an error is the one."""
+    months = context.data["train"]["months"]
+    for sentence in re.split(r"(?<=[.!?])\s", output):
+        named = [one for one in months if re.search(rf"\b{one['month']}\b", sentence)]
+        for error in ("MAE", "RMSE") if re.search(r"largest|highest|worst", sentence) else ():
+            top = max(months, key=lambda one: one[error])
+            if named and top not in named and re.search(rf"\b{error}\b", sentence):
+                value, month = named[0][error], named[0]["month"]
+                what = f"{error} is {value} in {month}, which is not the largest"
+                fix = f"write that {error} is largest in {top['month']}, {top[error]}"
+                yield Finding("largest", what, fix, key=f"largest: {error}", evidence=sentence)
+
+
+def path(output: Mapping[str, Any], state: State) -> str:
+    """Where a stage left its file."""
+    return str(output["path"])
+
+
+def results(output: Any, state: State) -> str:
+    """Where the predictions are."""
+    return str(state["train"]["results"])
+
+
+def evidence(output: Any, state: State) -> dict[str, Any]:
+    """What the text about a run may say."""
+    found = {name: state["train"][name] for name in ("metrics", "months")}
+    return {**found, "unit": "degrees Celsius"}
+
+
+def metrics(output: Any, state: State) -> dict[str, float]:
+    """The metrics that there are."""
+    return dict(state["train"]["metrics"])
+
+
+def columns(output: Any, state: State) -> list[str]:
+    """The columns that there are."""
+    return [*state["features"]["columns"], "yhat"]
+
+
+def pipeline(
+    memory: Memory, reports: Path, model: Model | None = None, progress: bool | None = None
+) -> Pipeline:
+    """The five stages, over the store of their memory; reports go to the folder `reports`."""
+    kept: Any = {"memory": memory, "store": memory.store, "reports": reports}
+    made = Pipeline("forecast", progress=progress, **kept)
+    made.stage(checks=[files.results(path, at_least_rows=1000), numbers.finite(path)])(load)
+    made.stage(checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))])(features)
+    made.stage(checks=[apart])(split)
+    made.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
+    grounded: Sequence[Check] = [cites(metrics, columns, results), grounding(evidence), largest]
+    if model is None:
+        made.stage(checks=grounded, retries=2)(insights)
+    else:
+        writer = Writer(model, "You report figures exactly.", max_tokens=100)
+        made.stage(name="insights", checks=grounded, retries=2, model=writer)(insights_prompt)
+    return made
+
+
+def remembering(folder: Path) -> Memory:
+    """The memory of a folder, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # Without a holdout: whoever tries it a second time is to see what memory does.
+    return Memory(str(folder / "errata.db"), holdout=0)
+
+
+def begun(folder: Path, pause: float = 0.0, test: tuple[str, str] = TEST) -> State:
+    """The state that a run begins with: where its files go, and which days it is tested on."""
+    return {"folder": str(folder), "pause": pause, "test": list(test)}
+
+
+def main() -> None:
+    """Run it; with the name of a run that was interrupted it goes on."""
+    parser = argparse.ArgumentParser(description="Forecast tomorrow's maximum temperature.")
+    parser.add_argument("--run", default="", help="the name of the run")
+    parser.add_argument("--out", type=Path, default=Path("out/forecast"), help="the folder")
+    parser.add_argument("--model", help="who writes the insights [a stand-in]")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds that training takes")
+    given = parser.parse_args()
+    model = errata.open_model(given.model) if given.model else None
+    made = pipeline(remembering(given.out), given.out, model, True)
+    state = begun(given.out / (given.run or "latest"), given.pause)
+    report = errata.run_sync(made.run(state, id=given.run))
+    print(state["insights"])
+    print(f"report: {given.out / report.stem}.html")
+
+
+if __name__ == "__main__":
+    main()

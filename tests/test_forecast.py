@@ -1,0 +1,228 @@
+"""The pipeline of examples/forecast: two stages that make things up are caught and corrected."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import pytest
+
+from errata import Report
+from errata.checks import ground
+from errata.errors import PackageMissing
+from errata.protocols import Context
+from errata.runs import report_of
+from errata.testing import ScriptedModel
+from tests.cli.support import Desk
+
+FILE = Path(__file__).parent.parent / "examples" / "forecast" / "forecast.py"
+EXAMPLE: dict[str, Any] = run_path(str(FILE), run_name="forecast")
+STAGES = ["load", "features", "split", "train", "insights"]
+
+
+def ran(folder: Path, name: str, model: Any = None) -> Report:
+    """A run in the folder, whose store is closed after it."""
+
+    async def go() -> Report:
+        memory = EXAMPLE["remembering"](folder)
+        try:
+            made = EXAMPLE["pipeline"](memory, folder, model, False)
+            report: Report = await made.run(EXAMPLE["begun"](folder / name), id=name)
+            return report
+        finally:
+            await memory.store.close()
+
+    return asyncio.run(go())
+
+
+def attempts(report: Report) -> list[int]:
+    return [len(stage.attempts) for stage in report.stages]
+
+
+def failed(report: Report, stage: str, attempt: int = 1) -> list[str]:
+    return [one.check_name for one in report.stage(stage).attempts[attempt - 1].failed]
+
+
+def test_what_is_made_up_is_caught_told_and_mended(tmp_path):
+    report = ran(tmp_path, "one")
+    assert [stage.name for stage in report.stages] == STAGES
+    assert report.passed
+    assert attempts(report) == [1, 1, 1, 2, 2]
+    wrong = ["hallucination_detection", "variance_hallucination", "constant_predictions"]
+    assert failed(report, "train") == wrong
+    assert failed(report, "insights") == ["insight_hallucination"] * 2 + ["grounding"]
+    told = report.stage("train").attempts[0].feedback_for_agent
+    assert told.startswith("GUARDRAIL FEEDBACK - Critical issues detected in train:\n- ")
+    assert told.endswith("\n\nPlease address these issues and regenerate the output.")
+    assert "the mean of yhat is 287.13, that of y 17.4279" in told
+    said = report.stage("insights").attempts[0].feedback_for_agent
+    assert "'MAPE' is cited" in said
+    assert "'humidity' is cited as a column" in said
+    assert "write 0.87 for '0.97'" in said
+
+
+def test_what_it_leaves_is_true(tmp_path):
+    state = ran(tmp_path, "one").state
+    results = EXAMPLE["read"](state["train"]["results"])
+    assert set(results) == {"date", "y", "yhat"}
+    assert len(results["date"]) == 365
+    metrics = state["train"]["metrics"]
+    off = [abs(p - y) for p, y in zip(results["yhat"], results["y"], strict=True)]
+    assert metrics["MAE"] == round(sum(off) / 365, 2)
+    before = [abs(b - a) for a, b in zip(results["y"], results["y"][1:], strict=False)]
+    assert metrics["MAE"] < sum(before) / 364  # better than to say that tomorrow is as today
+    assert f"MAE of {metrics['MAE']}. R² is {metrics['R2']}." in state["insights"]
+
+
+def test_the_next_run_is_right_at_once(tmp_path):
+    ran(tmp_path, "one")
+    again = ran(tmp_path, "two")
+    assert again.passed
+    assert attempts(again) == [1, 1, 1, 1, 1]
+
+
+def test_no_stage_is_told_what_went_wrong_in_another(tmp_path):
+    async def told(stage: str, name: str) -> set[str]:
+        memory = EXAMPLE["remembering"](tmp_path)
+        try:
+            past = await memory.store.past(memory.scope, f"{name}/{stage}")
+            known = {f"check/{row['signature']}": row for row in await memory.top(50)}
+            return {known[one.lesson]["error_type"] for one in past.exposures}
+        finally:
+            await memory.store.close()
+
+    ran(tmp_path, "one")
+    ran(tmp_path, "two")
+    assert asyncio.run(told("insights", "one")) == set()
+    assert asyncio.run(told("insights", "two")) == {"insight_hallucination", "grounding"}
+    assert asyncio.run(told("load", "two")) == set()
+    mended = {"hallucination_detection", "variance_hallucination", "constant_predictions"}
+    assert asyncio.run(told("train", "two")) == mended
+
+
+@pytest.mark.parametrize(
+    ("told", "synthetic", "kelvin"),
+    [
+        (None, True, True),
+        ("hallucination_detection", True, False),
+        ("variance_hallucination", False, True),
+        ("constant_predictions", False, True),
+        ("constant_predictions and hallucination_detection", False, False),
+        ("missing_results", True, True),
+    ],
+)
+def test_the_stand_in_mends_what_it_is_told_of_and_no_more(tmp_path, told, synthetic, kelvin):
+    state = EXAMPLE["begun"](tmp_path)
+    for name in STAGES[:3]:
+        state[name] = EXAMPLE[name](state)
+    made = EXAMPLE["train"](state, told)
+    yhat = EXAMPLE["read"](made["results"])["yhat"]
+    assert (max(yhat) - min(yhat) < 5) is synthetic
+    assert (min(yhat) > 200) is kelvin
+
+
+def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
+    wrong = "The MAE is 1.23. The MAE is highest in July."
+    right = "The MAE is 2.11. The MAE is highest in May, at 2.92."
+    model = ScriptedModel(wrong, right)
+    report = ran(tmp_path, "one", model)
+    assert failed(report, "insights") == ["grounding", "largest"]
+    assert report.stage("insights").recovered
+    assert report.state["insights"] == right
+    first, second = (prompt[-1].content for prompt in model.prompts)
+    assert "May: MAE 2.92" in first
+    assert "write 2.11 for '1.23'" in second
+    assert "write that MAE is largest in May, 2.92" in second
+
+
+def test_a_model_that_cannot_be_corrected_leaves_a_degraded_run(tmp_path):
+    model = ScriptedModel("The MAE is 1.23.", forever=True)
+    report = ran(tmp_path, "one", model)
+    assert report.degraded == ("insights",)
+    assert attempts(report) == [1, 1, 1, 2, 3]
+
+
+def test_no_day_is_in_both_parts(tmp_path):
+    state = {"folder": str(tmp_path)}
+    table = {"date": ["2014-12-31", "2015-01-01"]}
+    both = {"train": EXAMPLE["write"](state, "a.parquet", table)}
+    both["test"] = EXAMPLE["write"](state, "b.parquet", {"date": ["2015-01-01"]})
+    (found,) = EXAMPLE["apart"](both, Context("x"))
+    assert found.message == "1 days are in both parts, first 2015-01-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("MAE is largest in May.", []),
+        ("The MAE is highest in June.", ["largest: MAE"]),
+        ("In June MAE and RMSE are the largest.", ["largest: MAE", "largest: RMSE"]),
+        ("MAE is largest in May and RMSE in June.", []),
+        ("MAE is 3 in June.", []),
+        ("June is hot. MAE is largest.", []),
+    ],
+)
+def test_the_largest_is_the_largest(text, keys):
+    months = [{"month": "May", "MAE": 3, "RMSE": 4}, {"month": "June", "MAE": 2, "RMSE": 3}]
+    at = Context("x", data={"train": {"months": months}})
+    assert [one.key for one in EXAMPLE["largest"](text, at)] == keys
+
+
+def test_killed_it_goes_on(tmp_path):
+    desk = Desk(tmp_path)
+    command = [sys.executable, str(FILE), "--run", "mine", "--out", "out"]
+    environment = {**desk.environment(), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [*command, "--pause", "30"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while "train: attempt 1" not in process.stderr.readline():
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    for place, name in enumerate(STAGES[:3], 1):
+        assert f"[{place}/5] {name}: done before, attempt 1" in done.stderr
+    assert "[4/5] train: attempt 1 of 3" in done.stderr
+    assert "The forecast has an MAE of 2.11" in done.stdout
+
+    async def stored() -> Report:
+        memory = EXAMPLE["remembering"](tmp_path / "out")
+        try:
+            return await report_of(memory.store, memory.scope, "mine")
+        finally:
+            await memory.store.close()
+
+    report = asyncio.run(stored())
+    assert attempts(report) == [1, 1, 1, 2, 2]
+    assert json.loads((tmp_path / "out" / "mine.json").read_text())["status"] == "passed"
+
+
+def test_without_its_packages_it_says_what_to_install(monkeypatch):
+    function = EXAMPLE["weather"]
+    monkeypatch.setitem(function.__globals__, "find_spec", lambda name: None)
+    with pytest.raises(PackageMissing, match=r"vega_datasets, pyarrow.*'errata\[demo\]'"):
+        function()
+
+
+def test_may_is_a_month():
+    months = [{"month": name, "MAE": n} for n, name in enumerate(("April", "May", "June"), 2)]
+    said = {text: ground(text, {"months": months}) for text in ("MAE is 3 in May.", "May: MAE 2.")}
+    assert [[claim.verdict for claim in one] for one in said.values()] == [
+        ["supported"],
+        ["contradicted"],
+    ]
