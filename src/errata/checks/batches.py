@@ -30,7 +30,10 @@ class Unread(Exception):
     """A source that cannot be read as a table; every check makes its finding of it."""
 
     def __init__(self, kind: str, what: str, fix: str, check: str = "") -> None:
-        self.kind, self.what, self.fix, self.check = kind, what, fix, check
+        self.kind: str = kind
+        self.what: str = what
+        self.fix: str = fix
+        self.check: str = check
         super().__init__(what)
 
     def finding(self, check: str) -> Finding:

@@ -43,8 +43,8 @@ class Keys:
         self._open = ExitStack()
         enter = self._open.enter_context
         self._parts = [enter(SpooledTemporaryFile(KEPT)) for _ in range(PARTS)]  # noqa: SIM115
-        self.rows = 0
-        self.absent = 0
+        self.rows: int = 0
+        self.absent: int = 0
 
     def __enter__(self) -> Keys:
         return self
