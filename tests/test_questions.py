@@ -386,6 +386,7 @@ def test_a_model_may_phrase_the_facts(text):
         ("It was 500 against 10000.", "its number 500 is not"),  # without a citation
         ("The mean was wrong [9].", "it cites fact 9, and there are 5"),
         ("The mean was wrong.", "it cites no fact"),
+        ("Why was it retried? [2]", "it asks where it should answer"),
         ("", "it cites no fact"),
         ("The rmse_check failed [2].", "its name rmse_check is not"),
         ("It used gpt4 [2].", "its name gpt4 is not"),
@@ -396,6 +397,25 @@ def test_a_model_that_makes_things_up_is_not_heard(text, why):
     found = say(text)
     assert found.text == ""
     assert found.why.startswith(why)
+
+
+def test_sentences_as_json_get_their_citations():
+    said = {"text": "Attempt 1 failed variance_hallucination. ", "facts": [3, 3]}
+    found = say(json.dumps({"sentences": [said, {"text": "Attempt 2 passed.", "facts": [5]}]}))
+    assert found.text == "Attempt 1 failed variance_hallucination. [3]\nAttempt 2 passed. [5]"
+    made_up = {"text": "The ratio was 0.07.", "facts": [3]}
+    assert say(json.dumps({"sentences": [said, made_up]})).why.startswith("its number 0.07 is not")
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [[], {}, 7, "x", [7], [{"text": "It failed."}], [{"text": 7, "facts": [2]}],
+     [{"text": "It failed.", "facts": []}], [{"text": "It failed.", "facts": [float("inf")]}],
+     [{"text": "It failed.", "facts": [0]}], [{"text": "It failed.", "facts": [6]}]],
+)  # fmt: skip
+def test_sentences_that_are_none_are_not_shown(sentences):
+    found = say(json.dumps({"sentences": sentences}))
+    assert (found.text, bool(found.why)) == ("", True)
 
 
 def test_a_model_gets_facts_as_data():

@@ -10,6 +10,9 @@ WRITERS = """
 def honest(messages):
     return "Attempt 1 was 15.3 standard deviations off [2]. Attempt 2 passed [4]."
 
+def formal(messages):
+    return '{"sentences": [{"text": "Attempt 2 passed.", "facts": [4]}]}'
+
 def liar(messages):
     return "Attempt 1 was 99.9 standard deviations off [2]."
 
@@ -78,6 +81,11 @@ def test_a_model_words_the_facts_below_them(ask):
     facts, said, _ = done.out.partition(f"\n\n{words}\n")
     assert said
     assert "1. [train] stage 2 (train) passed" in facts
+
+
+def test_a_model_may_answer_as_asked_for(ask):
+    found = ask("forecast-1", QUESTION, "--model", "writers:formal", "--json").json["phrased"]
+    assert (found["text"], found["why"]) == ("Attempt 2 passed. [4]", "")
 
 
 def test_a_model_that_lies_is_not_shown(ask):

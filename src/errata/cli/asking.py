@@ -80,7 +80,7 @@ def _phrased(found: Facts, values: Settings) -> Phrased:
 
     async def said(progress: Progress) -> Phrased:
         async with model_of(values, progress.fetched) as model:
-            return await phrased(found, model, max_tokens=values.max_tokens)
+            return await phrased(found, model)
 
     with Progress() as progress:
         return drive(said(progress))
