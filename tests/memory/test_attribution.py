@@ -173,11 +173,13 @@ def test_events_are_named_by_their_ids():
     assert str(step).startswith("event e2 (buyer), 1.00: acted; its result is event e3;")
 
 
-def test_the_work_is_nearly_linear_in_the_number_of_events():
-    once, fourfold = (
-        work(n * (*BOUGHT, call(), LOST, code("a"), chat("Output: 1")), attribute)
-        for n in (50, 200)
-    )
+MANY = (*BOUGHT, call(), LOST, code("a"), chat("Output: 1"))
+SAME = (call(), back("ok"), said("Well.", "a"))
+
+
+@pytest.mark.parametrize("events", [MANY, SAME, SAME[:1], SAME[2:]], ids=range(4))
+def test_the_work_is_nearly_linear_in_the_number_of_events(events):
+    once, fourfold = (work(n * events, attribute) for n in (200, 800))
     assert fourfold < 4.5 * once
 
 

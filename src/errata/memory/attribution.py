@@ -136,7 +136,7 @@ def _suspects(seen: Course) -> Iterator[int]:
 
 
 def _answered(seen: Course) -> bool:
-    return seen.outcome not in ("error", "timeout") and seen.answer() is not None
+    return seen.outcome not in ("error", "timeout") and seen.answer is not None
 
 
 def _suspect(seen: Course, at: int, score: float, found: Sequence[Signal]) -> Suspect:

@@ -30,7 +30,7 @@ def brought(course: Course) -> Iterator[Signal]:
 
 def _answer(course: Course) -> Iterator[Signal]:
     """Where the values of the last word came up first, in a run that did not succeed."""
-    last = course.answer()
+    last = course.answer
     if last is None or course.outcome == "success":
         return
     origins = course.origins()

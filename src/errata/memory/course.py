@@ -66,7 +66,8 @@ class Course:
 
     `roles` say what each event is, `result` the position of what came of an act (its own where it
     tells of both), `act` that of the act a result came of, `failure` the text of a failure or "".
-    `values` are the numbers and names an event holds that the task does not.
+    `values` are the numbers and names an event holds that the task does not. `answer` is where the
+    last word of an agent is that holds any: what they leave as their answer.
     """
 
     events: tuple[Event, ...]
@@ -75,8 +76,9 @@ class Course:
     act: tuple[int | None, ...]
     failure: tuple[str, ...]
     values: tuple[frozenset[str], ...]
-    tools: tuple[str, ...] = ()
-    outcome: str = "failure"
+    answer: int | None
+    tools: tuple[str, ...]
+    outcome: str
 
     def origins(self) -> dict[str, int]:
         """Value -> the first event it came up in; where that is a result, the act it came of."""
@@ -87,11 +89,6 @@ class Course:
                 first.setdefault(value, at if act is None else act)
         return first
 
-    def answer(self) -> int | None:
-        """Where the last word is that holds a value: what the agents leave as their answer."""
-        said = (at for at in reversed(range(len(self.roles))) if self.roles[at] in ("said", "act"))
-        return next((at for at in said if self.values[at]), None)
-
 
 def course(episode: Episode) -> Course:
     """How an episode went; linear in the number of events, of which the ends are read."""
@@ -101,13 +98,16 @@ def course(episode: Episode) -> Course:
     roles = tuple(map(_role, events, texts, [given.strip()] * len(events)))
     result, act = _paired(events, roles, texts)
     told, asked = values(given), given.lower()
+    held = tuple(_new(values(text) - told, asked) for text in texts)
+    said = (at for at in reversed(range(len(events))) if roles[at] in ("said", "act"))
     return Course(
         events,
         roles,
         result,
         act,
         tuple(map(_failure, events, roles, texts)),
-        tuple(_new(values(text) - told, asked) for text in texts),
+        held,
+        next((at for at in said if held[at]), None),
         episode.tools,
         episode.outcome,
     )
