@@ -52,6 +52,17 @@ def test_a_digest_says_all_of_every_event(name):
 def test_the_order_of_keys_is_no_difference():
     event = replace(EVENT, arguments={"a": [2], "b": 1})
     assert replace(EPISODE, events=(event,)).digest == EPISODE.digest
+
+
+def test_a_time_or_a_cost_without_a_fraction_is_the_same_number():
+    whole, part = (
+        replace(EPISODE, events=(replace(EVENT, at=one),), usage=Usage(cost=one))
+        for one in (2, 2.0)
+    )
+    assert whole.digest == part.digest
+
+
+def test_an_outcome_is_one_of_five():
     with pytest.raises(InvalidInput, match="outcome is 'great'; it must be one of success"):
         replace(EPISODE, outcome="great")  # type: ignore[arg-type]
 

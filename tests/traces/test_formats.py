@@ -127,6 +127,21 @@ def test_a_file_of_several_sessions_is_as_many_episodes():
     assert (lone.id, lone.task) == ("", "no session")
 
 
+def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
+    entries: list[Data] = [
+        {"type": "user", "sessionId": "s", "uuid": word, "message": {"content": word}} | more
+        for word, more in (
+            ("first", {}),
+            ("third", {"timestamp": "2026-01-31T12:00:03Z"}),
+            ("fourth", {}),
+            ("second", {"timestamp": "2026-01-31T12:00:01Z", "isSidechain": True}),
+        )
+    ]
+    entries.append({"type": "assistant", "message": {"usage": {"input_tokens": None}}})
+    events = only(*entries).events
+    assert [event.content for event in events] == ["first", "second", "third", "fourth"]
+
+
 # OpenTelemetry GenAI
 
 

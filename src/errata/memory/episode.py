@@ -87,14 +87,20 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex over all but `source`: what was imported twice has it twice."""
+        """SHA-256 in hex over all but `source`: what was imported twice has it twice.
+
+        A time or a cost is the same as an integer and as a float.
+        """
         fault = self.fault and (self.fault.category, self.fault.message, self.fault.context)
-        told = [*_HEAD(self), fault, list(map(_EVENT, self.events))]
+        head = (float(part) if isinstance(part, int) else part for part in _HEAD(self))
+        times = (None if one.at is None else float(one.at) for one in self.events)
+        events = list(zip(map(_EVENT, self.events), times, strict=True))
+        told = [*head, fault, events]
         text = json.dumps(told, sort_keys=True, default=_plain, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-_EVENT = attrgetter(*Event.__dataclass_fields__)
+_EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at"))
 _USAGE = tuple(f"usage.{name}" for name in Usage.__dataclass_fields__)
 _HEAD = attrgetter("outcome", "task", "goal", "id", "session", "tools", "omitted", *_USAGE)
 

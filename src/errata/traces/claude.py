@@ -30,8 +30,10 @@ class Sessions:
     """A file of session entries: one episode a session, in the order of the file.
 
     Entries of type user, assistant, system and summary are told; the rest is bookkeeping of the
-    program. An entry that is there twice counts once. A side chain belongs to its session, its
-    events to an agent by its id. The first words of the user in the main chain are the task.
+    program. An entry that is there twice counts once, and they are in the order of their times,
+    since side chains and what a longer session keeps may be written later. A side chain belongs to
+    its session, its events to an agent by its id. The first words of the user in the main chain are
+    the task.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -53,7 +55,7 @@ class Sessions:
     def finish(self) -> list[Episode]:
         """The sessions of the file."""
         return [
-            one.gathering.episode(task=one.task, id=id, session=id, usage=_usage(one))
+            one.gathering.episode(task=one.task, id=id, session=id, usage=_usage(one), by_time=True)
             for id, one in self._sessions.items()
             if one.gathering.given
         ]

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import accumulate, islice
 from typing import Any
 
 from errata.errors import InvalidInput
@@ -56,7 +57,7 @@ class Gathering:
 
     def __init__(self, limits: Limits, source: str) -> None:
         self._limits, self._source = limits, source
-        self.given = 0  # events, also those that are left out
+        self.given: int = 0  # events, also those that are left out
         self._first: list[tuple[int, Event]] = []
         self._failed: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque()
@@ -91,8 +92,11 @@ class Gathering:
         tools: Iterable[str] = (),
         usage: Usage = NOTHING,
         omitted: int = 0,
+        by_time: bool = False,
     ) -> Episode:
         """The episode; without a task it is what the user said first.
+
+        `by_time` puts its events in the order of their times; one without stays behind the last.
 
         Without an `outcome` it is error where there is a `fault`, or where the last event is one;
         timeout where the code of that error says so; else partial, since nobody said more: silence
@@ -101,6 +105,8 @@ class Gathering:
         kept = [*self._first, *self._failed, *self._last]
         content = self._limits.content
         events = tuple(_named([(place, clean(one, content)) for place, one in kept]))
+        if by_time:
+            events = _by_time(events)
         if task is None:
             task = next((one.content for one in events if one.type == "user_message"), "")
         if fault is not None:
@@ -132,6 +138,12 @@ def _ended(fault: Fault | None, events: tuple[Event, ...]) -> Ended:
     if events and failure(events[-1]):
         return "timeout" if _LATE.search(events[-1].code) else "error"
     return "partial"
+
+
+def _by_time(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    times = accumulate(events, lambda at, one: at if one.at is None else one.at, initial=0.0)
+    timed = sorted(zip(islice(times, 1, None), events, strict=True), key=lambda one: one[0])
+    return tuple(event for _, event in timed)
 
 
 def _named(kept: list[tuple[int, Event]]) -> Iterable[Event]:

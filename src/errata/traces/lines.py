@@ -164,14 +164,16 @@ def _usage(value: Any) -> Usage:
     names = [part.name for part in fields(Usage)]
     if not isinstance(value, Mapping) or not value.keys() <= set(names):
         raise InvalidInput("usage", value, f"an object of {', '.join(names)}")
-    for name in names:
-        number(value, name)
-    return Usage(**value)
+    calls, prompt, completion = (_count(value, name) for name in names[:3])
+    cost, seconds = (float(number(value, name)) for name in names[3:])
+    return Usage(calls, prompt, completion, cost, seconds)
 
 
 def number(value: Mapping[str, Any], name: str) -> float:
     """A number of at least 0, 0 where there is none. Raises InvalidInput."""
-    found = value.get(name, 0)
+    found = value.get(name)
+    if found is None:
+        return 0
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 1e15:
         raise InvalidInput(name, found, "a number of at least 0")
     return found

@@ -13,7 +13,12 @@ from errata.traces.told import objects, text_in
 
 Attributes = Mapping[str, Any]
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
-CODES = {1: "ok", "STATUS_CODE_OK": "ok", 2: "error", "STATUS_CODE_ERROR": "error"}
+CODES: Mapping[int | str, str] = {
+    1: "ok",
+    "STATUS_CODE_OK": "ok",
+    2: "error",
+    "STATUS_CODE_ERROR": "error",
+}
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple
 
 from errata.memory.episode import Ended, Episode, Event, Fault
@@ -14,6 +15,8 @@ from errata.traces.otlp import Span
 from errata.traces.steps import Step, error_of, step_of
 
 SOURCE = "otlp"
+# So many open calls of a tool are looked through for the arguments of a span that names no call.
+OPEN = 1_000
 
 
 @dataclass(slots=True)
@@ -178,7 +181,8 @@ class _Telling:
     def _begin_tool(self, node: _Node, step: Step, at: int) -> None:
         event = step.asked[0]
         waiting = self._open.get(event.tool, {})
-        same = (call for call, given in waiting.items() if given == event.arguments)
+        oldest = islice(waiting.items(), OPEN)
+        same = (call for call, given in oldest if given == event.arguments)
         call = event.call or next(same, "") or next(iter(waiting), "") or node.id
         waiting.pop(call, None)
         step.asked[0] = event = replace(event, call=call)

@@ -54,9 +54,9 @@ def step_of(span: Span, error: Error | None) -> Step | None:
     name = held.get(OPENINFERENCE) or held.get(GENAI)
     if not isinstance(name, str):
         return None
-    kind = KINDS.get(name, "around")
-    step = Step(kind)
-    if OPENINFERENCE in held:
+    inferred = OPENINFERENCE in held
+    step = Step(KINDS.get(name.upper() if inferred else name, "around"))
+    if inferred:
         _openinference(step, span, error)
     else:
         for event, more in span.events:
