@@ -52,10 +52,13 @@ class Announced:
                 f"{stage.name} could not be validated, {how.get(stage.action, 'continuing')}"
             )
 
-    def restored(self, place: int, stage: StageReport) -> None:
-        """A stage was done before the run was resumed."""
+    def restored(self, place: int, stage: StageReport, outdated: bool) -> None:
+        """A stage was done before the run was resumed; `outdated`: one before it was not."""
         done = f"done before, attempt {stage.kept}"
         self._say(f"[{place}/{self._stages}] {stage.name}: {done}")
+        if outdated:
+            rests = "what it did rests on a stage before it as it was then; for all anew, start"
+            self._warn(f"{stage.name} was not run again: {rests} a run of another id")
 
     def over(self, report: Report) -> None:
         """The run has ended."""

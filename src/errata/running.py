@@ -49,13 +49,16 @@ class Running:
             self._told = Announced(pipeline.name, self.id, len(names), stream)
             new = False
             for place, stage in enumerate(pipeline.stages, 1):
-                new = await self._stage(place, stage) or new
+                new = await self._stage(place, stage, new) or new
                 if self._reports[-1].action == "halted":
                     break
             return await self._over(stored, new)
 
-    async def _stage(self, place: int, stage: Stage) -> bool:
-        """Drive a stage to its end, or restore what it did; whether it had not ended before."""
+    async def _stage(self, place: int, stage: Stage, new: bool) -> bool:
+        """Drive a stage to its end, or restore what it did; whether it had not ended before.
+
+        `new`: so had one before it.
+        """
         past = self._stored.get(stage.name)
         ended = past is not None and bool(past.verdicts) and isinstance(past.verdicts[-1], Done)
         made = past.values if past is not None else ()
@@ -63,7 +66,7 @@ class Running:
         attempts = Attempts(stage, self._state, self.id if durable else "", made)
         if ended and past is not None:
             report = stage_report(past, self.id)
-            self._told.restored(place, report)
+            self._told.restored(place, report, outdated=new)
         else:
             with ExitStack() as cut:
                 cut.callback(attempts.undo)
