@@ -104,6 +104,10 @@ def test_a_number_is_held_against_its_row_and_column(text, contradicted):
         ("They met on Sunday.", ["Sunday"]),
         ("They met on Thursday, May 6, 2021.", ["Thursday", "May 6, 2021"]),
         ("The Otters beat the Ferrets.", ["Ferrets"]),
+        ("The Otters beat the away Badgers.", []),
+        ("The Otters beat the host Badgers.", ["host"]),
+        ("The Otters were led by the duo of Dee Roth and Ed Sand.", ["Otters"]),
+        ("The Badgers were led by the duo of Dee Roth and Ed Sand.", []),
     ],
 )
 def test_a_report_is_held_against_nested_tables(text, contradicted):
@@ -185,6 +189,22 @@ def test_a_direction_is_told_by_numbers_and_not_by_years():
     ]
     assert wrong("The level rose from 2021 to 2020.", years) == []
     assert wrong("The level rose from 4.5 to 2.5.", years) == ["rose"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "text", "contradicted"),
+    [
+        ([1, 2, 3, 2.5, 4, 5], "The level has been steadily rising.", []),
+        ([1, 2, 3, 2.5, 4, 5], "It shows a steady decline of the level.", ["steady decline"]),
+        ([1, 3, 2, 4, 3, 5], "The level increased steadily.", []),
+        ([1, 3, 2, 4, 3, 2], "The level increased steadily.", ["increased steadily"]),
+        ([1, 3, 2, 4, 3, 2], "The level increased steadily until March 4, 2021.", []),
+        ([3, 2, 1], "The level increased steadily.", []),
+    ],
+)
+def test_what_is_steady_goes_one_way_from_date_to_date(levels, text, contradicted):
+    rows = [{"date": f"2021-03-0{n}", "level": level} for n, level in enumerate(levels, 1)]
+    assert wrong(text, rows) == contradicted
 
 
 def test_a_number_is_not_said_of_what_the_next_number_is():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from errata.checks.claim import Claim, Verdict
 from errata.checks.evidence import Mention
 from errata.checks.figures import title
+from errata.checks.naming import TIMES
 from errata.checks.quantities import Quantity
 from errata.checks.reading import Record
 from errata.checks.said import Said, split
@@ -27,6 +29,10 @@ _MORE = frozenset("higher larger greater bigger more longer heavier".split())
 _LESS = frozenset("lower smaller less fewer shorter lighter".split())
 _IS = frozenset("is was are were has had have of by for at : belongs to goes held".split())
 _ENDS = frozenset(".,;:()!?") | frozenset("and but than among of in is was at for by".split())
+_STEADY = frozenset("steady steadily consistent consistently continuous continuously".split())
+# What is steady goes one way in this share of its changes, of which there are at least so many.
+MOSTLY = 0.6
+FEW = 3
 # Tokens that are looked at after a word that compares.
 NEAR = 8
 LONGEST = 5
@@ -45,6 +51,7 @@ class Comparing:
         for at, token in enumerate(self.said.tokens):
             if token.low in _UP or token.low in _DOWN:
                 yield from self._moves(at)
+                yield from self._steadily(at)
             elif token.low in _MOST or token.low in _LEAST:
                 yield from self._tops(at)
             elif token.low in _MORE or token.low in _LESS:
@@ -73,6 +80,34 @@ class Comparing:
 
     def _told_of_years(self, *numbers: Quantity) -> bool:
         return all(one.value in self._years for one in numbers)
+
+    # "a steady rise"
+
+    def _steadily(self, at: int) -> Iterator[Claim]:
+        """Most changes from date to date go the way that is said to be steady."""
+        start, end = self.said.sentence(at)
+        steady = [n for n in (at - 1, at + 1) if self.said.low(n) in _STEADY]
+        series = self._series() if steady and not self.said.dates_in(start, end) else []
+        changes = [b - a for a, b in pairwise(series) if a != b]
+        if len(changes) >= FEW:
+            going = sum((change > 0) == (self.said.low(at) in _UP) for change in changes)
+            share = going / len(changes)
+            why = f"{share:.0%} of the changes from date to date go that way"
+            yield self._claim(min(steady[0], at), max(steady[0], at), share >= MOSTLY, "", why)
+
+    def _series(self) -> list[float]:
+        """The values of the one measure of the one table whose rows are dated, in their order."""
+        tables = {row.table for _, row in self.said.evidence.dates}
+        measures = [
+            column
+            for path in tables
+            for column in self.said.evidence.tables[path].numeric
+            if TIMES.isdisjoint(column.own)
+        ]
+        if len(tables) != 1 or len(measures) != 1:
+            return []
+        rows = sorted(self.said.evidence.dates, key=lambda pair: pair[0][2:])
+        return [v for _, row in rows if (v := value(row, measures[0])) is not None]
 
     # "the highest price"
 

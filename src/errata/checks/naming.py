@@ -13,7 +13,7 @@ _DENSE = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
 # Words that one measure goes by where its letters do not tell: "scoring" is counted in points.
-_ALIKE = ("percent pct percentage", "score point pts")
+_ALIKE = ("percent pct percentage", "score point pts", "home host hosts")
 _POWERS = {"squared": 2, "cubed": 3}
 TIMES = frozenset("date year day time month timestamp period quarter week".split())
 STOP = frozenset(

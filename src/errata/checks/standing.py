@@ -8,7 +8,7 @@ from itertools import pairwise
 from errata.checks.claim import Claim, Verdict
 from errata.checks.evidence import Evidence, Mention
 from errata.checks.figures import Figures, title
-from errata.checks.naming import TIMES
+from errata.checks.naming import TIMES, names
 from errata.checks.quantities import ORDINALS
 from errata.checks.reading import Record
 from errata.checks.said import Said
@@ -54,6 +54,8 @@ class Standing:
             between = [self.said.low(at) for at in range(one.last + 1, two.first)][: 2 * NEAR + 1]
             yield from self._itself(one, two, between)
             yield from self._member(one, two, between)
+        for mention in self.said.mentions:
+            yield from self._role(mention)
         yield from self._winners()
 
     def _claim(self, first: int, last: int, true: bool, nearest: str, why: str) -> Claim:
@@ -121,6 +123,18 @@ class Standing:
             own = found[0][1].value or 0.0
             yield self._claim(at, at + 1, own >= 10, f"{own:g}", "10 or more")
 
+    def _role(self, mention: Mention) -> Iterator[Claim]:
+        """ "The home Badgers", where the row of the Badgers is not the one called home."""
+        word, at = self.said.low(mention.first - 1), mention.first - 1
+        for row in mention.rows if self.said.low(at - 1) == "the" else ():
+            others = (
+                self.evidence.tables[row.table].rows if row.key and row.path.endswith("…") else ()
+            )
+            called = [r for r in others if any(names(word, k) > 1 for k in r.key)]
+            if called:
+                true = any(r.key == row.key for r in called)
+                yield self._claim(at, at, true, title(called[0]), f"said of {title(called[0])}")
+
     def _itself(self, one: Mention, two: Mention, between: Sequence[str]) -> Iterator[Claim]:
         """ "The Hawks defeated the Hawks": nothing is compared with itself."""
         same = one.rows and {id(row) for row in one.rows} == {id(row) for row in two.rows}
@@ -133,7 +147,7 @@ class Standing:
         leads = not _LEADS.isdisjoint(between)
         if len(between) > NEAR or not {",", ".", ";"}.isdisjoint(between):
             return
-        whole, part = (one, two) if leads and between[-1:] == ["by"] else (two, one)
+        whole, part = (one, two) if leads and "by" in between else (two, one)
         homes = self._homes(part) if leads or between[:1] in (["for"], ["of"]) else []
         rows = [row for row in whole.rows if homes and row.table == homes[0].table]
         if rows and not any(row in homes for row in rows):
