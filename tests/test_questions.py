@@ -231,6 +231,38 @@ def test_what_changed():
     )
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("any warnings?", "warned: 3 rows dropped"),
+        ("any warnings in train?", "nothing warned there"),
+        ("what failed in load", "nothing failed there"),
+        ("what was fed back to load", "nothing was fed back there"),
+        ("what was fed back to load", "stage 1 (load) passed at attempt 1"),
+        ("how many retries were there?", "stage 5 (insights): 3 attempts, 2 retries"),
+        ("how many attempts did train take?", "stage 4 (train): 2 attempts, 1 retry"),
+        ("did attempt 2 of train pass?", "attempt 2 passed"),
+        ("did attempt 3 pass?", "attempt 3 failed insight_hallucination"),
+        ("how did attempt 2 of train differ?", "the output of attempt 2 differs:"),
+        ("what changed in the variance check?", f"attempt 1: failed {SPREAD}; attempt 2: passed"),
+        ("which stages were retried for hallucination_detection", "attempt 1 did not fail"),
+        ("is load ok", "stage 1 (load) passed at attempt 1"),
+        ("how did load end up, was it stopped?", "stage 1 (load) passed at attempt 1"),
+        ("what happened at attempt 1 of clean", "attempt 1 passed with warnings"),
+        ("how much did load cost", "stage 1 (load): 1 attempt, 1 s, 120 tokens"),
+    ],
+)
+def test_what_is_told(question, said):
+    told = [one.text for one in facts(REPORT, question).facts]
+    assert any(text.startswith(said) for text in told), told
+
+
+def test_what_cost_nothing():
+    calm = replace(REPORT, stages=REPORT.stages[:1])
+    told = [one.text for one in facts(calm, "how long did it take?").facts]
+    assert told[1] == "none of them was a retry"
+
+
 def test_the_same_output_is_said_to_be_the_same():
     both = tuple(attempt("a", n, fails("c", "m"), output="x") for n in (1, 2))
     report = Report("p", "r", (StageReport("a", "failed", "continued", both, 2),))

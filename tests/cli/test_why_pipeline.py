@@ -1,10 +1,13 @@
 """`errata why` and `errata runs` of a pipeline's runs; loops, replay and tune beside them."""
 
+import asyncio
 import json
 
 import pytest
 
-from tests.cli.pipelines import MEANS, runs
+from errata import Pipeline
+from errata.errors import StageFailed
+from tests.cli.pipelines import MEANS, cites, runs
 from tests.cli.support import following
 
 
@@ -79,6 +82,36 @@ def test_what_is_not_there_is_told_with_what_is_near(told, monkeypatch):
     assert "loop 'forecast/say' is no run of a pipeline: it has no stage '2'" in loop.err
     monkeypatch.setenv("ERRATA_PROJECT", "other")
     assert "no pipeline has run in this scope" in told("why", "last").err
+
+
+def test_a_run_that_was_halted_and_one_that_was_interrupted(desk, monkeypatch):
+    async def broken() -> None:
+        path = str(desk.folder / "errata.db")
+        pipeline = Pipeline("broken", store=path, progress=False, on_exhausted="halt")
+        pipeline.stage(name="first", checks=[cites], retries=0)(lambda state: "MAE")
+        pipeline.stage(name="second")(lambda state: "never")
+        await pipeline.run({}, id="halted")
+        other = Pipeline("raises", store=path, progress=False)
+
+        @other.stage
+        def falls(state: object) -> None:
+            raise ZeroDivisionError("it fell")
+
+        with pytest.raises(StageFailed):
+            await other.run({}, id="open")
+
+    asyncio.run(broken())
+    halted = desk.invoke(monkeypatch, "why", "halted").out
+    assert "run halted of pipeline broken was halted; 2 stages, 1 attempt" in halted
+    assert "stage 1 (first) did not pass in 1 attempt; the run was halted" in halted
+    assert [line.split()[-5:] for line in halted.splitlines() if line.startswith(" 2 ")] == [
+        ["run", "0", "-", "0.0", "0"]
+    ]
+    told = desk.invoke(monkeypatch, "ask", "halted", "why did it stop?").out
+    assert "failed: MAE is cited, and the run has no metrics" in told
+    assert "run open of pipeline raises is open" in desk.invoke(monkeypatch, "why", "open").out
+    states = [one["state"] for one in desk.invoke(monkeypatch, "runs", "--json").json["runs"]]
+    assert states == ["open", "halted"]
 
 
 def test_runs(told):
