@@ -46,6 +46,8 @@ class Run(Generic[C]):
     Arguments as of `run`. The state is what the journal says; it is read at the first step.
     """
 
+    _state: _State | None = None
+
     def __init__(
         self,
         task: Any,
@@ -72,23 +74,24 @@ class Run(Generic[C]):
         given(id, checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
         self.policy = policy
-        self._budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
         self._task, self._data, self._initial = task, data, initial
         self._generate = generator(generate)
-        self._revise, self._evaluate = revise, evaluate
+        self._revise, self._evaluate, self._feedback = revise, evaluate, feedback
         self._samples = isinstance(self._generate, Writer) and revise is None
+        self._pure = pure(checks, evaluate)
         self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
-        self._labels = dict(labels or {})
         remembers = memory if memory is None else Memory.of(memory, scope)
-        scope = scope or (remembers.scope if remembers else None)
-        self._timeout, self._temperature, self._seed = timeout, temperature, seed
-        self._pure = pure(self._checks, evaluate)
-        self._journal = journal(store, scope, self.id, known=bool(id))
-        judged = bool(self._checks or evaluate)
+        self._timeout, self._labels = timeout, dict(labels or {})
+        self._temperature, self._seed = temperature, seed
+        there = scope or (remembers.scope if remembers else None)
+        self._journal = journal(store, there, self.id, known=bool(id))
+        judged = bool(checks or evaluate)
         self._record = Remembering(self._journal, remembers, _text(task), judged, examples)
-        self._feedback, self._began = feedback, 0.0
-        self._lock = asyncio.Lock()
-        self._state: _State | None = None
+        self._lock, self._began = asyncio.Lock(), 0.0
+
+    @property
+    def _budgets(self) -> list[Budget]:
+        return [rule for rule in self.policy.rules if isinstance(rule, Budget)]
 
     @property
     def loop(self) -> Loop:
@@ -366,27 +369,8 @@ async def run(
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
-    return await Run[Any](
-        task,
-        generate=generate,
-        checks=checks,
-        evaluate=evaluate,
-        goals=goals,
-        policy=policy,
-        revise=revise,
-        memory=memory,
-        initial=initial,
-        store=store,
-        id=id,
-        scope=scope,
-        data=data,
-        labels=labels,
-        timeout=timeout,
-        temperature=temperature,
-        seed=seed,
-        feedback=feedback,
-        examples=examples,
-    ).finish()
+    options = dict(locals())  # every argument by its name, which is that of Run's
+    return await Run[Any](**options).finish()
 
 
 def _text(task: Any) -> str:

@@ -15,14 +15,12 @@ def feedback(
 ) -> str:
     """One line a finding (what is wrong, how to mend it), one a goal; at most `MOST` characters.
 
-    Errors come first, the most severe before the others, then unmet goals, then warnings; notes
-    stay out. What does not fit is counted, never cut in half. Control characters go: findings may
-    quote text of any origin. Before them stands `head`, after them, as it is, `tail`; both count.
+    Between `head` and `tail`: errors, the most severe first, then unmet goals, then warnings, no
+    notes. What does not fit is counted, never cut in half; control characters go.
     """
-    warnings = [f for f in evaluation.findings if f.level == "warning"]
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
-    lines += [_finding(f) for f in warnings]
+    lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not lines:
         return ""
     kept: list[str] = [head]
