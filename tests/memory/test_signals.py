@@ -249,6 +249,18 @@ def test_only_what_was_not_offered_is_an_unknown_tool():
     assert not found("unknown_tool", *events)
 
 
+def test_the_arguments_of_a_call_are_no_claim_and_several_values_no_contradiction():
+    given = call(arguments={"order_total": 40})
+    assert not found("contradicted", given, result("order_total: 55"))
+    claim = said("The order total is 40.")
+    assert not found("contradicted", claim, call(), result("order total: 55, order total: 56"))
+    assert not found("contradicted", claim, call(), result("order total: Unknown"))
+
+
+def test_a_result_is_used_however_its_numbers_are_written():
+    assert not found("unused", call(), result("1,200.0"), said("It is 1200."))
+
+
 # The answer
 
 

@@ -54,30 +54,36 @@ def _claims(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _contradicted(course: Course) -> Iterator[Signal]:
-    """A claim whose subject a later result gives another value of its kind, and not that one.
+    """A claim whose subject a later result gives one other value of its kind.
 
-    What a result had said before is no claim of the agent's: then the world has changed.
+    What a result had said before is no claim of the agent's: then the world has changed. A result
+    with several values for a subject speaks of several things.
     """
     made: dict[str, tuple[int, str, str]] = {}
-    shown_by_results: set[tuple[str, str]] = set()
+    known: set[tuple[str, str]] = set()
     for at, role in enumerate(course.roles):
-        text = read(text_of(course.events[at]))
+        event = course.events[at]
         if role == "result":
-            found: dict[str, list[str]] = {}
-            for about, value, _ in _claims(text):
-                found.setdefault(about, []).append(value)
-            for about, results in found.items():
-                shown_by_results.update((about, value) for value in results)
+            found: dict[str, set[str]] = {}
+            for about, value, _ in _claims(read(text_of(event))):
+                found.setdefault(about, set()).add(value)
+                known.add((about, value))
+            for about, others in found.items():
                 when, value, said = made.get(about, (at, "", ""))
-                kin = [one for one in results if one[0].isdigit() == value[:1].isdigit()]
-                if value and kin and value not in results:
+                other = min(others)
+                if value and len(others) == 1 and _differ(value, other):
                     del made[about]
-                    what = f"says {shown(said)!r}; a later result has {shown(kin[0])}"
+                    what = f"says {shown(said)!r}; a later result has {shown(other)}"
                     yield signal(course, "contradicted", when, (when, at), 0.8, what)
-        elif role in ("said", "act"):
-            for about, value, said in _claims(text):
-                if (about, value) not in shown_by_results:
+        elif role != "given" and event.type != "tool_call":
+            for about, value, said in _claims(read(event.content)):
+                if (about, value) not in known:
                     made.setdefault(about, (at, value, said))
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two values of one kind, numbers or names, are different."""
+    return one != other and one[0].isdigit() == other[0].isdigit()
 
 
 def _expected(course: Course) -> Iterator[Signal]:
@@ -126,17 +132,20 @@ def _unused(course: Course) -> Iterator[Signal]:
     for at, role in enumerate(course.roles):
         if role in ("said", "act"):
             end = at
-            last.update(dict.fromkeys(_TELLING.findall(_said(course, at)), at))
+            last.update(dict.fromkeys(_telling(course, at), at))
     before: set[str] = set()
     for at, role in enumerate(course.roles):
-        telling = _TELLING.findall(_said(course, at))
+        telling = _telling(course, at)
         if role == "result" and at < end and not course.failure[at]:
             new = {one for one in telling if one not in before}
             if new and all(last.get(one, -1) <= at for one in new):
-                what = f"nothing later speaks of this result: {shown(printed(_said(course, at)))}"
+                content = printed(read(course.events[at].content))
+                what = f"nothing later speaks of this result: {shown(content)}"
                 yield signal(course, "unused", blamed(course, at), (at,), 0.3, what)
         before.update(telling)
 
 
-def _said(course: Course, at: int) -> str:
-    return read(text_of(course.events[at])).lower()
+def _telling(course: Course, at: int) -> list[str]:
+    """The words and numbers that tell what an event is about: 1,200.0 is 1200."""
+    found = _TELLING.findall(read(text_of(course.events[at])).lower())
+    return [one.replace(",", "").removesuffix(".0") for one in found]
