@@ -89,7 +89,7 @@ def written(folder: Path, rows: int) -> tuple[Path, Path]:
 
 
 def measured(program: str, small: Path, large: Path, rounds: int = 3) -> tuple[float, float]:
-    """The least processor time in seconds, and the most megabytes that the peak of memory grew by."""
+    """The fewest seconds of processor time, the most megabytes that the peak of memory grew by."""
     command = [sys.executable, "-c", program + MEASURED, str(small), str(large)]
     runs = [
         subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()

@@ -119,7 +119,7 @@ class Pairs:
         if not len(actual):
             return cls()
         a, p = Moments.of(actual), Moments.of(predicted)
-        equal, fractional = actual == predicted, actual % 1 != 0
+        equal, fractional = actual == predicted, np.floor(actual) != actual
         return cls(
             a,
             p,

@@ -67,11 +67,13 @@ class Compared:
             from_a, from_p = differing.get(name, (0, 0))
             from_a += int((read.values != a)[both].sum())
             differing[name] = from_a, from_p + int((read.values != p)[both].sum())
+        whole = bool(both.all())
+        pairs = Pairs.of(a, p) if whole else Pairs.of(a[both], p[both])
         return Compared(
             self.names,
-            self.actual + Moments.of(a),
-            self.predicted + Moments.of(p),
-            self.pairs + Pairs.of(a[both], p[both]),
+            self.actual + (pairs.actual if whole else Moments.of(a)),
+            self.predicted + (pairs.predicted if whole else Moments.of(p)),
+            self.pairs + pairs,
             wrong,
             differing,
         )
