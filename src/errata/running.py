@@ -40,6 +40,7 @@ class Running:
         """Run all stages that have not ended; the report of all of them."""
         pipeline = self._pipeline
         fields_of(self._state)
+        reports_of(self._state)
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
             stored = await self._journal.open(head_of(pipeline.name, names), (), POLICY)

@@ -285,6 +285,7 @@ class Attempts:
         elif at.attempt not in self._effects:  # another process made it
             self._effects[at.attempt] = Effect.of(candidate)
         self.undo()
+        tell(self.state, self.stage.name, at.hint)
         self._effects[at.attempt].apply(self.state)
         self.latest = at.attempt
 

@@ -1,0 +1,258 @@
+"""Interrupted anywhere and resumed, a run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata.errors import StageFailed, StoreUnavailable
+from errata.loop.decide import Done, Policy, decide
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from errata.near import near
+from errata.pipeline import Pipeline
+from errata.protocols import Context, Entry, Head, Scope, Stored, Usage
+from errata.reports import Report
+from errata.runs import report_of
+from errata.store.sqlite import Sqlite
+from tests.drive.test_agreement import TEXTS, bounded
+from tests.loop import support
+from tests.pipeline.support import timeless
+
+
+class Crashing(Sqlite):
+    """A store whose claims and commits fail where they are told to, before they land or after."""
+
+    def __init__(self, before: set[int], after: set[int]) -> None:
+        super().__init__(":memory:")
+        self.before, self.after, self.count = before, after, 0
+
+    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+        number = self._number()
+        stored = await super().claim(scope, id, head, owner)
+        self._landed(number)
+        return stored
+
+    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
+        number = self._number()
+        await super().commit(scope, entry, owner)
+        self._landed(number)
+
+    def _number(self) -> int:
+        self.count += 1
+        if self.count in self.before:
+            raise StoreUnavailable(f"write {self.count} failed")
+        return self.count
+
+    def _landed(self, number: int) -> None:
+        if number in self.after:
+            raise StoreUnavailable(f"write {number} landed, and nobody heard of it")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One stage: what checks say of each attempt, what it does, and where it raises once."""
+
+    outcomes: tuple[str, ...]
+    does: str
+    exhausted: Any
+    unvalidated: Any
+    raises: frozenset[tuple[int, str]]
+
+
+@dataclass
+class Ran:
+    """What was called, how often."""
+
+    finished: Counter[tuple[int, int]] = field(default_factory=Counter)
+    raised: set[tuple[int, int, str]] = field(default_factory=set)
+    fed: dict[tuple[int, int], set[str | None]] = field(default_factory=dict)
+
+
+plans = st.lists(
+    st.builds(
+        Plan,
+        st.tuples(*[st.sampled_from(["ok", "ok", "fail", "fail", "two", "warn", "raise"])] * 3),
+        st.sampled_from(["returns", "changes", "drops", "both"]),
+        st.sampled_from(["continue", "continue", "best", "halt"]),
+        st.sampled_from(["continue", "continue", "halt"]),
+        st.frozensets(st.tuples(st.integers(1, 3), st.sampled_from(["early", "late"])), max_size=2),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def made(plans: Sequence[Plan], store: Any, ran: Ran, crashes: bool) -> Pipeline:
+    pipeline = Pipeline("p", store=store, progress=False)
+    for number, plan in enumerate(plans):
+        _add(pipeline, number, plan, ran, crashes)
+    return pipeline
+
+
+def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -> None:
+    def crash(at: int, when: str) -> None:
+        where = (number, at, when)
+        if crashes and (at, when) in plan.raises and where not in ran.raised:
+            ran.raised.add(where)
+            raise ConnectionError("lost")
+
+    def stage(state: dict[str, Any], feedback: str | None = None) -> Any:
+        at = 1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
+        ran.fed.setdefault((number, at), set()).add(feedback)
+        crash(at, "early")
+        if plan.does != "returns":
+            state["shared"].append([number, at, len(state["shared"])])
+            state["last"] = {"by": number, "at": at}
+        if plan.does == "drops":
+            state.pop(f"s{number - 1}", None)
+        crash(at, "late")
+        ran.finished[number, at] += 1
+        return {"made": [number, at, state["last"]]} if plan.does in ("returns", "both") else None
+
+    def check(output: Any, at: Context) -> list[Finding]:
+        said = plan.outcomes[at.attempt - 1]
+        if said == "raise":
+            raise RuntimeError("the check is broken")
+        level: Any = "warning" if said == "warn" else "error"
+        found = {"ok": 0, "two": 2}.get(said, 1)
+        shown = sorted((name, output[name]) for name in output if name != "guardrail_reports")
+        fed = at.data["guardrail_reports"].get(f"s{number}_feedback", "") == at.hint
+        text = f"attempt {at.attempt} shows {fed} {shown!r}"[:200]
+        return [Finding(f"c{n}", text, "do better", level) for n in range(found)]
+
+    pipeline.stage(
+        name=f"s{number}",
+        checks=[check],
+        on_exhausted=plan.exhausted,
+        on_unvalidated=plan.unvalidated,
+    )(stage)
+
+
+def first() -> dict[str, Any]:
+    return {"shared": [], "last": None, "s0": "before"}
+
+
+def told(report: Report) -> Any:
+    return timeless(report), timeless(report.state)
+
+
+async def until_done(plans: Sequence[Plan], store: Crashing, ran: Ran) -> tuple[Report, int]:
+    for crashes in range(40):
+        try:
+            return await made(plans, store, ran, True).run(first(), id="r"), crashes
+        except (StageFailed, StoreUnavailable):
+            continue
+    raise AssertionError("it never came to an end")
+
+
+@settings(max_examples=60)
+@given(
+    plans=plans,
+    before=st.sets(st.integers(1, 30), max_size=3),
+    after=st.sets(st.integers(1, 30), max_size=3),
+)
+def test_interrupted_anywhere_it_ends_the_same(
+    plans: list[Plan], before: set[int], after: set[int]
+) -> None:
+    quiet, loud, still = Ran(), Ran(), Ran()
+    volatile = asyncio.run(made(plans, None, quiet, False).run(first(), id="r"))
+
+    async def scenario() -> None:
+        store = Sqlite(":memory:")
+        undisturbed = await made(plans, store, still, False).run(first(), id="r")
+        assert told(undisturbed) == told(volatile)
+        await store.close()
+        crashing = Crashing(before, after)
+        report, _ = await until_done(plans, crashing, loud)
+        assert told(report) == told(volatile)
+        assert "shows False" not in str(report.plain())  # checks find what was fed back, too
+        assert await report_of(crashing, Scope(), "r") == report
+        crashing.before, crashing.after = set(), set()
+        again = await made(plans, crashing, loud, True).run(first(), id="r")
+        assert again == report
+        assert told(again) == told(report)
+        await crashing.close()
+
+    asyncio.run(scenario())
+    assert still.finished == quiet.finished
+    assert set(quiet.finished.values()) <= {1}
+    assert loud.finished.keys() == quiet.finished.keys()
+    # Only what was not yet written down when it failed is done again.
+    assert loud.finished.total() <= quiet.finished.total() + len(before)
+    assert {where: next(iter(said)) for where, said in loud.fed.items()} == {
+        where: next(iter(said)) for where, said in quiet.fed.items()
+    }
+    assert all(len(said) == 1 for said in loud.fed.values())
+
+
+# -- the stage host decides as the others do
+
+
+@settings(max_examples=60)
+@given(
+    tries=st.lists(st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6),
+    goals=support.goals,
+    policy=support.with_goals,
+)
+def test_the_stage_host_decides_as_the_core_does(
+    tries: list[tuple[str, Evaluation]], goals: tuple[Goal, ...], policy: Policy
+) -> None:
+    policy = bounded(policy, len(tries))
+    loop, verdict = folded(tries, goals or policy.goals, policy)
+
+    def stage(state: Any) -> str:
+        state["tries"].append(len(state["tries"]))
+        return tries[len(calls)][0]
+
+    def evaluate(output: Any, at: Context) -> Evaluation:
+        calls.append(output)
+        assert at.data["tries"] == [0]
+        return tries[at.attempt - 1][1]
+
+    async def scenario() -> None:
+        reports = []
+        for store in (None, Sqlite(":memory:")):
+            calls.clear()
+            pipeline = Pipeline("p", store=store, on_exhausted="best", progress=False)
+            pipeline.stage(name="s", evaluate=evaluate, goals=goals, policy=policy)(stage)
+            report = await pipeline.run({"tries": []}, id="r")
+            (one,) = report.stages
+            reports.append(report)
+            assert calls == [text for text, _ in tries[: len(loop.attempts)]]
+            assert len(one.attempts) == len(loop.attempts)
+            assert one.kept in (verdict.best, len(loop.attempts))
+            assert (one.kept == verdict.best) or one.status == "not_validated"
+            assert one.kept is not None
+            assert report.state["s"] == tries[one.kept - 1][0]
+            assert (one.action == "passed") >= verdict.passed
+            if store is not None:
+                stored = await store.read(Scope(), "r/s")
+                assert stored.verdicts[-1] == verdict
+                kept = [(a.evaluation, a.repeats) for a in stored.loop.attempts]
+                assert kept == [(a.evaluation, a.repeats) for a in loop.attempts]
+                await store.close()
+        assert timeless(reports[0]) == timeless(reports[1])
+
+    calls: list[str] = []
+    asyncio.run(scenario())
+
+
+def folded(
+    tries: list[tuple[str, Evaluation]], goals: tuple[Goal, ...], policy: Policy
+) -> tuple[Loop, Done]:
+    """What the core makes of the tries, whose candidates are what the stage did to the state."""
+    loop = Loop("r/s", goals)
+    for text, evaluation in tries:
+        candidate = Candidate.of({"changed": {"tries": [0], "s": text}})
+        number, repeats = len(loop.attempts) + 1, near(candidate, loop.attempts)
+        loop = loop.then(Attempt(number, candidate, evaluation, Usage(), repeats))
+        verdict = decide(loop, policy)
+        if isinstance(verdict, Done):
+            return loop, verdict
+    raise AssertionError("it has to end")
