@@ -28,7 +28,7 @@ from errata.protocols import Context, Head, Stored
 from errata.reports import StageReport, stage_feedback, stage_report, unvalidated
 from errata.runs import loop_of
 from errata.stages import Attempts, Stage, reports_of
-from errata.usercode import blocking, call
+from errata.usercode import blocking, call, context
 
 if TYPE_CHECKING:
     from errata.pipeline import Pipeline
@@ -129,7 +129,11 @@ class Driven:
         return stage_feedback(self._stage.name, evaluation, goals, lessons)
 
     async def _lessons(self, memory: Memory, evaluation: Evaluation) -> list[str]:
-        """What is known of the errors, by their signatures, but for what a coin withholds."""
+        """What is known of the errors, by their signatures, but for what a coin withholds.
+
+        A function that was told something at its first attempt is told it again: it may not
+        remember, and what it did right for it would be undone.
+        """
         past = await memory.store.past(memory.scope, self._loop)
         withheld = {one.signature for one in past.exposures if not one.shown}
         lines: list[str] = []
@@ -140,6 +144,8 @@ class Driven:
                 if active and lesson["text"] and lesson["signature"] not in withheld:
                     lines.append(f"- {clean(neutral(lesson['text']), LESSON)}")
                     break
+        again = () if self._stage.writer is not None else context().advice
+        lines += [f"- {clean(neutral(one.lesson), LESSON)}" for one in again]
         return [KNOWN, *dict.fromkeys(lines)]
 
     async def _reported(self, loop: Loop, verdict: Verdict) -> StageReport:

@@ -97,6 +97,8 @@ class Grounding:
         told = (f": {claim.why}" * bool(claim.why), f" ({by})" * bool(by))
         nearest = f"; the nearest true value is {true}" if true and not by else ""
         fix = f"write {instead} for {said}, or" if instead else "correct it, or"
+        if instead and claim.kind == "comparison":
+            fix = f"correct {said}: it is {instead}, or"
         return Finding(
             _NAME,
             f"{claim.kind} {said} is {claim.verdict}{''.join(told)}{nearest}",
