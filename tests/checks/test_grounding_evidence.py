@@ -214,6 +214,8 @@ def test_hostile_evidence_is_read(text):
         "'s" * 1_000,
         "Chur led Bern by 3 - 4. " * 200,
         "double-double 5 people " * 300,
+        "Chur has the highest people, more than Bern, and rose from 3 to 2. " * 200,
+        "A steady rise of " * 400,
     ],
 )
 def test_hostile_texts_take_time_that_grows_with_their_length(text):

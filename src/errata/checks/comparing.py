@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 from errata.checks.claim import Claim, Verdict
@@ -10,9 +11,9 @@ from errata.checks.evidence import Mention
 from errata.checks.figures import title
 from errata.checks.naming import TIMES
 from errata.checks.quantities import Quantity
-from errata.checks.reading import Record
+from errata.checks.reading import Path, Record
 from errata.checks.said import Said, split
-from errata.checks.table import Column, Words, value
+from errata.checks.table import Column, Table, Words, value
 
 # Said of going up, and of going down.
 _UP = frozenset(
@@ -36,7 +37,6 @@ FEW = 3
 # Tokens that are looked at after a word that compares.
 NEAR = 8
 LONGEST = 5
-MANY = 5_000
 
 
 class Comparing:
@@ -45,6 +45,7 @@ class Comparing:
     def __init__(self, said: Said) -> None:
         self.said: Said = said
         self._years = {float(date.year) for date, _ in said.evidence.dates}
+        self._extremes: dict[tuple[Column, Path, bool], Record] = {}
 
     def claims(self) -> Iterator[Claim]:
         """What is said to rise or fall, to be the highest or lowest, higher or lower."""
@@ -87,7 +88,7 @@ class Comparing:
         """Most changes from date to date go the way that is said to be steady."""
         start, end = self.said.sentence(at)
         steady = [n for n in (at - 1, at + 1) if self.said.low(n) in _STEADY]
-        series = self._series() if steady and not self.said.dates_in(start, end) else []
+        series = self._series if steady and not self.said.dates_in(start, end) else []
         changes = [b - a for a, b in pairwise(series) if a != b]
         if len(changes) >= FEW:
             going = sum((change > 0) == (self.said.low(at) in _UP) for change in changes)
@@ -95,6 +96,7 @@ class Comparing:
             why = f"{share:.0%} of the changes from date to date go that way"
             yield self._claim(min(steady[0], at), max(steady[0], at), share >= MOSTLY, "", why)
 
+    @cached_property
     def _series(self) -> list[float]:
         """The values of the one measure of the one table whose rows are dated, in their order."""
         tables = {row.table for _, row in self.said.evidence.dates}
@@ -134,14 +136,22 @@ class Comparing:
         for mention in self._who(at, until):
             for row in mention.rows:
                 column = self._column(row, phrase)
-                rows = self.said.evidence.tables[row.table].rows[:MANY]
-                if column is None or len(rows) < 2 or value(row, column) is None:
+                table = self.said.evidence.tables[row.table]
+                if column is None or len(table.rows) < 2 or value(row, column) is None:
                     continue
-                best = _extreme(rows, column, self.said.low(at) in _MOST)
+                best = self._extreme(table, column, self.said.low(at) in _MOST)
                 own, top = value(row, column) or 0.0, value(best, column) or 0.0
                 why = f"{title(best)} has {top:g}, it {own:g}"
                 yield self._claim(at, until - 1, own == top, title(best), why)
                 return
+
+    def _extreme(self, table: Table, column: Column, most: bool) -> Record:
+        """The first row with the greatest, or the least, value in a column that has one."""
+        key = column, table.path, most
+        if key not in self._extremes:
+            held = [(v, row) for row in table.rows if (v := value(row, column)) is not None]
+            self._extremes[key] = (max if most else min)(held, key=lambda pair: pair[0])[1]
+        return self._extremes[key]
 
     def _who(self, at: int, until: int) -> Sequence[Mention]:
         """Whom a superlative is said of: named right after its phrase, or before it."""
@@ -179,9 +189,3 @@ class Comparing:
                 true = x > y if self.said.low(at) in _MORE else x < y
                 why = f"{title(a)} has {x:g}, {title(b)} {y:g}"
                 yield self._claim(at, at, true, "", why)
-
-
-def _extreme(rows: Sequence[Record], column: Column, most: bool) -> Record:
-    """The first row with the greatest, or the least, value in a column."""
-    held = [(v, row) for row in rows if (v := value(row, column)) is not None]
-    return (max if most else min)(held, key=lambda pair: pair[0])[1]

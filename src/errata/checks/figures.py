@@ -25,7 +25,7 @@ _LOOSE = frozenset("around about approximately roughly nearly almost over under 
 _LOOSE |= frozenset(("below", "than"))
 _APART = frozenset(
     "by win victory loss defeat lead margin deficit advantage difference gap more fewer less"
-    " increase decrease rise fall drop rose fell grew outscored outscoring below above".split()
+    " increase decrease rise fall drop rose fell grew below above".split()
 )
 _SAYS = frozenset(
     "is was are were be been of at to from between around about approximately nearly reached"

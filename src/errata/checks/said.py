@@ -18,10 +18,7 @@ _BREAKS = frozenset(".,!?;:()[]")
 _INTRODUCES = frozenset(":=(*~≈$€£|`")
 _CLAUSES = frozenset("and but while whereas although though which who".split())
 # What stands after these is not what the sentence is about.
-_ASIDE = frozenset(
-    "for of over against to from at in than behind versus vs outscoring beat".split()
-)
-_ASIDE |= frozenset("defeated".split())
+_ASIDE = frozenset("for of over against to from at in than behind versus vs".split())
 # The words of a phrase, and the mentions before a sentence, that are looked at.
 PHRASE = 6
 EARLIER = 20

@@ -17,8 +17,8 @@ from errata.checks.table import Cell, Column, value
 _LEADS = frozenset("led leads leading paced paces topped".split())
 _LED = frozenset("team way group field all".split())
 _BEATS = frozenset("defeated defeat beat beats outscored outscoring scored scoring over".split())
-_BEATS |= frozenset("topped edged routed against".split())
-_WINS = frozenset("defeated beat won win wins edged routed victorious victory".split())
+_BEATS |= frozenset(("against",))
+_WINS = frozenset("defeated beat won win wins".split())
 _APART = frozenset((",", ".", ";", "while", "and", "but", "as"))
 _AGO = TIMES | {"season", "career", "record", "decade", "century"}
 NEAR = 6
