@@ -454,12 +454,12 @@ def test_64_runs_at_once_in_one_store(tmp_path: Path) -> None:
     for pipeline in pipelines:
 
         @pipeline.stage(checks=[failing(1)])
-        async def first(state: Any) -> int:
+        async def first(state: dict[str, int]) -> int:
             await asyncio.sleep(0)
             return state["n"] * 10
 
         @pipeline.stage
-        async def second(state: Any) -> int:
+        async def second(state: dict[str, int]) -> int:
             return state["first"] + 1
 
     async def scenario() -> None:

@@ -285,7 +285,8 @@ def test_the_longest_feedback_is_bounded() -> None:
 )
 @pytest.mark.parametrize("where", ["message", "fix", "check"])
 def test_what_a_finding_quotes_stays_data(attack: str, where: str) -> None:
-    finding = Finding(**{"check": "c", "message": "m", "fix": "f", where: attack})
+    texts = {"check": "c", "message": "m", "fix": "f", where: attack}
+    finding = Finding(texts["check"], texts["message"], texts["fix"])
     said = stage_feedback("s", Evaluation((finding,)))
     assert len(said.split("\n")) == 4
     assert not re.search(r"<\|im|\[/?INST|[\x00\x1b\u200b\u202e\u2066]", said)

@@ -30,7 +30,7 @@ class Crashing(Sqlite):
 
     def __init__(self, before: set[int], after: set[int]) -> None:
         super().__init__(":memory:")
-        self.before, self.after, self.count = before, after, 0
+        self.before, self.after, self.writes = before, after, 0
 
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
         number = self._number()
@@ -44,10 +44,10 @@ class Crashing(Sqlite):
         self._landed(number)
 
     def _number(self) -> int:
-        self.count += 1
-        if self.count in self.before:
-            raise StoreUnavailable(f"write {self.count} failed")
-        return self.count
+        self.writes += 1
+        if self.writes in self.before:
+            raise StoreUnavailable(f"write {self.writes} failed")
+        return self.writes
 
     def _landed(self, number: int) -> None:
         if number in self.after:

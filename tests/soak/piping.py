@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ def _stage(name: str, log: Path) -> Any:
 
 def main() -> None:
     """Run it, or go on with it."""
+    logging.getLogger("errata").addHandler(logging.NullHandler())  # of what fails on purpose
     print("ready", flush=True)
     folder = Path(sys.argv[1])
     report = asyncio.run(pipeline(folder).run({"log": []}, id="r"))

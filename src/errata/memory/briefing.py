@@ -84,9 +84,13 @@ def _chance(*names: str | int) -> float:
 def own(found: Sequence[Found], task: str, examples: bool) -> Sequence[Found]:
     """Without `examples` only what was learnt from the very task, and what somebody remembered.
 
-    What mended one stage is no advice to another, however alike their names.
+    What mended one stage is no advice to another, however alike their names; and none of it has an
+    accepted output, which would not be shown.
     """
-    return [one for one in found if examples or one.kind != "check" or one.example.task == task]
+    if examples:
+        return found
+    bare = [one for one in found if not one.example.accepted]
+    return [one for one in bare if one.kind != "check" or one.example.task == task]
 
 
 def drawn(chosen: Sequence[Found], loop: str, seed: str, share: float) -> tuple[Exposure, ...]:

@@ -102,7 +102,7 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
     """What the loop teaches; empty where its last attempt did not pass.
 
     Without `outputs` no candidate is kept, and no accepted first try: what was wrong, and what
-    mended it.
+    mended it. Nor is it asked whether the candidate changed: what was done may lie outside of it.
 
     One verified lesson for each distinct error of an earlier attempt that the accepted one no
     longer has, and for each goal that was missed and is met now by a gain that counts; the `MOST`
@@ -118,7 +118,8 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
         return ()
     if len(loop.attempts) == 1:
         return (_accepted(loop, last, task),) if outputs else ()
-    mended = sorted(_mended(loop, last.evaluation), key=lambda one: -one[1].severity)[:MOST]
+    found = _mended(loop, last.evaluation, outputs)
+    mended = sorted(found, key=lambda one: -one[1].severity)[:MOST]
     made = (_lesson(loop, rejected, finding, last, task) for rejected, finding in mended)
     return tuple(made) if outputs else tuple(map(_without_outputs, made))
 
@@ -138,12 +139,17 @@ def _fits(*texts: str) -> bool:
     return all(0 < len(text) <= LONGEST for text in texts)
 
 
-def _mended(loop: Loop, accepted: Evaluation) -> list[tuple[Attempt, Finding]]:
-    """Each error or missed goal that went away, with the last attempt that had it."""
+def _mended(loop: Loop, accepted: Evaluation, differ: bool) -> list[tuple[Attempt, Finding]]:
+    """Each error or missed goal that went away, with the last attempt that had it.
+
+    `differ`: only where the candidate is another one now.
+    """
     *earlier, last = loop.attempts
     found: dict[str, tuple[Attempt, Finding]] = {}
     for attempt in earlier:
-        if attempt.evaluation is None or attempt.candidate.digest == last.candidate.digest:
+        if attempt.evaluation is None:
+            continue
+        if differ and attempt.candidate.digest == last.candidate.digest:
             continue
         for finding in (*attempt.evaluation.errors, *_missed(loop, attempt.evaluation, accepted)):
             if finding.key not in accepted.keys:
