@@ -25,7 +25,7 @@ def shown(name: str, function: object) -> str:
     """A callable as the reference writes it: its parameters and defaults, without types."""
     parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    return f"{name}{inspect.Signature(plain)}".replace("'", '"')
+    return f"{name}{inspect.Signature(plain)}".replace("'", '"').replace("Ellipsis", "...")
 
 
 def slug(heading: str) -> str:

@@ -123,6 +123,15 @@ def test_columns_in_any_form(columns):
     assert cited("The `wind` column and the `rain` column.", columns=columns) == ["rain"]
 
 
+class Columned:
+    columns = ("a",)
+
+
+def test_columns_that_cannot_be_read_are_refused():
+    with pytest.raises(InvalidInput, match="^columns is"):
+        findings(insights(columns=Columned()), "The `wind` column.")
+
+
 def test_what_a_run_has_may_be_asked_at_each_call():
     state = SimpleNamespace(metrics=None, frame=pl.DataFrame({"wind": [1]}), results=None)
     check = insights(
