@@ -309,10 +309,10 @@ def _checked(
 ) -> Iterator[Checked]:
     """A line for each finding and goal, and one for each check that found nothing.
 
-    Where a finding has a name that no check goes by, it is not known which of them found nothing.
+    Where an error has a name that no check goes by, it is not known which of them found nothing.
     """
     found = {one.check for one in evaluation.findings}
-    if found <= set(names):
+    if {one.check for one in evaluation.errors} <= set(names):
         yield from (Checked(name) for name in names if name not in found)
     for one in evaluation.findings:
         yield _found(one)

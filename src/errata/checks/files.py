@@ -62,6 +62,7 @@ class Results:
     newer_than: When
     columns: tuple[str, ...]
     name: ClassVar[str] = "results"
+    names: ClassVar[tuple[str, ...]] = (NAME,)
     pure: ClassVar[bool] = False
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:

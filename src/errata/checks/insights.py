@@ -91,6 +91,7 @@ class Insights:
     results: Any = field(repr=False)
     pure: bool
     name: ClassVar[str] = "insights"
+    names: ClassVar[tuple[str, ...]] = (INSIGHTS,)
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(INSIGHTS, candidate)
@@ -270,6 +271,7 @@ class Precision:
     at_most: int
     pure: bool
     name: ClassVar[str] = "precision"
+    names: ClassVar[tuple[str, ...]] = (PRECISION,)
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(PRECISION, candidate)

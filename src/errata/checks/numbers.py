@@ -37,6 +37,12 @@ __all__ = [
     "spread",
 ]
 
+CALLED = {
+    "deviation": "hallucination_detection",
+    "spread": "variance_hallucination",
+    "constant": "constant_predictions",
+    "leakage": "leakage",
+}
 Data = Any
 """A source: see the top of this module."""
 
@@ -54,6 +60,11 @@ class Predictions:
     features: tuple[str, ...] = ()
     newer_than: When = None
     pure: ClassVar[bool] = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What findings are called by the judges that are asked of all data that can be read."""
+        return ("finite", *(CALLED[judge] for judge in self.judges if judge in CALLED))
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         data = located(self.source, candidate, context)
