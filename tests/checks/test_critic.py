@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import errata
 from errata import Answer, Context, Echo, Evaluation, Goal, MaxAttempts, Policy, Usage, checks
-from errata.checks.asking import WARMER, cut
 from errata.checks.roles import plain
+from errata.delimited import WARMER, cut
 from errata.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
 from errata.evaluate import pure
 from errata.testing import FixedEmbedder, ScriptedModel

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from errata.checks.asking import LONGEST, asked, chat, cut, opened, unrepeated
+from errata.checks.asking import LONGEST, chat, opened, unrepeated
 from errata.checks.roles import ALIGNMENT, DRIFT, ROLES, Opinion, Role, plain, read
 from errata.checks.text import require
+from errata.delimited import asked, cut
 from errata.errors import MalformedAnswer, UnknownName
 from errata.loop.measure import number
 from errata.loop.record import Evaluation, Finding

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from errata.checks.asking import LONGEST, asked, chat, cut
+from errata.checks.asking import LONGEST, chat
 from errata.checks.claim import Claim, Verdict
 from errata.checks.evidence import Evidence
 from errata.checks.pieces import Pieces
 from errata.checks.roles import plain
 from errata.checks.said import Said
 from errata.checks.text import require
+from errata.delimited import asked, cut
 from errata.errors import InvalidInput
 from errata.protocols import NOTHING, Model, Usage
 
