@@ -24,7 +24,7 @@ import numpy as np
 
 import errata
 from errata import Context, Finding, Memory, Model, Pipeline, Writer
-from errata.checks import files, numbers
+from errata.checks import contains, files, numbers
 from errata.checks.grounding import grounding
 from errata.checks.insights import insights as cites
 from errata.errors import PackageMissing
@@ -99,29 +99,26 @@ def train(state: State, feedback: str | None = None) -> dict[str, Any]:
 def insights(state: State, feedback: str | None = None) -> str:
     """What the run shows, in words, by a stand-in for an agent: it mends what it is told of."""
     told, found = feedback or "", state["train"]
-    worst = max(found["months"], key=lambda one: one["MAE"])["month"]
+    overall, *months = found["errors"]
+    worst = max(months, key=lambda one: one["MAE"])["name"]
     claims = (
         ("MAPE", "The forecast has a low MAPE.", "The forecast has an MAE of {MAE}."),
         ("0.97", "R² is 0.97.", "R² is {R2}."),
-        (
-            "humidity",
-            "The column `humidity` explains most.",
-            "{worst} has the largest MAE.",
-        ),
+        ("humidity", "The column `humidity` explains most.", "{worst} has the largest MAE."),
     )
     said = (right if named in told else invented for named, invented, right in claims)
-    return " ".join(said).format(worst=worst, **found["metrics"])
+    return " ".join(said).format(worst=worst, MAE=overall["MAE"], R2=found["R2"])
 
 
 def insights_prompt(state: State) -> str:
     """The same task for a model: the metrics, and what to write about them."""
-    found = state["train"]
-    rows = [("overall", found["metrics"]), *((one["month"], one) for one in found["months"])]
-    lines = "\n".join(f"{name}: MAE {one['MAE']}, RMSE {one['RMSE']}" for name, one in rows)
+    lines = "\n".join(
+        f"{one['name']}: MAE {one['MAE']}, RMSE {one['RMSE']}" for one in state["train"]["errors"]
+    )
     return (
-        f"{lines}\n\nThese are the errors of a weather forecast in degrees Celsius. Write a short "
-        "report in three sentences: the overall MAE, the month with the largest MAE, the month "
-        "with the smallest MAE."
+        f"{lines}\n\nThese are the errors of a weather forecast in degrees Celsius. Complete these "
+        "two sentences: The overall MAE is … degrees. The month with the largest MAE is …, with an "
+        "MAE of … degrees."
     )
 
 
@@ -167,19 +164,16 @@ def fitted(known: Table, asked: Table) -> Any:
 
 
 def measured(results: Table) -> dict[str, Any]:
-    """Metrics of all days and by month, in degrees Celsius, as a report writes them."""
+    """R² of all days, and their errors and those of each month, as a report writes them."""
     y, yhat = np.array(results["y"]), np.array(results["yhat"])
-    names = np.array([f"{date.fromisoformat(day):%B}" for day in results["date"]])
-    months = [
-        {"month": name, **errors((yhat - y)[names == name])}
-        for name in dict.fromkeys(names.tolist())
-    ]
+    months = np.array([f"{date.fromisoformat(day):%B}" for day in results["date"]])
+    parts = {"overall": np.full(len(y), True)} | {name: months == name for name in months}
+    rows = [{"name": str(name), **errors((yhat - y)[part])} for name, part in parts.items()]
     rest = float(((yhat - y) ** 2).sum() / ((y - y.mean()) ** 2).sum())
-    overall = {**errors(yhat - y), "R2": round(1 - rest, 2), "days": len(y)}
-    return {"metrics": overall, "months": months}
+    return {"R2": round(1 - rest, 2), "errors": rows}
 
 
-def errors(off: Any) -> dict[str, float]:
+def errors(off: Any) -> dict[str, Any]:
     """The mean absolute and the root mean square error, in hundredths of a degree."""
     return {"MAE": round(float(np.abs(off).mean()), 2), "RMSE": round(sqrt((off**2).mean()), 2)}
 
@@ -207,13 +201,7 @@ def results(output: Any, state: State) -> str:
 
 def evidence(output: Any, state: State) -> dict[str, Any]:
     """What the text about a run may say."""
-    found = {name: state["train"][name] for name in ("metrics", "months")}
-    return {**found, "unit": "degrees Celsius"}
-
-
-def metrics(output: Any, state: State) -> dict[str, float]:
-    """The metrics that there are."""
-    return dict(state["train"]["metrics"])
+    return {name: state["train"][name] for name in ("R2", "errors")} | {"unit": "degrees Celsius"}
 
 
 def columns(output: Any, state: State) -> list[str]:
@@ -231,12 +219,13 @@ def pipeline(
     made.stage(checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))])(features)
     made.stage(checks=[apart])(split)
     made.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
-    grounded: Sequence[Check] = [cites(metrics, columns, results), grounding(evidence)]
+    grounded: Sequence[Check] = [cites(evidence, columns, results), grounding(evidence)]
     if model is None:
         made.stage(checks=grounded, retries=2)(insights)
     else:
-        writer = Writer(model, "You report figures exactly.", max_tokens=100)
-        made.stage(name="insights", checks=grounded, retries=2, model=writer)(insights_prompt)
+        writer = Writer(model, "You report figures exactly.", max_tokens=80)
+        asked: Any = {"checks": [contains("largest MAE"), *grounded], "retries": 2}
+        made.stage(name="insights", model=writer, **asked)(insights_prompt)
     return made
 
 

@@ -15,7 +15,8 @@ import time
 
 def told(messages):
     task = messages[-1].content
-    return "The MAE is 2.11." if "write 2.11 for" in task else "The MAE is 1.23."
+    right = "write 2.11 for" in task
+    return f"May has the largest MAE. The overall MAE is {2.11 if right else 1.23}."
 
 def slow(messages):
     time.sleep(60)

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from runpy import run_path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
 import errata
@@ -19,6 +20,7 @@ from errata.cli.output import counted, print_json, say, show, table
 from errata.cli.progress import Progress
 from errata.cli.settings import Settings
 from errata.errors import ModelError, ModelUnavailable, NotFound
+from errata.loop.feedback import clean
 from errata.pages.words import failures, happened, worked
 from errata.reports import Report, StageReport
 from errata.runs import loop_of, report_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 EXAMPLE = Path("forecast", "forecast.py")
 DB = "errata.db"
 BY_MODEL = "-model"
+LONGEST = 800  # characters of a text of a model that are shown
 PAGES = ("html", "md", "json")
 HEADS = ("stage", "how it ended", "what had failed", "attempts", "seconds")
 TITLE = """\
@@ -213,7 +216,7 @@ def _print(shown: Shown, commands: Sequence[tuple[str, str]]) -> None:
     for one in shown.reports:
         show(f"\nreport   {shown.out / one.stem}.html")
         show(f"also     {one.stem}.md, {one.stem}.json")
-    show(f"and      guardrail_*.json, {counted(attempts, 'attempt')}\n\nNext:")
+    show(f"\n{counted(attempts, 'attempt')}, each in a file {shown.out}/guardrail_*.json\n\nNext:")
     for what, line in commands:
         show(f"  {line}\n      {what}")
 
@@ -243,6 +246,11 @@ def _insights(stage: StageReport) -> str:
     """What a model wrote, what was wrong with it, and what became of that."""
     lines = [f"insights by the model: {happened(stage)}"]
     for one in stage.attempts:
-        lines.append(f"  attempt {one.attempt}: {one.output}")
-        lines += [f"    ✗ {line}" for line in one.failed_checks_summary]
+        lines.append(_folded(f"  attempt {one.attempt}: ", one.output))
+        lines += [_folded("    ✗ ", line) for line in one.failed_checks_summary]
     return "\n".join(lines)
+
+
+def _folded(begin: str, text: str) -> str:
+    """In lines that any terminal shows, each below the first as far in as what stands there."""
+    return fill(clean(text, LONGEST), 100, initial_indent=begin, subsequent_indent=" " * len(begin))
