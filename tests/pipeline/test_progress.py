@@ -1,0 +1,131 @@
+"""What is said while a pipeline runs: which attempt, what failed, how it goes on."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.announced import WIDEST, terminal
+from errata.errors import StageFailed
+from errata.loop.record import Finding
+from errata.pipeline import Pipeline
+from errata.protocols import Context
+from tests.pipeline.support import failing, raising, ran
+
+SECONDS = re.compile(r"\d+\.\d\d s")
+
+
+def piped(progress: bool | None, **options: Any) -> Pipeline:
+    pipeline = Pipeline("forecast", store=None, progress=progress, **options)
+    pipeline.stage(name="load")(lambda state: 1)
+    pipeline.stage(name="train", checks=[failing(1)])(lambda state: 1)
+    pipeline.stage(name="say", checks=[failing(1, 2, 3)], retries=1)(lambda state: 1)
+    pipeline.stage(name="show", checks=[raising(1)])(lambda state: 1)
+    return pipeline
+
+
+RAISED = (
+    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate was not blamed, mend "
+    "the check and run again"
+)
+SAID = f"""\
+forecast: run r, 4 stages
+[1/4] load: attempt 1 of 3 …
+[1/4] load: ? attempt 1 done, nothing checked in … s
+[2/4] train: attempt 1 of 3 …
+[2/4] train: ✗ attempt 1 failed in … s
+      ✗ looks: attempt 1 is wrong
+      retrying with feedback
+[2/4] train: attempt 2 of 3 …
+[2/4] train: ✓ attempt 2 passed in … s
+[3/4] say: attempt 1 of 2 …
+[3/4] say: ✗ attempt 1 failed in … s
+      ✗ looks: attempt 1 is wrong
+      retrying with feedback
+[3/4] say: attempt 2 of 2 …
+[3/4] say: ✗ attempt 2 failed in … s
+      ✗ looks: attempt 2 is wrong
+      Max retries reached for say, continuing despite failures
+[4/4] show: attempt 1 of 3 …
+[4/4] show: ? attempt 1 not validated in … s
+      ? broken: could not judge the output: {RAISED}
+      show could not be validated, continuing
+forecast: degraded (say, show) in … s; run r
+"""
+
+
+def test_what_is_said(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "errata"):
+        ran(piped(True), {}, id="r")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert SECONDS.sub("… s", captured.err) == SAID
+    logged = [SECONDS.sub("… s", record.getMessage()) for record in caplog.records]
+    assert [line.strip() for line in logged] == [line.strip() for line in SAID.splitlines()]
+    assert [r.levelname for r in caplog.records if r.levelno > logging.INFO] == ["WARNING"] * 2
+
+
+@pytest.mark.parametrize("progress", [False, None])
+def test_quiet_where_it_is_not_wanted(progress: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ran(piped(progress))
+    assert capsys.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_told_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert terminal(None) is screen
+    assert terminal(False) is None
+    ran(piped(None), {}, id="r")
+    assert SECONDS.sub("… s", screen.getvalue()) == SAID
+
+
+def test_a_resumed_run_says_what_was_done_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[int] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=True)
+    pipeline.stage(name="first", checks=[failing(1)])(lambda state: 1)
+
+    @pipeline.stage(checks=[failing(1)])
+    def second(state: Any) -> int:
+        calls.append(1)
+        if len(calls) == 2:
+            raise ValueError("no")
+        return 1
+
+    with pytest.raises(StageFailed):
+        ran(pipeline, {}, id="r")
+    capsys.readouterr()
+    ran(pipeline, {}, id="r")
+    said = capsys.readouterr().err.splitlines()
+    assert said[1:3] == ["[1/2] first: done before, attempt 2", "[2/2] second: attempt 2 of 3 …"]
+    assert said[-1].startswith("p: passed in ")
+
+
+def test_nobody_forges_a_line(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def check(output: Any, at: Context) -> list[Finding]:
+        text = "bad\n[9/9] all: ✓ attempt 1 passed\x1b[2J\r" + "x" * 5_000
+        return [Finding("c\nd", text)]
+
+    pipeline = Pipeline("p", store=None, progress=True)
+    pipeline.stage(name="s", checks=[check], retries=0)(lambda state: 1)
+    with caplog.at_level(logging.INFO, "errata"):
+        ran(pipeline)
+    for lines in (capsys.readouterr().err.splitlines(), [r.getMessage() for r in caplog.records]):
+        assert len(lines) == 6
+        assert all(line.isprintable() and len(line) <= WIDEST + 10 for line in lines)
+        assert not any(line.startswith("[9/9]") for line in lines)
