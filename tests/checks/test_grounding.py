@@ -171,6 +171,24 @@ def test_what_follows_from_named_rows_is_supported(text, verdict):
     assert [c.verdict for c in ground(text, MODELS) if c.kind == "number"] == [verdict]
 
 
+FITTED = {"mae": 2.31, "rmse": 3.05, "baseline_mae": 3.4}
+
+
+@pytest.mark.parametrize(
+    ("text", "unsupported"),
+    [
+        ("MAE improved from 3.4 to 2.31, a reduction of 1.09 or 32.1 %.", []),
+        ("MAE improved from 3.4 to 2.31, a reduction of 1.19 or 42 %.", ["1.19", "42"]),
+        ("MAE improved from 3.4 to 2.51.", ["2.51"]),
+        ("Against the baseline MAE of 3.4, the MAE of 2.31 is an improvement of 32 %.", []),
+        ("The MAE of 3.4 is low.", ["3.4"]),
+    ],
+)
+def test_a_change_and_its_size_are_held_against_a_run(text, unsupported):
+    claims = [claim for claim in ground(text, FITTED) if claim.kind == "number"]
+    assert [one.text for one in claims if one.verdict != "supported"] == unsupported
+
+
 def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
     text = "On the holdout, Ridge has an RMSE of 2.0. On train Ridge has an RMSE of 2.0."
     claims = [(one.verdict, one.paths) for one in ground(text, SPLITS) if one.kind == "number"]

@@ -7,8 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from errata.checks.claim import Claim, Verdict
-from errata.checks.evidence import Mention
-from errata.checks.figures import title
+from errata.checks.evidence import Mention, title
 from errata.checks.naming import TIMES
 from errata.checks.quantities import Quantity
 from errata.checks.reading import Path, Record
@@ -141,7 +140,7 @@ class Comparing:
                     continue
                 best = self._extreme(table, column, self.said.low(at) in _MOST)
                 own, top = value(row, column) or 0.0, value(best, column) or 0.0
-                why = f"{title(best)} has {top:g}, it {own:g}"
+                why = f"{title(best)} has {top:g}, {title(row)} {own:g}"
                 yield self._claim(at, until - 1, own == top, title(best), why)
                 return
 

@@ -233,3 +233,11 @@ class Evidence:
         return min(
             self.numbers[max(0, at - 1) : at + 1], key=lambda v: abs(v - wanted), default=None
         )
+
+
+def title(row: Record) -> str:
+    """What a row is called: its longest text in a column of names, its first, its key or place."""
+    cells = [(p[-1].casefold(), v) for p, v in row.cells.items() if p and isinstance(v, str)]
+    named = [v for name, v in cells if "name" in name]
+    first = next((v for _, v in cells if len(v) <= SHORT and number(v) is None), "")
+    return max(named, key=len, default=first or " ".join(row.key) or row.path)

@@ -8,13 +8,13 @@ from itertools import permutations
 from math import fsum
 
 from errata.checks.claim import Claim, Kind, Verdict
-from errata.checks.evidence import SHORT, Evidence, Mention
+from errata.checks.evidence import Evidence, Mention, title
 from errata.checks.naming import names, parts
-from errata.checks.quantities import Quantity, number
+from errata.checks.quantities import Quantity
 from errata.checks.reading import Record
 from errata.checks.said import Pair, Said, rows_of
 from errata.checks.series import Series
-from errata.checks.table import Cell, Column, Table, Words, explained, value
+from errata.checks.table import Cell, Column, Table, Words, explained, shared, value
 
 # Rows of a table among which a row is searched, and those that two numbers are searched among.
 MANY = 200
@@ -25,7 +25,8 @@ _LOOSE = frozenset("around about approximately roughly nearly almost over under 
 _LOOSE |= frozenset(("below", "than"))
 _APART = frozenset(
     "by win victory loss defeat lead margin deficit advantage difference gap more fewer less"
-    " increase decrease rise fall drop rose fell grew below above".split()
+    " increase decrease rise fall drop rose fell grew below above better worse improved improvement"
+    " reduced reduction".split()
 )
 _SAYS = frozenset(
     "is was are were be been of at to from between around about approximately nearly reached"
@@ -54,6 +55,7 @@ class Figures:
         self.held: dict[Quantity, tuple[Mention, Cell]] = {}
         self.met: list[tuple[Pair, Cells]] = []
         self._told: dict[int, list[Cell]] = {}
+        self._right: dict[int, list[float]] = {}
         self.pairs: list[Pair] = list(said.pairs())
         self.paired: set[Quantity] = {one for pair in self.pairs for one in (pair.one, pair.two)}
         self._usual = self._agreed()
@@ -112,6 +114,8 @@ class Figures:
         """The claim of a number that is held against some cells, the likeliest first."""
         fit = [cell for cell in cells if self._says(one, cell)]
         shown = fit or cells
+        if fit and fit[0].value is not None:
+            self._right.setdefault(self.said.sentence(one.first)[0], []).append(fit[0].value)
         values = [cell.value for cell in shown if cell.value is not None]
         near = min(values, key=lambda v: abs(v - one.value), default=None)
         paths = tuple(cell.path for cell in shown[:3])
@@ -119,8 +123,8 @@ class Figures:
         why = (
             "derived from its column" if derived and not fit else "held against its row and column"
         )
-        verdict: Verdict = "supported" if true else "contradicted"
-        return self._claim(one, verdict, paths, "" if near is None else f"{near:g}", why)
+        nearest = "" if near is None else f"{near:g}"
+        return self._claim(one, "supported" if true else "contradicted", paths, nearest, why)
 
     def _says(self, one: Quantity, cell: Cell) -> bool:
         return cell.value is not None and self.fits(one, cell.value)
@@ -206,7 +210,12 @@ class Figures:
         rows = [t.rows[0] for t in self.evidence.tables.values() if len(t.rows) == 1]
         phrases = (self.said.after(one), self.said.before(one))
         found = [self._introduced(one, rows), *(self._whole(rows, p, one.percent) for p in phrases)]
-        return next((cells for cells in found if cells), [])
+        cells = next((cells for cells in found if cells), [])
+        if cells and self.said.low(one.first - 1) == "from":  # a baseline of that measure, say
+            row, own = cells[0].row, set(cells[0].column.own)
+            more = [c for c in self.evidence.tables[row.table].numeric if own & set(c.own)]
+            cells += [Cell(row, column, value(row, column)) for column in more]
+        return cells
 
     def _difference(self, one: Quantity, cells: Sequence[Cell]) -> bool:
         """Whether it is the difference of two named rows in one of the columns."""
@@ -215,12 +224,21 @@ class Figures:
         for table, column in {(cell.row.table, cell.column) for cell in cells[:4]}:
             rows = self._named_rows(one.first, self.evidence.tables[table])
             held = [v for row in rows[:FEW] if (v := value(row, column)) is not None]
-            both = list(permutations(held, 2))
-            if any(self.fits(one, abs(x - y)) for x, y in both):
-                return True
-            if one.percent and any(y and self.fits(one, abs(x / y - 1) * 100) for x, y in both):
+            if any(self._apart(one, x, y) for x, y in permutations(held, 2)):
                 return True
         return False
+
+    def _follows(self, one: Quantity) -> bool:
+        """Whether it is the difference of the last two numbers of its sentence that are right."""
+        if _APART.isdisjoint(self.said.words(one.first)):
+            return False
+        right = self._right.get(self.said.sentence(one.first)[0], [])
+        return any(self._apart(one, x, y) for x, y in permutations(right[-2:], 2))
+
+    def _apart(self, one: Quantity, x: float, y: float) -> bool:
+        """Whether it says how far one value is from another, or by how many per cent of that."""
+        shares = [abs(x / y - 1) * 100] if one.percent and y else []
+        return any(self.fits(one, far) for far in (abs(x - y), *shares))
 
     def _named_rows(self, at: int, table: Table) -> list[Record]:
         """The rows of a table that a sentence names, in order; of a table of two rows both."""
@@ -235,6 +253,8 @@ class Figures:
         told = self._told.get(self.said.sentence(one.first)[0], [])
         if self._difference(one, told):
             return self._judged(one, told, derived=True)
+        if self._follows(one):
+            return self._claim(one, "supported", (), "", "the difference of the two before it")
         if counted := self._counted(one):
             return self._claim(one, "supported", (counted.path,), "", "so many rows are there")
         words = self.said.words(one.first)
@@ -324,6 +344,8 @@ class Figures:
             options = twins or self._two_rows(pair)
         if options:
             return self._best(pair, options)
+        if pair.joined == "to" and (cells := self._alone(pair.one)):
+            return [self._judged(one, cells) for one in (pair.one, pair.two)]
         return [claim for one in (pair.one, pair.two) for claim in self._single(one)]
 
     def _twins(self, pair: Pair) -> list[Cells]:
@@ -371,19 +393,3 @@ class Figures:
         elif nearness(best)[0] == 2 and pair.joined == "-":
             self.met.append((pair, best))
         return [self._judged(pair.one, best[:1]), self._judged(pair.two, best[1:])]
-
-
-def shared(one: Column, other: Column) -> tuple[str, ...]:
-    """What the names of twin columns have in common: their parts but for the last letter."""
-    whole = "".join(one.own)[:-1]
-    common = tuple(part for part in one.own if part in other.own)
-    rest = whole.removeprefix("".join(common))
-    return (*common, rest) if rest else common
-
-
-def title(row: Record) -> str:
-    """What a row is called: its longest text in a column of names, its first, its key or place."""
-    cells = [(p[-1].casefold(), v) for p, v in row.cells.items() if p and isinstance(v, str)]
-    named = [v for name, v in cells if "name" in name]
-    first = next((v for _, v in cells if len(v) <= SHORT and number(v) is None), "")
-    return max(named, key=len, default=first or " ".join(row.key) or row.path)

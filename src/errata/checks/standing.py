@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from errata.checks.claim import Claim, Verdict
-from errata.checks.evidence import Evidence, Mention
-from errata.checks.figures import Figures, title
+from errata.checks.evidence import Evidence, Mention, title
+from errata.checks.figures import Figures
 from errata.checks.naming import TIMES, names
 from errata.checks.quantities import ORDINALS
 from errata.checks.reading import Record

@@ -133,6 +133,14 @@ class Table:
         return sorted(kept, key=lambda one: -one.rank) + [one for one in more if one not in kept]
 
 
+def shared(one: Column, other: Column) -> tuple[str, ...]:
+    """What the names of twin columns have in common: their parts but for the last letter."""
+    whole = "".join(one.own)[:-1]
+    common = tuple(part for part in one.own if part in other.own)
+    rest = whole.removeprefix("".join(common))
+    return (*common, rest) if rest else common
+
+
 def _at_most(row: Record, a: Column, b: Column) -> bool:
     return (value(row, a) or 0.0) <= (value(row, b) or 0.0)
 
