@@ -121,6 +121,7 @@ class Driven:
             "checks": "\n".join(stage.names),
             "on_exhausted": stage.on_exhausted,
             "on_unvalidated": stage.on_unvalidated,
+            **({"model": stage.writer.model.name} if stage.writer else {}),
         }
 
     async def _feedback(self, evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:

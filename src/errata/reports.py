@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -289,9 +290,22 @@ def _attempt(
         decision.at if decision else 0.0,
         failed or isinstance(verdict, Again),
         said or (stage_feedback(stage, evaluation, goals) if failed else ""),
-        attempt.candidate.text or "",
+        _output(attempt, stage),
         attempt.usage,
     )
+
+
+def _output(attempt: Attempt, stage: str) -> str:
+    """What a model wrote; else the stage's output as JSON, with the rest of what it changed."""
+    text = attempt.candidate.text or ""
+    if "model" in attempt.labels:
+        return text
+    try:
+        changed, *more = json.loads(text).values()
+    except (ValueError, AttributeError):  # a value that only Python can write
+        return text
+    whole = more or changed.keys() != {stage}
+    return text if whole else json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
 
 
 def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:
