@@ -71,10 +71,12 @@ class Running:
         else:
             with ExitStack() as cut:
                 cut.callback(attempts.undo)
+                cut.callback(attempts.close)
                 report = await Driven(self._pipeline, self.id, place, attempts, self._told).finish()
                 cut.pop_all()
             self._told.stood(report)
         await self._keep(attempts, report)
+        attempts.close()
         self._reports.append(report)
         held = reports_of(self._state)
         held[stage.name] = report.attempts[-1].plain() if report.attempts else {}

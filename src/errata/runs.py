@@ -63,5 +63,5 @@ def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
         for name in names
     )
     last = run.decisions[-1] if run.decisions else None
-    ended = last.decided if last and isinstance(last.verdict, Done) else 0.0
+    ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
     return Report(run.head.task["pipeline"], run.id, reports, run.created, ended)

@@ -220,6 +220,7 @@ class Attempts:
         self.is_async = not blocking(stage.function)
         self._run, self._before = run, Before(state)
         self._effects: dict[int, Effect] = {}
+        self._over = False
         self._told = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
@@ -236,6 +237,8 @@ class Attempts:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
+        if self._over:  # a thread that was given up cannot be stopped, and nobody waits for it
+            return {}
         returned = output is not None and output is not self.state
         if returned:
             put(self.state, self.stage.name, output)
@@ -270,6 +273,10 @@ class Attempts:
         if self.latest != at.attempt:
             made = self.made[at.attempt - 1] if at.attempt <= len(self.made) else None
             await self._again(made, at)
+
+    def close(self) -> None:
+        """Nothing that is still under way is put into the state any more."""
+        self._over = True
 
     def undo(self) -> None:
         """Make the state as it was before the stage."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from errata.runs import report_of
 from errata.testing import ScriptedModel
 from tests.drive.support import counted
 from tests.pipeline.support import failing, one, raising, ran, statuses
+from tests.store.support import WAITING, python
 
 FED = """GUARDRAIL FEEDBACK - Critical issues detected in s:
 - looks: attempt 1 is wrong. look again
@@ -367,6 +371,31 @@ def test_a_stage_that_never_ends_is_given_up_and_can_be_resumed(store: str | Non
     assert ran(pipeline, {}, id="r").passed
 
 
+def test_a_thread_that_was_given_up_puts_nothing_into_the_state() -> None:
+    pipeline = Pipeline("p", store=":memory:", progress=False)
+    calls: list[int] = []
+    go = threading.Event()
+
+    @pipeline.stage(timeout=0.2)
+    def s(state: Any) -> str:
+        calls.append(1)
+        if len(calls) > 1:
+            return "second"
+        go.wait()
+        return "first"
+
+    async def scenario() -> None:
+        state: dict[str, Any] = {}
+        with pytest.raises(StageFailed):
+            await pipeline.run(state, id="r")
+        assert (await pipeline.run(state, id="r")).passed
+        go.set()
+        await asyncio.get_running_loop().shutdown_default_executor()  # when it has ended
+        assert state["s"] == "second"
+
+    asyncio.run(scenario())
+
+
 def test_a_budget_of_seconds_keeps_the_attempt_that_there_is() -> None:
     """What a stage left half done when its time was over is nobody's output."""
 
@@ -502,14 +531,42 @@ def test_synchronous_callers_use_the_portal() -> None:
     assert run_sync(pipeline.run()).state["s"] == 1
 
 
+def test_another_process_is_told_that_the_run_is_under_way(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys
+from errata.pipeline import Pipeline
+pipeline = Pipeline("p", store=sys.argv[1], progress=False)
+@pipeline.stage
+async def s(state):
+    print("in", flush=True)
+    return await asyncio.to_thread(sys.stdin.readline)
+report = asyncio.run(pipeline.run({}, id="r"))
+"""
+    path = str(tmp_path / "a.db")
+    process = python(program, path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "in\n"
+    pipeline = Pipeline("p", store=path, progress=False)
+    pipeline.stage(name="s")(lambda state: "mine")
+    with pytest.raises(LeaseLost, match=r"'r' is being driven by another process .*wait for it"):
+        ran(pipeline, {}, id="r")
+    process.communicate("theirs", timeout=WAITING)
+    assert ran(pipeline, {}, id="r").state["s"] == "theirs"
+
+
 def test_runs_leave_nothing_behind() -> None:
     pipeline = Pipeline("p", store=None, progress=False)
     pipeline.stage(name="s", checks=[failing(1)])(lambda state: 1)
 
     async def scenario() -> None:
-        held = dict(vars(pipeline))
+        held, states = dict(vars(pipeline)), []
+        report = None
         for _ in range(50):
-            await pipeline.run({})
+            report = await pipeline.run(type("State", (), {})())
+            states.append(weakref.ref(report.state))
+        del report
+        gc.collect()
+        assert not any(one() for one in states)
         assert vars(pipeline) == held
         assert len(asyncio.all_tasks()) == 1
 
