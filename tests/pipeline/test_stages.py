@@ -325,7 +325,7 @@ def any_names(state: Any, **named: Any) -> Any:
         lambda state, feedback=None: told_later(state, feedback),
         any_names,
     ],
-    ids=str,
+    ids=map("told {}".format, range(15)),
 )
 @pytest.mark.parametrize("store", [None, ":memory:"])
 def test_functions_that_are_told(function: Any, store: str | None) -> None:
@@ -351,14 +351,14 @@ def narrow(state: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    "function", [quiet, wrapped(quiet), narrow, functools.partial(quiet)], ids=str
+    "function", [quiet, wrapped(quiet), narrow, functools.partial(quiet)], ids="abcd"
 )
 def test_functions_that_are_not_told(function: Any) -> None:
     assert one(function, failing(1)).passed
 
 
 @pytest.mark.parametrize(
-    "function", [functools.partial(told), Called(), functools.partial(told_later)], ids=str
+    "function", [functools.partial(told), Called(), functools.partial(told_later)], ids="abc"
 )
 def test_a_function_without_a_name_is_given_one(function: Any) -> None:
     pipeline = Pipeline("p", store=None)
