@@ -88,8 +88,10 @@ plans = st.lists(
 )
 
 
-def made(plans: Sequence[Plan], store: Any, ran: Ran, crashes: bool) -> Pipeline:
-    pipeline = Pipeline("p", store=store, progress=False)
+def made(
+    plans: Sequence[Plan], store: Any, ran: Ran, crashes: bool, memory: Any = None
+) -> Pipeline:
+    pipeline = Pipeline("p", store=store, memory=memory, progress=False)
     for number, plan in enumerate(plans):
         _add(pipeline, number, plan, ran, crashes)
     return pipeline
@@ -142,10 +144,12 @@ def told(report: Report) -> Any:
     return timeless(report), timeless(report.state)
 
 
-async def until_done(plans: Sequence[Plan], store: Crashing, ran: Ran) -> tuple[Report, int]:
-    for crashes in range(40):
+async def until_done(
+    plans: Sequence[Plan], store: Crashing, ran: Ran, memory: Any = None
+) -> Report:
+    for _ in range(40):
         try:
-            return await made(plans, store, ran, True).run(first(), id="r"), crashes
+            return await made(plans, store, ran, True, memory).run(first(), id="r")
         except (StageFailed, StoreUnavailable):
             continue
     raise AssertionError("it never came to an end")
@@ -169,7 +173,7 @@ def test_interrupted_anywhere_it_ends_the_same(
         assert told(undisturbed) == told(volatile)
         await store.close()
         crashing = Crashing(before, after)
-        report, _ = await until_done(plans, crashing, loud)
+        report = await until_done(plans, crashing, loud)
         assert told(report) == told(volatile)
         assert "shows False" not in str(report.plain())  # checks find what was fed back, too
         assert await report_of(crashing, Scope(), "r") == report
@@ -189,6 +193,41 @@ def test_interrupted_anywhere_it_ends_the_same(
         where: next(iter(said)) for where, said in quiet.fed.items()
     }
     assert all(len(said) == 1 for said in loud.fed.values())
+
+
+@settings(max_examples=30)
+@given(
+    plans=plans,
+    before=st.sets(st.integers(1, 30), max_size=2),
+    after=st.sets(st.integers(1, 30), max_size=2),
+    apart=st.booleans(),
+)
+def test_interrupted_anywhere_it_learns_and_is_told_the_same(
+    plans: list[Plan], before: set[int], after: set[int], apart: bool
+) -> None:
+    quiet, loud = Ran(), Ran()
+
+    async def known(store: Sqlite) -> Any:
+        lessons = await store.reflections(Scope(), 100)
+        kept = [(one["signature"], one["text"], one["seen"], one["state"]) for one in lessons]
+        return sorted(kept), [await store.past(Scope(), f"r/s{n}") for n in range(len(plans))]
+
+    async def scenario() -> None:
+        quiet_store, quiet_memory, memory = (Sqlite(":memory:") for _ in range(3))
+        crashing = Crashing(before, after)
+        stores = (quiet_store, quiet_memory, memory, crashing)
+        if not apart:
+            quiet_memory, memory = quiet_store, crashing
+        pipeline = made(plans, quiet_store, quiet, False, quiet_memory)
+        undisturbed = await pipeline.run(first(), id="r")
+        report = await until_done(plans, crashing, loud, memory)
+        assert told(report) == told(undisturbed)
+        assert await known(memory) == await known(quiet_memory)
+        for store in stores:
+            await store.close()
+
+    asyncio.run(scenario())
+    assert {where: set(said) for where, said in loud.fed.items()} == quiet.fed
 
 
 # -- the stage host decides as the others do
