@@ -21,6 +21,7 @@ from errata.loop.decide import Done, Verdict
 from errata.loop.feedback import clean
 from errata.loop.record import Evaluation, Finding, Goal, Loop
 from errata.loop.stop import MaxAttempts, flat
+from errata.memory.learn import MOST
 from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.neutral import neutral
@@ -130,7 +131,7 @@ class Driven:
         return stage_feedback(self._stage.name, evaluation, goals, lessons)
 
     async def _lessons(self, memory: Memory, evaluation: Evaluation) -> list[str]:
-        """What is known of the errors, by their signatures, but for what a coin withholds.
+        """What is known of the worst errors, by their signatures, but for what a coin withholds.
 
         A function that was told something at its first attempt is told it again: it may not
         remember, and what it did right for it would be undone.
@@ -138,7 +139,7 @@ class Driven:
         past = await memory.store.past(memory.scope, self._loop)
         withheld = {one.signature for one in past.exposures if not one.shown}
         lines: list[str] = []
-        for one in evaluation.errors:
+        for one in sorted(evaluation.errors, key=lambda one: -one.severity)[:MOST]:
             known = await memory.store.seen(memory.scope, signature(one.check, one.key))
             for lesson in known.lessons:
                 active = lesson["state"] in ("candidate", "verified")

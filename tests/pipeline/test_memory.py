@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
+from errata.lessons import Seen
 from errata.loop.feedback import MOST
 from errata.loop.record import Finding
 from errata.memory.briefing import FIRST, withheld
 from errata.memory.learn import Example
 from errata.memory.memory import Memory
 from errata.memory.proof import Exposure, Outcome
-from errata.memory.signature import signature
+from errata.memory.signature import Signature, signature
 from errata.pipeline import Pipeline
 from errata.protocols import Context, Scope
+from errata.store.sqlite import Sqlite
 from errata.testing import ScriptedModel
 from tests.pipeline.support import failing, ran
 
@@ -158,6 +160,40 @@ def test_feedback_is_bounded_however_much_is_known(path: str) -> None:
     assert said[1] is not None
     assert len(said[1]) <= MOST
     assert "lll" in said[1]
+
+
+class Counting(Sqlite):
+    """A store that counts how often it is asked whether an error was seen."""
+
+    asked = 0
+
+    async def seen(self, scope: Scope, signature: Signature) -> Seen:
+        self.asked += 1
+        return await super().seen(scope, signature)
+
+
+def test_however_many_errors_few_are_looked_up() -> None:
+    def many(output: Any, at: Context) -> Sequence[Finding]:
+        found = [Finding("many", f"wrong {n}", severity=n / 1_000) for n in range(1_000)]
+        return found if at.attempt == 1 else []
+
+    async def scenario() -> None:
+        store = Counting(":memory:")
+        await Memory(store).remember("many", "many: wrong 999", lesson="the worst of them")
+        said: list[str | None] = []
+        pipeline = Pipeline("p", store=store, memory=store, progress=False)
+
+        @pipeline.stage(checks=[many])
+        def s(state: Any, feedback: str | None = None) -> int:
+            said.append(feedback)
+            return 1
+
+        assert (await pipeline.run()).passed
+        assert store.asked <= 20
+        assert "the worst of them" in str(said[1])
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("shown", [True, False])

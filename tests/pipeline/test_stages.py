@@ -17,11 +17,20 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from errata.errors import InvalidInput, ModelError, ModelTimeout, NotJournalable, StageFailed
+from errata import run_sync
+from errata.errors import (
+    InvalidInput,
+    ModelError,
+    ModelTimeout,
+    NotJournalable,
+    StageFailed,
+    UnknownName,
+)
 from errata.loop.record import Finding
 from errata.pipeline import Pipeline
 from errata.protocols import Context
 from errata.testing import ScriptedModel
+from errata.usercode import context
 from tests.pipeline.support import failing, one, ran
 from tests.store.support import rows
 
@@ -615,8 +624,49 @@ def test_a_model_that_times_out_by_itself_is_not_the_stage() -> None:
         one(lambda state: "x", model=ScriptedModel(ModelTimeout("slow today")))
 
 
-def test_names_of_models() -> None:
-    from errata.errors import UnknownName
+def test_a_model_that_takes_longer_than_the_stage_may() -> None:
+    pipeline = Pipeline("p", store=None, progress=False)
+    model = ScriptedModel("x", seconds=60)
+    pipeline.stage(name="s", model=model, timeout=0.05)(lambda state: "prompt")
+    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0\.05 s'; mend it$"):
+        ran(pipeline)
 
-    with pytest.raises((UnknownName, ModelError)):
+
+def test_names_of_models() -> None:
+    with pytest.raises(UnknownName, match="nobody-knows-this"):
         one(lambda state: "x", model="nobody-knows-this")
+
+
+@pytest.mark.parametrize("left", [None, 5, []])
+def test_a_stage_that_takes_the_reports_away_is_told_all_the_same(left: Any) -> None:
+    said: list[Any] = []
+
+    def s(state: Any, feedback: str | None = None) -> int:
+        said.append(feedback)
+        del state[REPORTS]
+        if left is not None:
+            state[REPORTS] = left
+        return 1
+
+    report = one(s, failing(1))
+    assert said[1].startswith("GUARDRAIL")
+    assert report.state[REPORTS]["s"]["attempt"] == 2
+    assert report.state[REPORTS]["s_feedback"] == said[1]
+
+
+def test_pipelines_within_pipelines(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    inner, outer = (Pipeline(name, store=path, progress=False) for name in ("inner", "outer"))
+    inner.stage(name="s", checks=[failing(1)])(lambda state: state["n"] + 1)
+
+    @outer.stage
+    async def later(state: Any) -> Any:
+        return (await inner.run({"n": 1})).state["s"]
+
+    @outer.stage(checks=[failing(1)])
+    def now(state: Any, feedback: str | None = None) -> Any:
+        assert (feedback is None) == (context().attempt == 1)
+        return run_sync(inner.run({"n": 10})).state["s"]
+
+    report = ran(outer)
+    assert (report.state["later"], report.state["now"]) == (2, 11)
