@@ -73,7 +73,8 @@ def test_what_it_leaves_is_true(tmp_path):
     results = EXAMPLE["read"](state["train"]["results"])
     assert set(results) == {"date", "y", "yhat"}
     assert len(results["date"]) == 365
-    overall, *months = state["train"]["errors"]
+    overall, *months = EXAMPLE["measured"](results)["errors"]
+    assert overall["MAE"] == state["train"]["MAE"]
     assert [row["name"] for row in months[:2]] == ["January", "February"]
     assert len(months) == 12
     off = [abs(p - y) for p, y in zip(results["yhat"], results["y"], strict=True)]

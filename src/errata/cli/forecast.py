@@ -118,7 +118,7 @@ async def _run(values: Settings, out: Path) -> Shown:
         say(f"\n{TITLE}")
         report, written = await ran(name), None
         if model is not None:
-            say(f"\nThe same, and the insights are written by a model, {values.model}:\n")
+            say(f"\nThe same, and a model writes the insights; nothing is staged: {values.model}\n")
             written = await ran(f"{name}{BY_MODEL}", model)
         first = await report_of(memory.store, memory.scope, _named(1))
         told = [stage.name for stage in report.stages if await _told(memory, report, stage)]
