@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from runpy import run_path
 from textwrap import fill
@@ -170,14 +169,15 @@ async def _report(memory: Memory, name: str) -> Report | None:
 
 
 async def _unended(memory: Memory, model: Model | None) -> str:
-    """The first run that has not ended: the one that was interrupted, or else a new one."""
-    name = _named(1)
-    for number in count(2):
-        done, written = await _report(memory, name), await _report(memory, f"{name}{BY_MODEL}")
-        if not done or not done.ended or (model and written and not written.ended):
-            break
-        name = _named(number)
-    return name
+    """The last run where it was interrupted, it or what a model was to do after it; a new one."""
+    last, number = None, 1
+    while found := await _report(memory, _named(number)):
+        last, number = found, number + 1
+    if last is None:
+        return _named(1)
+    written = await _report(memory, f"{last.run}{BY_MODEL}") if model else last
+    over = last.ended and written and written.ended
+    return _named(number) if over else last.run
 
 
 async def _told(memory: Memory, report: Report, stage: StageReport) -> bool:
