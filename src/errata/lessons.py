@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from errata.memory.learn import Reflection
@@ -30,6 +30,70 @@ class Seen:
 
     def __bool__(self) -> bool:
         return self.count > 0
+
+
+FiledState = Literal["waiting", "reflected", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """An episode as a store keeps it: `record` is its plain data, `error` why reflecting failed.
+
+    `tries` counts how often it was; `at` is when it was first read, in seconds since 1970.
+    """
+
+    digest: str
+    name: str
+    session: str
+    outcome: str
+    record: Mapping[str, Any]
+    state: FiledState = "waiting"
+    tries: int = 0
+    error: str = ""
+    at: float = 0.0
+
+
+class Episodes(Protocol):
+    """Where episodes are kept until they are reflected on. Every method is one transaction."""
+
+    async def admit(self, scope: Scope, one: Filed) -> FiledState | None:
+        """Keep an episode unless it is there, and take it: None; else the state it is in."""
+        ...
+
+    async def take(self, scope: Scope, before: float) -> Filed | None:
+        """The oldest that waits or failed, and was not tried since `before`; None without."""
+        ...
+
+    async def reflected(
+        self,
+        scope: Scope,
+        digest: str,
+        reflections: Sequence[Reflection],
+        *,
+        most: int = 0,
+        quota: Quota | None = None,
+    ) -> Sequence[Remembered]:
+        """Write what an episode taught, once: a reflection, and what is linked with it.
+
+        Raises Conflict where another worker has done it, InvalidInput, QuotaExceeded.
+        """
+        ...
+
+    async def failed(self, scope: Scope, digest: str, error: str) -> None:
+        """Put on record that reflecting failed, so that it is tried again; "" gives it back."""
+        ...
+
+    async def newest(self, scope: Scope, limit: int, state: str = "") -> Sequence[Filed]:
+        """Those in that state, or all, the newest first."""
+        ...
+
+    async def counts(self, scope: Scope) -> Mapping[FiledState, int]:
+        """How many are in each state."""
+        ...
+
+    async def examples(self, scope: Scope, digests: Collection[str]) -> Collection[str]:
+        """Those of the digests that examples of the scope have."""
+        ...
 
 
 class Lessons(Protocol):
@@ -183,6 +247,11 @@ class Lessons(Protocol):
         self, scope: Scope, space: str, found: Sequence[tuple[int, str, Sequence[float]]]
     ) -> int:
         """Write vectors by id and task, each where its example still has that task; how many."""
+        ...
+
+    @property
+    def episodes(self) -> Episodes:
+        """The episodes that were read, and what became of them."""
         ...
 
     async def clear(self, scope: Scope) -> int:

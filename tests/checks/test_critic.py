@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import errata
 from errata import Answer, Context, Echo, Evaluation, Goal, MaxAttempts, Policy, Usage, checks
 from errata.checks.roles import plain
-from errata.delimited import WARMER, cut
+from errata.delimited import cut
 from errata.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
 from errata.evaluate import pure
+from errata.inquiry import WARMER
 from errata.testing import FixedEmbedder, ScriptedModel
 from errata.usercode import blocking
 

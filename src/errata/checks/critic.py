@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from errata.checks.asking import LONGEST, chat, opened, unrepeated
 from errata.checks.roles import ALIGNMENT, DRIFT, ROLES, Opinion, Role, plain, read
 from errata.checks.text import require
-from errata.delimited import asked, cut
+from errata.delimited import cut
 from errata.errors import MalformedAnswer, UnknownName
+from errata.inquiry import asked
 from errata.loop.measure import number
 from errata.loop.record import Evaluation, Finding
 from errata.protocols import NOTHING, Context, Embedder, Model

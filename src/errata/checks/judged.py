@@ -14,8 +14,9 @@ from errata.checks.pieces import Pieces
 from errata.checks.roles import plain
 from errata.checks.said import Said
 from errata.checks.text import require
-from errata.delimited import asked, cut
+from errata.delimited import cut
 from errata.errors import InvalidInput
+from errata.inquiry import asked
 from errata.protocols import NOTHING, Model, Usage
 
 # Claims that a model is shown, and characters of the sentence of one and of a reason.

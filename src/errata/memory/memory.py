@@ -38,7 +38,7 @@ from errata.memory.proof import (
     usefulness,
 )
 from errata.memory.quarantine import Quarantine
-from errata.memory.recall import BUDGET, as_messages, as_text, choose, rank
+from errata.memory.recall import BUDGET, as_messages, as_text, briefed, choose, offered, rank
 from errata.memory.signature import signature
 from errata.memory.transfer import Exported, File, Imported, Told, export, import_
 from errata.memory.trust import Quota
@@ -228,7 +228,7 @@ class Memory:
         only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._place(task)
         found = await self.store.search(self.scope, task, space, vector, max(LEG, limit), only)
-        return rank(task, found, limit, time.time())
+        return rank(task, offered(found, only), limit, time.time())
 
     def render(self, found: Sequence[Found], budget: int = BUDGET) -> tuple[Message, ...]:
         """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified.
@@ -263,7 +263,7 @@ class Memory:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = choose(rank(task, found, len(found), now), now=now, advice=not examples)
+        chosen = briefed(rank(task, offered(found), len(found), now), now, examples)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
         exposures = past.exposures or (drawn(chosen, loop, seed, share) if begins else ())

@@ -10,7 +10,7 @@ from math import exp2, sqrt
 
 from errata.memory.arguments import integer
 from errata.neutral import neutral
-from errata.protocols import Found, Message
+from errata.protocols import ANY, Filter, Found, Message
 
 SHOWN = 3
 UNVERIFIED = 1
@@ -35,8 +35,14 @@ PROMPT_WORDS = 0.40
 # strength to 0.621. Where the two say nothing they cost little; among near equals they decide.
 IMPORTANCE = 0.10
 RECENCY = 0.05
+# What a reflector writes of traces, and from which importance on it is recalled without being asked
+# for; a prompt has so many strategies.
+PRODUCTS = ("reflection", "strategy")
+RECALLED = 0.6
+STRATEGIES = 1
 HALF_LIFE = 90  # days; whole ones count, so that what is asked twice is answered alike
 DAY = 86_400.0
+RULE = "a rule drawn from an earlier run"
 _WORD = re.compile(r"\w+")
 
 
@@ -63,6 +69,16 @@ def rank(task: str, found: Iterable[Found], limit: int, now: float = 0.0) -> lis
     for one in related:
         kept.setdefault((one.example.task, one.example.accepted or one.lesson), one)
     return list(kept.values())[:limit]
+
+
+def offered(found: Iterable[Found], only: Filter = ANY) -> list[Found]:
+    """What is brought without being asked for: of what a reflector made only what matters.
+
+    Asked for it is by its kind, by an importance, or by tags.
+    """
+    if only.kind or only.importance or only.tags:
+        return list(found)
+    return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
 def relevance(one: Found) -> float:
@@ -134,6 +150,18 @@ def choose(
     return chosen
 
 
+def briefed(ranked: Sequence[Found], now: float, examples: bool) -> list[Found]:
+    """What a loop is shown before its task: worked examples, and the nearest strategy.
+
+    Without `examples` lessons that have no accepted output; never a reflection, which says what
+    went wrong elsewhere. As `choose` bounds it, all together.
+    """
+    rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
+    rest = [one for one in ranked if one.kind not in PRODUCTS]
+    told = [one for one in rest if one.example.accepted or not examples] + rules
+    return choose(told, now=now, advice=bool(rules) or not examples)
+
+
 def _length(chosen: Sequence[Found], advice: bool, seed: int) -> int:
     """The tokens of what is sent: of the turns, or of the whole text."""
     from errata.memory.tokens import tokens
@@ -168,7 +196,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Found] = (
     """
     kind = "what went wrong before, and what mended it"
     parts = [
-        (kind, provenance(one), neutral("\n".join(_told(one))))
+        (RULE if one.kind == "strategy" else kind, provenance(one), neutral("\n".join(_told(one))))
         for one in reversed(advice)
         if not one.example.accepted
     ]
@@ -191,6 +219,7 @@ def provenance(one: Found) -> str:
     """Where an example comes from, in one line: its lesson, whether verified, how often seen."""
     about = " ".join(_WORD.findall(one.error_type))[:60]
     origin = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
+    origin |= dict.fromkeys(PRODUCTS, f"reflected on: {about}")
     state = "verified" if one.verified else "not verified"
     said = origin.get(one.kind, f"remembered as {about}")
     times = "once" if one.seen == 1 else f"{one.seen} times"

@@ -25,15 +25,15 @@ from errata.protocols import (
     Scope,
     Stored,
 )
+from errata.store import episodes, grouping, loops, places, quarantine, search, size
 from errata.store import exposures as shown
-from errata.store import grouping, loops, places, quarantine, search, size
 from errata.store import reflections as lessons
 from errata.store.connection import Thread, Work
 from errata.store.statements import read_sql
 from errata.store.vectors import Vectors
 
 if TYPE_CHECKING:
-    from errata.lessons import Seen
+    from errata.lessons import Episodes, Seen
     from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
@@ -255,11 +255,17 @@ class Sqlite:
         """Write vectors by id and task, each where its example still has that task; how many."""
         return await self._write(lambda db: places.place(db, scope, space, found))
 
+    @property
+    def episodes(self) -> Episodes:
+        """The episodes that were read, and what became of them."""
+        return episodes.SqliteEpisodes(self._read, self._write)
+
     async def clear(self, scope: Scope) -> int:
         """Forget the reflections of the scope, and what they came to; how many there were."""
 
         def work(db: sqlite3.Connection) -> int:
             shown.clear(db, scope)
+            episodes.clear(db, scope)
             return lessons.clear(db, scope)
 
         return await self._write(work)

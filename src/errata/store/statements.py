@@ -6,7 +6,18 @@ import os
 import re
 from functools import cache
 
-ROOMS = ("loops", "lessons", "search", "proof", "trust", "grouping", "size", "places", "transfer")
+ROOMS = (
+    "loops",
+    "lessons",
+    "search",
+    "proof",
+    "trust",
+    "grouping",
+    "size",
+    "places",
+    "transfer",
+    "episodes",
+)
 
 
 @cache

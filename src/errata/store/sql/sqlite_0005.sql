@@ -16,6 +16,8 @@ create table episode (
   state text not null default 'waiting' check (state in ('waiting', 'reflected', 'failed')),
   tries integer not null default 0,
   error text not null default '',
+  -- When a worker took it last, in seconds since 1970; while it waits, for so long it is at work on it.
+  taken real not null default 0,
   record text not null,
   at real not null,
   unique (tenant, project, digest)

@@ -1,0 +1,42 @@
+-- name: insert_episode
+insert into episode (tenant, project, digest, name, session, outcome, record, at)
+values (:tenant, :project, :digest, :name, :session, :outcome, :record, :now)
+on conflict (tenant, project, digest) do nothing;
+
+-- name: take_episode
+-- One that nobody is at work on, the oldest first; of those tried since :before none. A clock may be set back.
+update episode set state = 'waiting', tries = tries + 1, taken = :now
+where id = (
+  select id from episode
+  where tenant = :tenant and project = :project and state <> 'reflected' and (:digest = '' or digest = :digest)
+    and taken < :before
+    and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
+  order by at, id limit 1
+)
+returning digest, name, session, outcome, state, tries, error, record, at;
+
+-- name: episode_state
+select state from episode where tenant = :tenant and project = :project and digest = :digest;
+
+-- name: settle_episode
+update episode set state = :state, error = :error, taken = iif(:state = 'waiting', 0, taken)
+where tenant = :tenant and project = :project and digest = :digest and state <> 'reflected'
+returning id;
+
+-- name: newest_episodes
+select digest, name, session, outcome, state, tries, error, record, at from episode
+where tenant = :tenant and project = :project and (:state = '' or state = :state)
+order by at desc, id desc limit :limit;
+
+-- name: count_episodes
+select state, count(*) as n from episode where tenant = :tenant and project = :project group by state;
+
+-- name: insert_link
+insert or ignore into link (tenant, project, child, relation, parent, at)
+values (:tenant, :project, :child, :relation, :parent, :now);
+
+-- name: known_examples
+select digest from example where scope = :scope and digest in (select value from json_each(:digests));
+
+-- name: clear_episodes
+delete from episode where tenant = :tenant and project = :project;
