@@ -83,5 +83,6 @@ class Announced:
 
 def terminal(wanted: bool | None) -> TextIO | None:
     """Standard error, where progress is wanted; None asks whether it is a terminal."""
-    shown = sys.stderr.isatty() if wanted is None else wanted
-    return sys.stderr if shown else None
+    stream: TextIO | None = sys.stderr  # a program without a console has none
+    shown = stream is not None and stream.isatty() if wanted is None else wanted
+    return stream if shown else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from errata.announced import Announced
@@ -110,6 +111,7 @@ class Driven:
 
         async def judged(candidate: Any, at: Context) -> Evaluation:
             output = await self._attempts.output(candidate, at)
+            at = replace(at, previous=self._attempts.returned(at.previous))
             return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
         return judged

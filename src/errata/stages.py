@@ -268,6 +268,12 @@ class Attempts:
             await self._again(candidate, at)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
+    def returned(self, candidate: Any) -> Any:
+        """The stage's output in a candidate, None where it has none."""
+        if candidate is None or isinstance(candidate, str):
+            return candidate
+        return Effect.of(candidate).changed.get(self.stage.name)
+
     async def restore(self, at: Context) -> None:
         """Leave the state as an earlier attempt left it. Raises StageFailed."""
         if self.latest != at.attempt:

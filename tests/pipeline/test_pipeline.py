@@ -245,6 +245,26 @@ def test_checks_see_the_output_and_the_state() -> None:
     assert seen == [([1], 7, 1, "s")]
 
 
+@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("kind", ["returns", "changes", "writes"])
+def test_checks_see_the_output_before(kind: str, store: str | None) -> None:
+    seen: list[Any] = []
+
+    def check(output: Any, at: Context) -> list[Finding]:
+        seen.append(at.previous)
+        return [Finding("c", f"wrong {at.attempt}")] if at.attempt < 3 else []
+
+    def s(state: Any) -> Any:
+        state["n"] = len(seen)
+        return {"returns": f"out {len(seen)}", "writes": "prompt"}.get(kind)
+
+    model = ScriptedModel("out 0", "out 1", "out 2") if kind == "writes" else None
+    pipeline = Pipeline("p", store=store, progress=False)
+    pipeline.stage(name="s", checks=[check], model=model)(s)
+    ran(pipeline)
+    assert seen == ([None] * 3 if kind == "changes" else [None, "out 0", "out 1"])
+
+
 # -- stages that fail
 
 

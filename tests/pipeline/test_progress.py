@@ -87,6 +87,9 @@ def test_a_terminal_is_told_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stderr", screen)
     assert terminal(None) is screen
     assert terminal(False) is None
+    monkeypatch.setattr(sys, "stderr", None)
+    assert terminal(None) is terminal(True) is None
+    monkeypatch.setattr(sys, "stderr", screen)
     ran(piped(None), {}, id="r")
     assert SECONDS.sub("… s", screen.getvalue()) == SAID
 

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import errata
+from errata.checks import predictions
+from errata.checks.files import results
 from errata.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
 from errata.loop.feedback import MOST
 from errata.loop.record import Evaluation, Finding
@@ -175,6 +177,18 @@ def test_a_check_with_several_names_reports_under_each() -> None:
         ("c", "passed"),
         ("b", "failed"),
     ]
+
+
+@pytest.mark.parametrize("source", ["gone.csv", "one.csv", lambda output, state: 1 / 0])
+def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
+    source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.csv").write_text("y,yhat\n1,2\n")
+    checks = predictions(source, "y", "yhat"), results("gone.csv")
+    attempt = one(lambda state: 1, *checks, retries=0).stages[0].attempts[0]
+    assert {c.check_name for c in attempt.checks} <= {"missing_results", "predictions"}
+    assert "passed" not in {c.status for c in attempt.checks}
 
 
 def test_details_hold_what_a_finding_rests_on() -> None:
