@@ -25,6 +25,8 @@ Exhausted = Literal["continue", "halt", "best"]
 SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
 HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 TAIL = "\n\nPlease address these issues and regenerate the output."
+# The check that finds no results: what others would say of them is not known then.
+MISSING = "missing_results"
 # What lessons may take of the feedback, in characters: one line about a finding fits beside them.
 ROOM = MOST - 900
 
@@ -323,10 +325,12 @@ def _checked(
 ) -> Iterator[Checked]:
     """A line for each finding and goal, and one for each check that found nothing.
 
-    Where an error has a name that no check goes by, it is not known which of them found nothing.
+    Where results are missing, or what is wrong has a name that no check goes by, it is not known
+    which of them found nothing and which had nothing to look at.
     """
     found = {one.check for one in evaluation.findings}
-    if {one.check for one in evaluation.errors} <= set(names):
+    wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
+    if wrong <= set(names) - {MISSING}:
         yield from (Checked(name) for name in names if name not in found)
     for one in evaluation.findings:
         yield _found(one)

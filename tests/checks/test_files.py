@@ -142,8 +142,8 @@ def test_an_old_file_is_stale(tmp_path):
     os.utime(other, (2_000.0, 2_000.0))
     (finding,) = files.results(path)(None, Context("a task", began=5_000.0))
     assert finding.key == "missing_results: stale"
-    assert "written 1970-01-01 00:16:40+00:00, older than its stage" in finding.message
-    assert "(1970-01-01 01:23:20+00:00)" in finding.message
+    assert "written 1970-01-01 00:16:40.000+00:00, older than its stage" in finding.message
+    assert "(1970-01-01 01:23:20.000+00:00)" in finding.message
     assert keys(predictions(path, "y", "yhat"), Context("a task", began=5_000.0))[0] == finding.key
     assert keys(files.results(path, newer_than=other)) == [finding.key]
     assert keys(files.results(other, newer_than=path)) == []
@@ -160,6 +160,31 @@ def test_a_file_written_now_is_not_stale(tmp_path):
 
     began = time.time()
     assert keys(files.results(written(tmp_path, ".csv")), Context("a task", began=began)) == []
+
+
+@pytest.mark.parametrize("answer", [None, 3, {"a": [1]}])
+def test_no_path_is_no_results(answer):
+    (finding,) = files.results(lambda output, state: output)(answer, Context("a task"))
+    assert finding.key == "missing_results: no path"
+    assert finding.message == f"there is no path to a results file, but {answer!r}"
+
+
+@KINDS
+def test_a_name_that_no_file_can_have_is_a_missing_file(suffix):
+    name = "x" * 5_000 + suffix
+    assert keys(files.results(name)) == ["missing_results: missing"]
+    assert keys(files.results(__file__, newer_than=name)) == [
+        "missing_results: nothing to be newer than"
+    ]
+    assert keys(predictions(name)) == ["missing_results: missing"]
+
+
+def test_the_line_that_is_damaged_is_named(tmp_path):
+    path = tmp_path / "r.jsonl"
+    for line, said in (('{"y": 1', "line 2, column 8: "), ("[1]", "line 2 is no JSON object")):
+        path.write_text(f'{{"y": 1}}\n{line}\n')
+        (finding,) = files.results(path)(None, Context("a task"))
+        assert said in finding.message
 
 
 def test_of_other_formats_presence_is_looked_at_alone(tmp_path):

@@ -123,6 +123,10 @@ def test_a_key_or_other_rows_have_to_be_given():
             ],
             "2026-01-02 03:00:00",
         ),
+        (
+            [datetime(2026, 1, 2, 3, tzinfo=UTC), "2026-01-02T03:00:00Z", "2026-01-02 03:00:00z"],
+            "2026-01-02 03:00:00+00:00",
+        ),
     ],
 )
 def test_a_key_is_the_same_wherever_it_comes_from(cells, text):

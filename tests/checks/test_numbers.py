@@ -256,13 +256,36 @@ def test_what_is_no_table_is_a_finding(candidate, key):
 def test_a_missing_column_lists_those_there_are():
     (found,) = findings(checks.predictions(predicted="yhat"), {"actual": [1], "pred": [1]})
     assert found.message == "there is no column 'yhat'; there are: actual, pred"
+    assert found.fix == "write a column called 'yhat'"
+
+
+@pytest.mark.parametrize(
+    ("header", "fix"),
+    [
+        ("actual,Predicted ", "call the column 'Predicted ' 'predicted', exactly"),
+        ("actual;predicted", "separate the cells of a row by commas, or by tabs in a .tsv file"),
+        ("actual\tpredicted", "separate the cells of a row by commas, or by tabs in a .tsv file"),
+        ("actual,unpredicted", "write a column called 'predicted'"),
+    ],
+)
+def test_a_column_that_is_nearly_there_is_told_how_to_mend_it(tmp_path, header, fix):
+    path = tmp_path / "r.csv"
+    path.write_text(f"{header}\n")
+    (found,) = findings(checks.predictions(path), None)
+    assert found.fix.startswith(fix)
 
 
 def test_a_text_is_never_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("r.json").write_text(json.dumps({"actual": [1, 2], "predicted": [1, 2]}))
     assert keys(checks.predictions(), "r.json") == ["missing_results: corrupt"]
-    assert keys(checks.predictions(), Path("r.json")) == ["skill: too few rows"]
+    (answer,) = findings(checks.predictions(), "r.json")
+    assert answer.message.startswith("the answer cannot be read: ")
+    assert answer.fix == "answer with JSON, or give the path of the results"
+    assert keys(checks.predictions(), Path("r.json")) == [
+        "leakage: too few rows",
+        "skill: too few rows",
+    ]
 
 
 def test_columns_may_stand_among_other_things():
@@ -358,8 +381,10 @@ def test_shuffled_predictions():
 
 
 def test_below_ten_rows_a_note_says_what_was_not_judged():
-    (found,) = judged([1.5, 2, 3], [1.4, 2.2, 2.9])
-    assert (found.level, found.key) == ("note", "skill: too few rows")
+    leak, skill = judged([1.5, 2, 3], [1.4, 2.2, 2.9])
+    assert (leak.level, leak.check, leak.key) == ("note", "leakage", "leakage: too few rows")
+    assert (skill.level, skill.check, skill.key) == ("note", "skill", "skill: too few rows")
+    assert keys(checks.leakage(), ([7] * 20, list(range(20)))) == ["leakage: no spread"]
     assert findings(checks.spread(), ([1.5, 2, 3], [1.4, 2.2, 2.9])) == []
 
 
@@ -373,7 +398,14 @@ def test_ranges_count_what_lies_outside():
     assert below.key == "ranges: a b below"
     assert below.message == "a b has 2 of 3 values below 0; the lowest is -2"
     assert above.message == "share has 1 of 3 values above 1; the highest is 1.5"
-    assert "keep share within 0 to 1" in above.fix
+    assert "keep a b at least 0:" in below.fix
+    assert "keep share within 0 to 1:" in above.fix
+    close = [1.0000001, 12345678.25]
+    (found,) = findings(checks.ranges(x=(None, 1)), {"x": close})
+    assert found.message == "x has 2 of 2 values above 1; the highest is 12345678.25"
+    (found,) = findings(checks.ranges(x=(None, 1)), {"x": close[:1]})
+    assert found.message.endswith("the highest is 1.0000001")
+    assert "keep x at most 1:" in found.fix
     assert findings(check, {"a b": [0], "share": [1.0]}) == []
     assert keys(check, {"a b": [nan, 1], "share": []}) == ["ranges: unequal lengths"]
     assert keys(check, {"a b": [nan, -inf], "share": [1, "?"]}) == [
@@ -413,6 +445,8 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
         (checks.ranges, {"a": (2, 1)}),
         (checks.ranges, {"a": (None, None)}),
         (checks.ranges, {"a": 5}),
+        (checks.ranges, {"columns": [("a", (0, 1))]}),
+        (checks.ranges, {"columns": "a"}),
         (checks.finite, {"columns": 5}),
     ],
 )
@@ -430,6 +464,18 @@ def test_a_source_may_be_made_from_the_state():
     (found,) = check("results", Context("a task", data={"results": data}))
     assert found.check == "hallucination_detection"
     assert check.pure is False
+
+
+def test_masked_cells_are_missing_and_the_widest_whole_numbers_are_numbers():
+    actual, predicted = GOOD
+    masked = {
+        "actual": np.ma.masked_array(actual, np.arange(len(actual)) < 3),
+        "predicted": predicted,
+    }
+    (found,) = findings(checks.predictions(), masked)
+    assert (found.level, found.key) == ("warning", "finite: actual missing")
+    whole = pl.DataFrame(dict(zip(masked, (1e9 * actual, 1e9 * predicted), strict=True)))
+    assert findings(checks.predictions(), whole.cast(pl.Int128)) == []
 
 
 def text(cell: Any) -> str:

@@ -7,9 +7,11 @@ whole, as JSON has to be. Nothing that is read is ever executed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from os.path import exists, isfile  # False where the system does not take the name
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ class Source:
     def batches(self, names: Sequence[str]) -> Iterator[Sequence[Any]]:
         """For each batch the columns of these names, in this order. Raises Unread."""
         if not self.named and len(names) != len(self.columns):
-            what = f"there are {len(self.columns)} arrays for the columns {', '.join(names)}"
+            what = f"arrays given: {len(self.columns)}; asked for are {', '.join(names)}"
             raise Unread("columns", what, f"give {len(names)} arrays, or columns with names")
         for name in names if self.named else ():
             if name not in self.columns:
@@ -72,6 +74,11 @@ def lacking(name: str, columns: Sequence[str]) -> tuple[str, str]:
     """What to say of a column that is not there, and how to mend it."""
     there = ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if columns[20:] else "")
     what = f"there is no column {name!r}; there are: {there or 'none'}"
+    near = [one for one in columns if one.strip().casefold() == name.strip().casefold()]
+    if near:
+        return what, f"call the column {near[0]!r} {name!r}, exactly"
+    if len(columns) == 1 and name in re.split(r"[;\t|]", columns[0]):
+        return what, "separate the cells of a row by commas, or by tabs in a .tsv file"
     return what, f"write a column called {name!r}"
 
 
@@ -87,7 +94,7 @@ def opened(data: Any) -> Source:
         case Path():
             return _file(data)
         case str():
-            return _json(data, "the answer")
+            return _json(data, "the answer", "answer with JSON, or give the path of the results")
         case None:
             raise Unread("no data", "there are no data (None)", "give the data")
         case Mapping():
@@ -154,7 +161,7 @@ def _plain(cells: Any) -> Any:
     if hasattr(cells, "__array__") and getattr(cells, "ndim", 1) == 1:
         import numpy as np
 
-        return np.asarray(cells)
+        return cells.tolist() if np.ma.isMaskedArray(cells) else np.asarray(cells)
     return list(cells)
 
 
@@ -200,7 +207,7 @@ def _frame(data: Any) -> Source:
         fix = "give every column a name of its own"
         raise Unread("columns", f"the data frame cannot be read: {error}"[:200], fix) from error
     except TypeError:
-        what = f"{shorten(data)} is a {type(data).__name__}, no table"
+        what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         raise Unread(
             "not a table", what, "give a data frame, a mapping of columns, rows or a path"
         ) from None
@@ -222,9 +229,8 @@ def _cells(series: Any) -> Any:
     """A column of a frame as an Arrow array; as a list where its cells are of several kinds."""
     import narwhals
 
-    if series.dtype == narwhals.Object:
-        return series.to_list()
-    return series.to_arrow() if series.dtype.is_numeric() else series.to_list()
+    wide = series.dtype in (narwhals.Int128, narwhals.UInt128)  # Arrow has no such whole numbers
+    return series.to_arrow() if series.dtype.is_numeric() and not wide else series.to_list()
 
 
 # Files
@@ -236,17 +242,17 @@ def _file(path: Path) -> Source:
         **dict.fromkeys((".csv", ".tsv"), _csv),
         **dict.fromkeys((".parquet", ".pq"), _parquet),
         **dict.fromkeys((".jsonl", ".ndjson"), _lines),
-        ".json": lambda path: _json(_text(path), str(path)),
+        ".json": lambda path: _json(_text(path), path),
     }
-    if not path.is_file():
-        there = "is no file" if path.exists() else "does not exist"
+    if not isfile(path):
+        there = "is no file" if exists(path) else "does not exist"
         fix = "make sure that the stage saves its results there, and check the path"
         raise Unread("missing", f"results file {path} {there}", fix, "missing_results")
     if not path.stat().st_size:
         what, fix = f"results file {path} is empty (0 bytes)", "write the results to it"
         raise Unread("empty", what, fix, "missing_results")
     if suffix not in readers:
-        what = f"{path} ends in {suffix or 'nothing'}, which says nothing of its format"
+        what = f"results file {path} ends in {suffix or 'nothing'}, a format that is not read"
         raise Unread("format", what, f"save it as one of {', '.join(SUFFIXES)}")
     try:
         return readers[suffix](path)
@@ -254,10 +260,14 @@ def _file(path: Path) -> Source:
         raise corrupt(path, error) from error
 
 
-def corrupt(path: object, error: object) -> Unread:
-    """A file that is not what its name says."""
-    what = f"results file {path} cannot be read: {shorten(str(error), 160)}"
-    return Unread("corrupt", what, "write the file anew, as a whole", "missing_results")
+WHOLE = "write the file anew, as a whole"
+
+
+def corrupt(what: Path | str, error: object, fix: str = WHOLE) -> Unread:
+    """A file that is not what its name says, or other data that are not what they should be."""
+    whose = f"results file {what}" if isinstance(what, Path) else what
+    told = f"{whose} cannot be read: {shorten(str(error), 160)}"
+    return Unread("corrupt", told, fix, "missing_results")
 
 
 def _text(path: Path) -> str:
@@ -267,11 +277,11 @@ def _text(path: Path) -> str:
         raise corrupt(path, error) from error
 
 
-def _json(text: str, whose: str) -> Source:
+def _json(text: str, whose: Path | str, fix: str = WHOLE) -> Source:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise corrupt(whose, error) from error
+        raise corrupt(whose, error, fix) from error
     if isinstance(data, Mapping):
         return _mapping(data)
     if isinstance(data, list):
@@ -286,11 +296,8 @@ def _lines(path: Path) -> Source:
             try:
                 for at, line in enumerate(file, 1):
                     if line.strip():
-                        row = json.loads(line)
-                        if not isinstance(row, Mapping):
-                            raise corrupt(path, f"line {at} is no JSON object")
-                        yield row
-            except (ValueError, RecursionError) as error:
+                        yield _line(path, at, line)
+            except UnicodeDecodeError as error:
                 raise corrupt(path, error) from error
 
     def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
@@ -305,6 +312,18 @@ def _lines(path: Path) -> Source:
         what, fix = f"results file {path} has no rows", "write the results to it"
         raise Unread("empty", what, fix, "missing_results")
     return Source(tuple(names), read)
+
+
+def _line(path: Path, at: int, line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line.rstrip())
+    except json.JSONDecodeError as error:
+        raise corrupt(path, f"line {at}, column {error.colno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise corrupt(path, f"line {at}: {error}") from error
+    if not isinstance(row, Mapping):
+        raise corrupt(path, f"line {at} is no JSON object")
+    return row
 
 
 def _csv(path: Path) -> Source:

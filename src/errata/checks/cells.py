@@ -6,6 +6,7 @@ is text), an empty cell, None and NaN are missing, and truth values are no numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -131,7 +132,8 @@ def missing(cell: Any) -> bool:
 def keyed(cell: Any) -> str:
     """The text that a cell goes by as a key: 7, 7.0, "7" and "7.0" are one key, "007" is another.
 
-    A date and the same date at midnight are one, too; a missing cell is "". "NA" may be a key.
+    A date and the same date at midnight are one, too, and so are Z and +00:00 behind a time; a
+    missing cell is "". "NA" may be a key.
     """
     if type(cell) is int:
         return str(cell)
@@ -145,6 +147,6 @@ def keyed(cell: Any) -> str:
         text = str(cell).strip()
     if text[:10].count("-") == 2 and len(text) > 10:
         text = text.replace("T", " ", 1)
-        return text.removesuffix(" 00:00:00")
+        return re.sub(r"[zZ]\Z", "+00:00", text).removesuffix(" 00:00:00")
     whole, point, rest = text.partition(".")
     return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text

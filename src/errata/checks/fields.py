@@ -13,7 +13,7 @@ from errata.checks.cells import Numeric, listed, missing, numeric
 from errata.checks.files import located, named
 from errata.checks.framed import Framed, is_schema
 from errata.checks.moments import Moments
-from errata.checks.predicted import bad_cells, said
+from errata.checks.predicted import bad_cells, exactly
 from errata.checks.text import require
 from errata.errors import InvalidInput
 from errata.loop.record import Finding, Level
@@ -70,18 +70,24 @@ class Column:
         if not column.n and not (self.field.nullable and column.rows):
             what = f"{name} has no {kind} in {column.rows} rows"
             yield _bad(check, what, f"write {kind} in {name}", f"{name} empty")
-        low, high = ("open" if bound is None else said(bound) for bound in self.field.bounds)
-        fix = f"keep {name} within {low} to {high}: correct the rows or how they are made"
-        if self.below:
-            what = f"{name} has {self.below} of {column.rows} values below {low}"
+        low, high = self.field.bounds
+        fix = f"keep {name} {_within(low, high)}: correct the rows or how they are made"
+        if low is not None and self.below:
+            what = f"{name} has {self.below} of {column.rows} values below {exactly(low)}"
             yield _bad(check, f"{what}{_most('lowest', column.low)}", fix, f"{name} below")
-        if self.above:
-            what = f"{name} has {self.above} of {column.rows} values above {high}"
+        if high is not None and self.above:
+            what = f"{name} has {self.above} of {column.rows} values above {exactly(high)}"
             yield _bad(check, f"{what}{_most('highest', column.high)}", fix, f"{name} above")
 
 
+def _within(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"within {exactly(low)} to {exactly(high)}"
+    return f"at least {exactly(low)}" if low is not None else f"at most {exactly(high or 0)}"
+
+
 def _most(which: str, value: float) -> str:
-    return f"; the {which} is {said(value)}" if isfinite(value) else ""
+    return f"; the {which} is {exactly(value)}" if isfinite(value) else ""
 
 
 def _bad(check: str, what: str, fix: str, kind: str) -> Finding:
@@ -197,8 +203,9 @@ def ranges(
     `source` and `columns`, go into the mapping. Cells without a number are findings. Raises
     InvalidInput.
     """
+    fine = isinstance(columns, Mapping | None) and (columns or more)
+    require(bool(fine), "columns", columns, "one column or more with its (low, high)")
     given = {**(columns or {}), **more}
-    require(bool(given), "columns", columns, "one column or more with its (low, high)")
     fields = {name: Field(bounds=_bounds(name, pair)) for name, pair in given.items()}
     return Columns("ranges", source, fields)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
+from os.path import isfile
 from pathlib import Path
 from typing import Any, ClassVar
 
 from errata.checks.batches import SUFFIXES, Source, Unread, opened
-from errata.checks.text import require
+from errata.checks.text import require, shorten
 from errata.loop.record import Finding
 from errata.protocols import Context
 
@@ -32,11 +33,11 @@ def located(source: Any, candidate: Any, context: Context) -> Any:
 
 def stale(path: Path, newer_than: When, context: Context) -> Finding | None:
     """What is wrong with the age of a file; `newer_than` None: it is older than the loop."""
-    if not path.is_file():
+    if not isfile(path):
         return None
     if isinstance(newer_than, str | PathLike):
         other = Path(newer_than)
-        if not other.is_file():
+        if not isfile(other):
             what, fix = f"{other} is not there, which {path} was to be newer than", f"write {other}"
             return Finding(NAME, what, fix, severity=0.8, key=f"{NAME}: nothing to be newer than")
         since, named = other.stat().st_mtime, str(other)
@@ -47,7 +48,7 @@ def stale(path: Path, newer_than: When, context: Context) -> Finding | None:
     if written >= since - TICK:
         return None
     when, then = (
-        datetime.fromtimestamp(t, UTC).isoformat(" ", "seconds") for t in (written, since)
+        datetime.fromtimestamp(t, UTC).isoformat(" ", "milliseconds") for t in (written, since)
     )
     what = f"results file {path} is stale: written {when}, older than {named} ({then})"
     return Finding(NAME, what, "write the results anew, to this path", key=f"{NAME}: stale")
@@ -66,7 +67,10 @@ class Results:
     pure: ClassVar[bool] = False
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        path = Path(located(self.path, candidate, context))
+        path = located(self.path, candidate, context)
+        if not isinstance(path, Path):
+            what = f"there is no path to a results file, but {shorten(path)}"
+            return [Finding(NAME, what, "save the results and say where", key=f"{NAME}: no path")]
         old = stale(path, self.newer_than, context)
         try:
             return ([old] if old else []) + self._within(path)
@@ -75,7 +79,7 @@ class Results:
 
     def _within(self, path: Path) -> list[Finding]:
         known = path.suffix.casefold() in SUFFIXES
-        if path.is_file() and path.stat().st_size and not known and not self._table:
+        if isfile(path) and path.stat().st_size and not known and not self._table:
             return []
         source = opened(path)
         lacking = [name for name in self.columns if name not in source.columns]

@@ -81,8 +81,9 @@ class Predictions:
             clean = not any(finding.level == "error" for finding in found)
             if clean or judge != "skill":  # that it is no better than the mean says less, then
                 found += JUDGES[judge](read, self.limits)
-        if {"leakage", "skill"}.intersection(self.judges):
-            found += untold(read)
+        for judge in ("leakage", "skill"):
+            if judge in self.judges:
+                found += untold(read, judge)
         return found
 
 
@@ -113,11 +114,11 @@ def predictions(
     Findings are called `missing_results` (no file, no rows, an old file), `hallucination_detection`
     (means more than `deviation_sigma` standard deviations of the actual apart),
     `variance_hallucination` (their standard deviation not within `spread_ratio_min` to `_max` of
-    the actual's), `constant_predictions` (below `constant_relative_std` of their mean, or of the
-    actual's standard deviation), `leakage` (equal to the actual or to one of the columns
-    `features`, or explaining more than the share `believable`), `finite`, and, as warnings,
-    `skill` and `shuffled`. Standard deviations are those of the sample (ddof = 1), over the rows
-    that have both values. `newer_than`: see `results`. Raises InvalidInput.
+    the actual's), `constant_predictions` (it is below `constant_relative_std` of the actual's, or
+    of their mean while the actual varies more than they do), `leakage` (equal to the actual or to
+    one of the columns `features`, or explaining more than the share `believable`), `finite`, and,
+    as warnings, `skill` and `shuffled`. Standard deviations are those of the sample (ddof = 1),
+    over the rows that have both values. `newer_than`: see `results`. Raises InvalidInput.
     """
     limits = _limits(
         deviation_sigma=deviation_sigma,
@@ -156,7 +157,10 @@ def constant(
     predicted: str = "predicted",
     relative_std: float = 0.01,
 ) -> Predictions:
-    """The predictions' deviation is at least that share of their mean and of the actual's own."""
+    """The predictions' deviation is at least that share of the actual's own, and of their mean.
+
+    What is near a large mean is no constant where the actual values vary as little.
+    """
     limits = _limits(constant_relative_std=relative_std)
     return _made("constant", source, actual, predicted, ("constant",), limits)
 

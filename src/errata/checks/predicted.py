@@ -83,8 +83,21 @@ Judge = Callable[[Compared, Limits], Iterator[Finding]]
 
 
 def said(value: float) -> str:
-    """A number as people write it, six digits at most."""
-    return f"{value:.6g}"
+    """A number as people write it: six digits at most, or all of those before the point.
+
+    >>> said(1234567.89), said(0.1 + 0.2), said(1e300)
+    ('1234568', '0.3', '1e+300')
+    """
+    return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def exactly(value: float) -> str:
+    """A number with all the digits that tell it from others.
+
+    >>> exactly(1.0), exactly(1.0000001), exactly(12345678.5)
+    ('1', '1.0000001', '12345678.5')
+    """
+    return repr(float(value)).removesuffix(".0")
 
 
 # What is there at all
@@ -108,7 +121,8 @@ def bad_cells(
     check: str = "finite",
 ) -> Iterator[Finding]:
     """A finding for each kind of cell that cannot be used; `missing` None: those may be absent."""
-    fix = f"write {kind} in {name} for every row, finite ones, or leave the row out"
+    which = ", finite ones," if kind == "numbers" else ""
+    fix = f"write {kind} in {name} for every row{which} or leave the row out"
 
     def found(count: int, what: str, key: str, level: Level = "error") -> Finding:
         told = f"{name} has {count} of {column.rows} cells {what}"
@@ -140,11 +154,15 @@ def too_few(read: Compared) -> Finding | None:
     return Finding("missing_results", what, fix, severity=0.9, key=f"missing_results: {kind}")
 
 
-def untold(read: Compared) -> Iterator[Finding]:
-    """A note where there are too few rows for what only many can tell."""
+def untold(read: Compared, judge: str) -> Iterator[Finding]:
+    """A note where nothing can be told about skill or leakage, so that it does not pass unseen."""
     if read.pairs.n < FEW:
-        what = f"{read.pairs.n} rows are too few to judge skill and leakage; {FEW} are needed"
-        yield Finding("skill", what, "write more rows", "note", 0.1, "skill: too few rows")
+        what = f"{read.pairs.n} rows are too few to judge {judge}; {FEW} are needed"
+        yield Finding(judge, what, "write more rows", "note", 0.1, f"{judge}: too few rows")
+    elif judge == "leakage" and not read.pairs.actual.std:
+        what = f"{judge} cannot be judged: all values of {read.names[0]} are the same"
+        fix = f"verify that {read.names[0]} holds the actual data"
+        yield Finding(judge, what, fix, "note", 0.1, f"{judge}: no spread")
 
 
 # The judges
@@ -209,7 +227,8 @@ def constant(read: Compared, limits: Limits) -> Iterator[Finding]:
         return
     what = (
         f"{read.names[1]} is nearly constant: std {said(p.std)} around mean {said(p.mean)} in "
-        f"{p.n} rows; the std of {read.names[0]} is {said(a.std)}"
+        f"{p.n} rows; the std of {read.names[0]} is {said(a.std)}; the least "
+        f"allowed is {said(limits.constant_relative_std)} of either"
     )
     fix = "retrain with diverse data, and check that the features reach the model"
     name = "constant_predictions"
