@@ -15,6 +15,7 @@ PURE_MEMORY = tuple(
     grounded study drafting prompts
     masks assertions templates signature learn difference evaluation words tokens
     trust recall proof briefing interval screen signs portable arguments
+    judgement deeds expected appraisal
     """.split()
 )
 PURE_CHECKS = tuple(

@@ -10,7 +10,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.quality import attacks, grounding, recall, signatures, stop, whowhen, whowhen_model
+from bench.quality import (
+    appraise,
+    attacks,
+    grounding,
+    recall,
+    signatures,
+    stop,
+    whowhen,
+    whowhen_model,
+)
 
 JOBS = {
     "stop": stop.run,
@@ -19,6 +28,7 @@ JOBS = {
     "attacks": attacks.run,
     "grounding": grounding.run,
     "whowhen": whowhen.run,
+    "appraise": appraise.run,
     "whowhen_model": whowhen_model.run,
 }
 # These take minutes and run only when they are asked for by name.

@@ -36,6 +36,7 @@ _HOMES = {
     "Evaluation": "errata.loop.record",
     "Event": "errata.memory.episode",
     "Example": "errata.memory.learn",
+    "Expected": "errata.memory.expected",
     "Explanation": "errata.loop.explain",
     "Exported": "errata.memory.transfer",
     "Exposure": "errata.memory.proof",
@@ -97,6 +98,7 @@ _HOMES = {
     "Tuned": "errata.tuning",
     "Usage": "errata.protocols",
     "Writer": "errata.generate",
+    "appraise": "errata.appraising",
     "attribute": "errata.memory.attribution",
     "compare": "errata.loop.replay",
     "context": "errata.usercode",
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
     from errata import errors as errors
     from errata import models as models
     from errata import traces as traces
+    from errata.appraising import appraise
     from errata.configured import policy
     from errata.decisions import Decision, Reasoning, Standing, reasoning
     from errata.decorator import self_correcting
@@ -174,6 +177,7 @@ if TYPE_CHECKING:
     from errata.memory.briefing import Briefing
     from errata.memory.difference import Difference
     from errata.memory.episode import Episode, Event, Fault, episode_of
+    from errata.memory.expected import Expected
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
@@ -233,6 +237,7 @@ __all__ = [
     "Evaluation",
     "Event",
     "Example",
+    "Expected",
     "Explanation",
     "Exported",
     "Exposure",
@@ -294,6 +299,7 @@ __all__ = [
     "Tuned",
     "Usage",
     "Writer",
+    "appraise",
     "attribute",
     "compare",
     "context",

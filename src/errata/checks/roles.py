@@ -128,7 +128,27 @@ SUMMARY = Role(
     "true where the work bears out all that it says and nothing that matters is left out.",
     verdict="summary_valid",
 )
-ROLES: Mapping[str, Role] = {one.name: one for one in (ALIGNMENT, DRIFT, PESSIMIST, SUMMARY)}
+_RUN = "The candidate is the answer of a run, whose steps the context tells. Judge "
+HELPFULNESS = Role(
+    "helpfulness",
+    _RUN + "how far the answer helps who gave the task: helpfulness is 1 where they can use it as "
+    "it is, 0 where it leaves them where they were.",
+    {"helpfulness": "at_least"},
+)
+CORRECTNESS = Role(
+    "correctness",
+    _RUN + "whether the answer is right: correctness is 1 where all that it says is right and "
+    "follows from the steps, 0 where it is wrong.",
+    {"correctness": "at_least"},
+)
+COMPLETENESS = Role(
+    "completeness",
+    _RUN + "how much of what the task asks was done: completeness is 1 where nothing is missing, 0 "
+    "where nothing was done.",
+    {"completeness": "at_least"},
+)
+_ROLES = (ALIGNMENT, DRIFT, PESSIMIST, SUMMARY, HELPFULNESS, CORRECTNESS, COMPLETENESS)
+ROLES: Mapping[str, Role] = {one.name: one for one in _ROLES}
 """The roles that come with errata, by name."""
 
 
