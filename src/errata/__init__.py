@@ -23,11 +23,13 @@ _HOMES = {
     "Candidate": "errata.loop.record",
     "Change": "errata.loop.change",
     "Checked": "errata.reports",
+    "Claim": "errata.memory.grounded",
     "Comparison": "errata.memory.proof",
     "Context": "errata.protocols",
     "Decision": "errata.decisions",
     "Difference": "errata.memory.difference",
     "Done": "errata.loop.decide",
+    "Draft": "errata.memory.drafting",
     "Echo": "errata.loop.stop",
     "Effect": "errata.memory.proof",
     "Embedder": "errata.protocols",
@@ -64,6 +66,7 @@ _HOMES = {
     "Pipeline": "errata.pipeline",
     "Plateau": "errata.loop.stop",
     "Policy": "errata.loop.decide",
+    "Prompts": "errata.memory.prompts",
     "Proof": "errata.memory.proof",
     "Provenance": "errata.memory.trust",
     "Quarantine": "errata.memory.quarantine",
@@ -71,6 +74,7 @@ _HOMES = {
     "Reach": "errata.loop.reach",
     "Reasoning": "errata.decisions",
     "Recorded": "errata.loop.replay",
+    "Reflected": "errata.memory.reflect",
     "Reflection": "errata.memory.learn",
     "Remembered": "errata.protocols",
     "Removed": "errata.memory.trust",
@@ -112,12 +116,15 @@ _HOMES = {
     "proof": "errata.memory.proof",
     "reach": "errata.loop.reach",
     "reasoning": "errata.decisions",
+    "reflect": "errata.memory.reflect",
+    "reflect_waiting": "errata.memory.reflect",
     "repeated_step": "errata.memory.repeats",
     "replay": "errata.loop.replay",
     "run": "errata.drive",
     "run_sync": "errata.portal",
     "screen": "errata.memory.screen",
     "self_correcting": "errata.decorator",
+    "self_rated": "errata.memory.drafting",
     "signals": "errata.memory.signals",
     "signature": "errata.memory.signature",
     "targeted": "errata.generate",
@@ -176,13 +183,17 @@ if TYPE_CHECKING:
     from errata.memory.attribution import Attribution, Suspect, attribute
     from errata.memory.briefing import Briefing
     from errata.memory.difference import Difference
+    from errata.memory.drafting import Draft, self_rated
     from errata.memory.episode import Episode, Event, Fault, episode_of
+    from errata.memory.grounded import Claim
     from errata.memory.expected import Expected
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
+    from errata.memory.prompts import Prompts
     from errata.memory.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
     from errata.memory.quarantine import Quarantine
+    from errata.memory.reflect import Reflected, reflect, reflect_waiting
     from errata.memory.repeats import RepeatedStep, repeated_step
     from errata.memory.screen import Screening, screen
     from errata.memory.signal import Signal
@@ -224,11 +235,13 @@ __all__ = [
     "Candidate",
     "Change",
     "Checked",
+    "Claim",
     "Comparison",
     "Context",
     "Decision",
     "Difference",
     "Done",
+    "Draft",
     "Echo",
     "Effect",
     "Embedder",
@@ -265,6 +278,7 @@ __all__ = [
     "Pipeline",
     "Plateau",
     "Policy",
+    "Prompts",
     "Proof",
     "Provenance",
     "Quarantine",
@@ -272,6 +286,7 @@ __all__ = [
     "Reach",
     "Reasoning",
     "Recorded",
+    "Reflected",
     "Reflection",
     "Remembered",
     "Removed",
@@ -313,12 +328,15 @@ __all__ = [
     "proof",
     "reach",
     "reasoning",
+    "reflect",
+    "reflect_waiting",
     "repeated_step",
     "replay",
     "run",
     "run_sync",
     "screen",
     "self_correcting",
+    "self_rated",
     "signals",
     "signature",
     "targeted",

@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": "errata.cli.replay:replay",
     "tune": "errata.cli.tune:tune",
     "policy": "errata.cli.policy:app",
+    "reflect": "errata.cli.reflect:reflect",
     "lessons": "errata.cli.told:lessons",
     "seen": "errata.cli.told:seen",
     "recall": "errata.cli.told:recall",

@@ -51,7 +51,7 @@ def doctor(
     Python, packages, SQLite, the database, weights, keys; exits 1 where something is ill.
     """
     values = settings(model=model, db=db)
-    looks = [_python, _packages, _folder, _database, _vectors, _weights, _keys]
+    looks = [_python, _packages, _folder, _database, _vectors, _episodes, _weights, _keys]
     signs = [sign for look in looks for sign in _looked(look, values)]
     ill = [sign for sign in signs if not sign.well]
     if json:
@@ -149,6 +149,25 @@ def _vectors(values: Settings) -> Iterator[Sign]:
             return
         found = Spaces.of(spaces(db, scope_of(values)), space)
     yield Sign("vectors", not found.behind, str(found), "errata reembed")
+
+
+def _episodes(values: Settings) -> Iterator[Sign]:
+    """Whether what was handed over to be reflected on was; why not, where it failed."""
+    from errata.store.episodes import counts, last_error
+    from errata.store.sqlite import SCHEMA
+
+    path, scope = Path(values.db), scope_of(values)
+    if not path.exists():
+        return
+    with closing(_looking(path)) as db:
+        if db.execute("pragma user_version").fetchone()[0] != SCHEMA:
+            return
+        found, why = counts(db, scope), clean(last_error(db, scope), 200)
+    failed, waiting = found.get("failed", 0), found.get("waiting", 0)
+    if found:
+        said = f"{found.get('reflected', 0)} reflected on, {waiting} waiting, {failed} failed"
+        said = f"{said} (the last: {why})" if why else said
+        yield Sign("episodes", not failed, said, "errata reflect --waiting")
 
 
 def _examined(db: sqlite3.Connection) -> tuple[str, str]:

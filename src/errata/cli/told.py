@@ -332,3 +332,5 @@ def _print_example(one: Found) -> None:
         show(f"  rejected: {clean(one.example.rejected, WORDS)}")
     if one.example.accepted:
         show(f"  accepted: {clean(one.example.accepted, WORDS)}")
+    elif one.lesson not in ("", one.example.task):
+        show(f"  lesson:   {clean(one.lesson, WORDS)}")

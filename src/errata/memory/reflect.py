@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import traceback
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,11 @@ from typing import Any, Literal
 
 from errata.errors import InvalidInput, ModelError, StoreError
 from errata.inquiry import asked
-from errata.lessons import Filed
 from errata.memory.arguments import fraction
 from errata.memory.attribution import Suspect
 from errata.memory.drafting import Draft, Score, by_outcome, by_rules
 from errata.memory.episode import LOOP, Episode
+from errata.memory.filing import file, unfiled
 from errata.memory.grounded import Claim
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, located
 from errata.memory.memory import Memory
@@ -34,8 +33,6 @@ _log = logging.getLogger("errata")
 MAX_TOKENS = 500
 # A strategy is worth more than what it was drawn from.
 STRONGER = 1.1
-# Events of a record that is kept to be reflected on later.
-RECORDED = 2_000
 DEFAULT = Prompts()
 
 
@@ -113,15 +110,31 @@ async def reflect(
         if await keeps.store.episodes.admit(keeps.scope, filed) is not None:
             found = await work.found(episode, trust)
             return replace(await work.lessons(found, by_rules(found), digest, related), again=True)
-    try:
-        return await work.reflected(episode, digest, trust, related, keeps)
-    except BaseException as error:
-        work.failed(error)
-        if keeps is not None:
-            told = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
-            with suppress(StoreError):  # what went wrong is raised below
-                await keeps.store.episodes.failed(keeps.scope, digest, told)
-        raise
+    return await work.done(episode, digest, trust, related, keeps)
+
+
+async def reflect_waiting(
+    memory: Memory | Store | str,
+    *,
+    before: float,
+    model: Model | None = None,
+    prompts: Prompts = DEFAULT,
+    score: Score = by_outcome,
+    max_tokens: int = MAX_TOKENS,
+) -> Reflected | None:
+    """Reflect on the oldest episode that waits or failed; None where there is none.
+
+    Of those that were tried since `before`, in seconds since 1970, none, so that a host that calls
+    it until it answers None comes to an end. What fails raises, and waits on. Raises ModelError,
+    StoreError.
+    """
+    kept = Memory.of(memory, None)
+    filed = await kept.store.episodes.take(kept.scope, before)
+    if filed is None:
+        return None
+    work = _Work(kept, model, prompts, score, "raise", max_tokens)
+    episode, trust = await asyncio.to_thread(unfiled, filed)
+    return await work.done(episode, filed.digest, trust, (), kept)
 
 
 def _checked(episode: object, on_model_error: str, trust: str) -> None:
@@ -144,7 +157,7 @@ class _Work:
     on_model_error: str
     max_tokens: int
 
-    async def reflected(
+    async def done(
         self,
         episode: Episode,
         digest: str,
@@ -152,7 +165,25 @@ class _Work:
         related: Sequence[str],
         keeps: Memory | None,
     ) -> Reflected:
-        """The reflection, worded and written."""
+        """The reflection, worded and written; what fails is put on record, to be tried again."""
+        try:
+            return await self._reflected(episode, digest, trust, related, keeps)
+        except BaseException as error:
+            self._failed(error)
+            if keeps is not None:
+                told = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
+                with suppress(StoreError):  # what went wrong is raised below
+                    await keeps.store.episodes.failed(keeps.scope, digest, told)
+            raise
+
+    async def _reflected(
+        self,
+        episode: Episode,
+        digest: str,
+        trust: Trust,
+        related: Sequence[str],
+        keeps: Memory | None,
+    ) -> Reflected:
         scope = self.memory.scope if self.memory else Scope()
         self._tell(
             "started",
@@ -205,7 +236,7 @@ class _Work:
         except ModelError as error:
             if self.on_model_error == "raise":
                 raise
-            self.failed(error)
+            self._failed(error)
             usage = getattr(error, "usage", None) or NOTHING
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
@@ -287,7 +318,7 @@ class _Work:
         self._tell("stored", id=answers[0].id, importance=made.reflection.importance)
         return tuple(answers)
 
-    def failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> None:
         """Tell of a failure without a word of what was read or answered."""
         where = "".join(traceback.format_tb(error.__traceback__))
         told = {"error": type(error).__name__, "traceback": where}
@@ -344,26 +375,3 @@ def _worded(one: Claim, episode: Episode) -> str:
 def _bare(found: Study) -> str:
     """Of an episode that shows nothing: how it ended, and with how many events."""
     return f"The run ended as {found.episode.outcome} after {len(found.episode.events)} events."
-
-
-def file(episode: Episode, digest: str, trust: Trust) -> Filed:
-    """An episode as a store keeps it: of a long one its first events and its last."""
-    from errata.traces import write
-
-    events, half = episode.events, RECORDED // 2
-    if len(events) > RECORDED:
-        left = episode.omitted + len(events) - RECORDED
-        episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
-    (line,) = write([episode])
-    record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
-    return Filed(digest, episode.id, episode.session, episode.outcome, record)
-
-
-def unfiled(one: Filed) -> tuple[Episode, Trust]:
-    """The episode that a store kept, and from whom its task was."""
-    from errata.traces import Limits, read
-
-    line = json.dumps(one.record["episode"]).encode("ascii")
-    limits = Limits(events=RECORDED, bytes=len(line))
-    (episode,) = read(line, "errata", limits)
-    return replace(episode, source=one.record["source"]), one.record["trust"]

@@ -128,6 +128,13 @@ def counts(db: Db, scope: Scope) -> dict[FiledState, int]:
     return dict(db.execute(statements()["count_episodes"], key_of(scope)).fetchall())
 
 
+def last_error(db: Db, scope: Scope) -> str:
+    """Why the newest of those that failed did; "" where none is."""
+    values = {**key_of(scope), "state": "failed", "limit": 1}
+    rows = db.execute(statements()["newest_episodes"], values).fetchall()
+    return str(rows[0]["error"]) if rows else ""
+
+
 def clear(db: Db, scope: Scope) -> None:
     """Forget the episodes of the scope."""
     db.execute(statements()["clear_episodes"], key_of(scope))
