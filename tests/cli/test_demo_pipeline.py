@@ -15,8 +15,8 @@ import time
 
 def told(messages):
     task = messages[-1].content
-    right = "write 2.11 for" in task
-    return f"May has the largest MAE. The overall MAE is {2.11 if right else 1.23}."
+    right = "write 1.75 for" in task
+    return f"December has the largest MAE. The overall MAE is {1.75 if right else 1.23}."
 
 def slow(messages):
     time.sleep(60)

@@ -111,13 +111,14 @@ async def _run(values: Settings, out: Path) -> Shown:
 
         async def ran(name: str, model: Model | None = None) -> Report:
             made = example["pipeline"](memory, out, model, True)
-            return cast("Report", await made.run(example["begun"](out / name), id=name))
+            days = example["QUARTER" if model else "TEST"]
+            return cast("Report", await made.run(example["begun"](out / name, test=days), id=name))
 
         name = await _unended(memory, model)
         say(f"\n{TITLE}")
         report, written = await ran(name), None
         if model is not None:
-            say(f"\nThe same, and a model writes the insights; nothing is staged: {values.model}\n")
+            say(f"\nThe last quarter of 2013, and a model writes what it shows: {values.model}\n")
             written = await ran(f"{name}{BY_MODEL}", model)
         first = await report_of(memory.store, memory.scope, _named(1))
         told = [stage.name for stage in report.stages if await _told(memory, report, stage)]
