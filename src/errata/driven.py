@@ -110,7 +110,10 @@ class Driven:
         stage, tries = self._stage, self._pipeline.settings.max_check_attempts
 
         async def judged(candidate: Any, at: Context) -> Evaluation:
-            output = await self._attempts.output(candidate, at)
+            try:
+                output = await self._attempts.output(candidate, at)
+            except InvalidInput as error:  # another state than before; no check is to blame
+                raise self._failed(error) from error
             at = replace(at, previous=self._attempts.returned(at.previous))
             return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 

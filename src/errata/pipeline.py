@@ -56,14 +56,14 @@ class Pipeline:
         progress: bool | None = None,
         settings: Guardrails | None = None,
     ) -> None:
-        self.name = _named("name of a pipeline", name)
-        self.on_exhausted = _one_of("on_exhausted", on_exhausted, EXHAUSTED)
-        self.on_unvalidated = _one_of("on_unvalidated", on_unvalidated, UNVALIDATED)
+        self.name: str = _named("name of a pipeline", name)
+        self.on_exhausted: Exhausted = _one_of("on_exhausted", on_exhausted, EXHAUSTED)
+        self.on_unvalidated: Unvalidated = _one_of("on_unvalidated", on_unvalidated, UNVALIDATED)
         self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
         self.store: Store | None = open_store(store) if isinstance(store, str) else store
         self.reports: Path | None = Path(reports) if reports is not None else None
-        self.progress = progress
+        self.progress: bool | None = progress
         self.settings: Guardrails = settings or Guardrails()
         self.stages: tuple[Stage, ...] = ()
 

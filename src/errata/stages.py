@@ -215,9 +215,11 @@ class Attempts:
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
-        self.stage, self.state, self.made = stage, state, tuple(made)
-        self.latest = 0
-        self.is_async = not blocking(stage.function)
+        self.stage: Stage = stage
+        self.state: Any = state
+        self.made: tuple[Any, ...] = tuple(made)
+        self.latest: int = 0
+        self.is_async: bool = not blocking(stage.function)
         self._run, self._before = run, Before(state)
         self._effects: dict[int, Effect] = {}
         self._over = False

@@ -546,6 +546,25 @@ def test_a_huge_output(tmp_path: Path) -> None:
     assert check.seen == [huge]
 
 
+def test_a_state_of_another_kind_is_to_blame_and_no_check(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def check(output: Any, at: Context) -> list[Finding]:
+        calls.append(output)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return []
+
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+    pipeline.stage(name="s", checks=[check])(lambda state: 1)
+    with pytest.raises(KeyboardInterrupt):
+        ran(pipeline, {}, id="r")
+    with pytest.raises(StageFailed, match="one that lets 's' be set"):
+        ran(pipeline, Frozen(), id="r")
+    assert ran(pipeline, {}, id="r").passed
+    assert calls == [1, 1]
+
+
 # -- stages that a model writes
 
 
