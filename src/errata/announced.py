@@ -22,7 +22,7 @@ class Announced:
 
     def __init__(self, pipeline: str, run: str, stages: int, stream: TextIO | None) -> None:
         self._name, self._run, self._stages, self._stream = pipeline, run, stages, stream
-        self._say(f"{pipeline}: run {run}, {stages} stages")
+        self._say(f"{pipeline}: run {run}, {stages} stage{'s' * (stages != 1)}")
 
     def begins(self, place: int, stage: str, attempt: int, most: int | None) -> None:
         """An attempt begins; `place` counts from 1."""
