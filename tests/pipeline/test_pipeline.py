@@ -378,14 +378,14 @@ def test_a_stage_that_never_ends_is_given_up_and_can_be_resumed(store: str | Non
     calls: list[int] = []
     pipeline = Pipeline("p", store=store, progress=False)
 
-    @pipeline.stage(timeout=0.05)
+    @pipeline.stage(timeout=0.5)
     async def endless(state: Any) -> int:
         calls.append(1)
         if len(calls) == 1:
             await asyncio.Event().wait()
         return 1
 
-    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0.05 s'") as caught:
+    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0.5 s'") as caught:
         ran(pipeline, {}, id="r")
     assert caught.value.run == ("r" if store else "")
     assert ran(pipeline, {}, id="r").passed
@@ -396,7 +396,7 @@ def test_a_thread_that_was_given_up_puts_nothing_into_the_state() -> None:
     calls: list[int] = []
     go = threading.Event()
 
-    @pipeline.stage(timeout=0.2)
+    @pipeline.stage(timeout=1)
     def s(state: Any) -> str:
         calls.append(1)
         if len(calls) > 1:
@@ -427,7 +427,7 @@ def test_a_budget_of_seconds_keeps_the_attempt_that_there_is() -> None:
         calls.append(1)
 
     calls: list[int] = []
-    policy = Policy((MaxAttempts(3), Budget(seconds=0.5)))
+    policy = Policy((MaxAttempts(3), Budget(seconds=1)))
     report = one(s, failing(1, 2, 3), state={"made": []}, policy=policy)
     assert (report.stages[0].kept, report.stages[0].action) == (1, "continued")
     assert report.state["made"] == [0]
