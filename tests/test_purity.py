@@ -14,7 +14,7 @@ PURE_MEMORY = tuple(
     episode repeats course signal failures claims conduct signals attribution
     grounded study drafting prompts
     masks assertions templates signature learn difference evaluation words tokens
-    trust recall proof briefing interval screen signs portable arguments
+    trust recall proof briefing interval screen signs portable arguments consolidate particulars
     judgement deeds expected appraisal
     """.split()
 )
@@ -41,7 +41,7 @@ def pure_modules() -> list[Path]:
     memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
     memory += [PACKAGE / "checks" / f"{name}.py" for name in PURE_CHECKS]
     memory += [PACKAGE / "traces" / f"{name}.py" for name in PURE_TRACES]
-    named = "delimited neutral redact shares retries asked answers questions".split()
+    named = "delimited near neutral redact shares retries asked answers questions".split()
     texts = [PACKAGE / f"{name}.py" for name in named]
     both = [path for path in (*memory, *texts) if path.exists()]
     return sorted((PACKAGE / "loop").rglob("*.py")) + both

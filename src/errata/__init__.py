@@ -30,6 +30,8 @@ _HOMES = {
     "Difference": "errata.memory.difference",
     "Done": "errata.loop.decide",
     "Draft": "errata.memory.drafting",
+    "Dream": "errata.memory.dreaming",
+    "Dreams": "errata.memory.dreaming",
     "Echo": "errata.loop.stop",
     "Effect": "errata.memory.proof",
     "Embedder": "errata.protocols",
@@ -68,6 +70,7 @@ _HOMES = {
     "Policy": "errata.loop.decide",
     "Prompts": "errata.memory.prompts",
     "Proof": "errata.memory.proof",
+    "Proposal": "errata.memory.consolidate",
     "Provenance": "errata.memory.trust",
     "Quarantine": "errata.memory.quarantine",
     "Quota": "errata.memory.trust",
@@ -105,6 +108,7 @@ _HOMES = {
     "appraise": "errata.appraising",
     "attribute": "errata.memory.attribution",
     "compare": "errata.loop.replay",
+    "consolidate": "errata.memory.dreaming",
     "context": "errata.usercode",
     "decide": "errata.loop.decide",
     "episode_of": "errata.memory.episode",
@@ -182,11 +186,13 @@ if TYPE_CHECKING:
     )
     from errata.memory.attribution import Attribution, Suspect, attribute
     from errata.memory.briefing import Briefing
+    from errata.memory.consolidate import Proposal
     from errata.memory.difference import Difference
     from errata.memory.drafting import Draft, self_rated
+    from errata.memory.dreaming import Dream, Dreams, consolidate
     from errata.memory.episode import Episode, Event, Fault, episode_of
-    from errata.memory.grounded import Claim
     from errata.memory.expected import Expected
+    from errata.memory.grounded import Claim
     from errata.memory.learn import Example, Reflection
     from errata.memory.memory import Memory
     from errata.memory.places import Spaces
@@ -242,6 +248,8 @@ __all__ = [
     "Difference",
     "Done",
     "Draft",
+    "Dream",
+    "Dreams",
     "Echo",
     "Effect",
     "Embedder",
@@ -280,6 +288,7 @@ __all__ = [
     "Policy",
     "Prompts",
     "Proof",
+    "Proposal",
     "Provenance",
     "Quarantine",
     "Quota",
@@ -317,6 +326,7 @@ __all__ = [
     "appraise",
     "attribute",
     "compare",
+    "consolidate",
     "context",
     "decide",
     "episode_of",

@@ -14,6 +14,7 @@
     │   │   └── TraceFileError     a file of traces is damaged, or of no known format
     │   ├── OverrideRefused        an override that cannot be given
     │   ├── NotQuarantined         an entry that was ruled on already, or never waited
+    │   ├── RollbackRefused        a dream that cannot be rolled back, or not yet
     │   ├── QuotaExceeded          a source that is not trusted has said too much
     │   └── Conflict               another report is already stored for this attempt
     ├── NotFound                   the caller: nothing is stored under this id
@@ -146,6 +147,15 @@ class NotQuarantined(UsageError):
         )
 
 
+class RollbackRefused(UsageError):
+    """A dream that was rolled back before, or that a later one builds on: `first` is its id."""
+
+    def __init__(self, id: int, why: str, first: int = 0) -> None:
+        self.id: int = id
+        self.first: int = first
+        super().__init__(f"dream {id} cannot be rolled back: {why}")
+
+
 class QuotaExceeded(UsageError):
     """A source that is not trusted has as many `what` in a scope as it may; nothing was written."""
 
@@ -163,6 +173,7 @@ FINDS: Mapping[str, str] = MappingProxyType(
         "example": "errata quarantine list shows the ids of what waits",
         "source": "errata quarantine list shows the sources of what waits",
         "lesson": "errata lessons shows the ids",
+        "dream": "errata dream log shows the ids",
     }
 )
 

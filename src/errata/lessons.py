@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from errata.memory.consolidate import Lesson, Proposal
     from errata.memory.learn import Reflection
     from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
@@ -30,6 +31,49 @@ class Seen:
 
     def __bool__(self) -> bool:
         return self.count > 0
+
+
+class Dreams(Protocol):
+    """What a consolidation asks of a store. Every method is one transaction."""
+
+    async def material(
+        self, scope: Scope, space: str
+    ) -> Sequence[tuple[Lesson, Sequence[float] | None]]:
+        """What may be recalled, by name, each with the place of its words where it has one."""
+        ...
+
+    async def asked(self, scope: Scope, ids: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """The newest texts that each of the lessons was found by, without its own."""
+        ...
+
+    async def supersede(
+        self,
+        scope: Scope,
+        report: Mapping[str, Any],
+        proposals: Sequence[Proposal],
+        expected: Mapping[int, Lesson],
+        made: Mapping[int, Reflection],
+        by: str,
+    ) -> tuple[int, Sequence[Proposal]]:
+        """Keep the report and do what is "proposed"; the id of the dream, and what became of each.
+
+        `expected` are the lessons as they were looked at: of a proposal with one that changed since
+        nothing is done. `made` are the new lessons of proposals, by their place.
+        """
+        ...
+
+    async def log(
+        self, scope: Scope, limit: int, id: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Dreams as plain data, the newest first, each with the `texts` of its lessons."""
+        ...
+
+    async def undo(self, scope: Scope, id: int, by: str, why: str) -> int:
+        """Take a dream back, on record; how many lessons are back.
+
+        Raises NotFound, RollbackRefused, InvalidInput without an actor.
+        """
+        ...
 
 
 FiledState = Literal["waiting", "reflected", "failed"]
@@ -247,6 +291,11 @@ class Lessons(Protocol):
         self, scope: Scope, space: str, found: Sequence[tuple[int, str, Sequence[float]]]
     ) -> int:
         """Write vectors by id and task, each where its example still has that task; how many."""
+        ...
+
+    @property
+    def dreams(self) -> Dreams:
+        """Consolidations: what they see and do, and how they are undone."""
         ...
 
     @property

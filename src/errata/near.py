@@ -36,19 +36,19 @@ def near(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
             tokens = Counter(_TOKEN.findall(text))
         others = Counter(_TOKEN.findall(other))
         shared = (tokens & others).total()
-        if 2 * shared >= NEAR * (tokens.total() + others.total()) and _weighty(text) == _weighty(
+        if 2 * shared >= NEAR * (tokens.total() + others.total()) and weighty(text) == weighty(
             other
         ):
             return attempt.number
     return None
 
 
-def _weighty(text: str) -> list[str]:
+def weighty(text: str) -> list[str]:
     """The tokens whose change always makes a difference, in order."""
-    return [t for t in _TOKEN.findall(text) if _is_weighty(t)]
+    return [t for t in _TOKEN.findall(text) if _isweighty(t)]
 
 
-def _is_weighty(token: str) -> bool:
+def _isweighty(token: str) -> bool:
     if token in _OPERATORS or any(c.isdigit() for c in token):
         return True
     low = token.lower()

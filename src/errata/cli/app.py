@@ -34,6 +34,7 @@ COMMANDS = {
     "patterns": "errata.cli.patterns:app",
     "pin": "errata.cli.prune:pin",
     "prune": "errata.cli.prune:prune",
+    "dream": "errata.cli.dream:app",
     "export": "errata.cli.transfer:export",
     "import": "errata.cli.transfer:import_",
     "reembed": "errata.cli.reembed:reembed",

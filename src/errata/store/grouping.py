@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from errata.errors import NotFound
 from errata.lessons import Seen
-from errata.protocols import Scope
+from errata.protocols import KINDS, Scope
 from errata.store.reflections import key_of, plain, storable
 from errata.store.rulings import rule
 from errata.store.statements import statements
@@ -55,18 +55,24 @@ class Learned:
 
 
 def seen(db: Db, scope: Scope, given: Signature, learned: Learned) -> Seen:
-    """The lessons of a pattern and of its group, by two indexed reads; a group costs two more."""
+    """The lessons of a pattern and of its group, by indexed reads; a group costs two more.
+
+    What a dream superseded is answered by what took its place.
+    """
     alone = _lessons(db, scope, given.digest, (given.digest,))
-    merge = None if any(one["apart"] for one in alone) else _merge(db, scope, given, learned)
-    if merge is None:
+    if any(one["apart"] for one in alone):
+        return Seen(sum(one["seen"] for one in alone), alone)
+    merge = _merge(db, scope, given, learned)
+    members = _with_superseded(db, scope, (given.digest,) if merge is None else merge.members)
+    if members == (given.digest,):
         return Seen(sum(one["seen"] for one in alone), alone)
     values = {
         **key_of(scope),
         "signature": given.digest,
-        "members": json.dumps(merge.members),
+        "members": json.dumps(members),
     }
     count = db.execute(statements()["count_seen"], values).fetchall()[0]["n"]
-    return Seen(count, _lessons(db, scope, given.digest, merge.members), merge)
+    return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
 
 
 def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
@@ -102,6 +108,13 @@ def _lessons(
         "limit": LESSONS,
     }
     return tuple(map(plain, db.execute(statements()["seen"], values).fetchall()))
+
+
+def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
+    """The same patterns, with those that a dream has made one lesson with any of them."""
+    told = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
+    rows = db.execute(statements()["became_one"], {**key_of(scope), **told}).fetchall()
+    return (*members, *(row["signature"] for row in rows))
 
 
 def _templates(error_type: str, rows: Sequence[sqlite3.Row]) -> Templates:

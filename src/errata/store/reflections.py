@@ -15,6 +15,7 @@ from errata.protocols import Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store import trust
 from errata.store.statements import statements
+from errata.store.superseded import follow
 
 Db = sqlite3.Connection
 Plain = dict[str, Any]
@@ -67,6 +68,8 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
     sighting = {**values, "text": storable(reflection.sighting)}
     db.execute(statements()["insert_occurrence"], sighting)
     _write(db, values, reflection, row)
+    if row["state"] == "superseded":
+        follow(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
 
 
@@ -185,8 +188,8 @@ def count(db: Db, scope: Scope) -> int:
 def clear(db: Db, scope: Scope) -> int:
     """Delete the reflections of the scope, with their examples, sightings and origins."""
     deleted = db.execute(statements()["clear_reflections"], key_of(scope)).rowcount
-    for name in ("clear_lineage", "clear_origins"):
-        db.execute(statements()[name], {"scope": token(scope)})
+    for name in ("clear_lineage", "clear_origins", "clear_dreams", "clear_links"):
+        db.execute(statements()[name], {**key_of(scope), "scope": token(scope)})
     return deleted
 
 

@@ -33,7 +33,7 @@ from errata.store.statements import read_sql
 from errata.store.vectors import Vectors
 
 if TYPE_CHECKING:
-    from errata.lessons import Episodes, Seen
+    from errata.lessons import Dreams, Episodes, Seen
     from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
@@ -254,6 +254,13 @@ class Sqlite:
     ) -> int:
         """Write vectors by id and task, each where its example still has that task; how many."""
         return await self._write(lambda db: places.place(db, scope, space, found))
+
+    @property
+    def dreams(self) -> Dreams:
+        """Consolidations: what they see and do, and how they are undone."""
+        from errata.store.dreams import SqliteDreams
+
+        return SqliteDreams(self._read, self._write)
 
     @property
     def episodes(self) -> Episodes:

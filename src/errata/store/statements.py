@@ -16,6 +16,7 @@ ROOMS = (
     "size",
     "places",
     "transfer",
+    "dreams",
     "episodes",
 )
 

@@ -59,3 +59,36 @@ create table supersession (
   why text not null,
   primary key (dream, what, subject)
 ) without rowid;
+create index supersession_subject on supersession (what, subject);
+
+-- What took the place of others holds as long as it says what it said: then it is no longer linked to them.
+create trigger survivor_gone after delete on reflection begin
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+create trigger survivor_changed after update of text, state on reflection
+when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+-- And they come back, as they were, in place of the copies of their examples. What is known of those stays, as of
+-- all that is gone; one that was confirmed since stays, too.
+create trigger member_back after delete on link when old.relation = 'became' begin
+  delete from example where id in (
+    select s.successor
+    from reflection l join example e on e.reflection = l.id
+         join supersession s on s.what = 'example' and s.subject = e.id join dream d on d.id = s.dream
+         join example c on c.id = s.successor
+    where l.tenant = old.tenant and l.project = old.project and l.kind = substr(old.child, 1, instr(old.child, '/') - 1)
+      and l.signature = substr(old.child, instr(old.child, '/') + 1)
+      and d.undone is null and c.state = json_extract(s.before, '$.state')
+  );
+  update reflection set state = coalesce((
+    select json_extract(s.before, '$.state') from supersession s join dream d on d.id = s.dream
+    where s.what = 'reflection' and s.subject = reflection.id and d.undone is null
+      and json_extract(s.before, '$.lesson') = old.child
+    order by s.dream desc limit 1
+  ), 'candidate')
+  where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
+    and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
+end;

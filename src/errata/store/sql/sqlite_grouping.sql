@@ -28,9 +28,9 @@ from reflection where id in (
   select id from reflection
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
     and (trust not in ('tool', 'external') or signature = :signature)
-  order by signature <> :signature, seen desc, id limit :limit
+  order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
 )
-order by signature <> :signature, seen desc, id;
+order by state = 'superseded', signature <> :signature, seen desc, id;
 
 -- name: count_seen
 select sum(seen) as n from reflection

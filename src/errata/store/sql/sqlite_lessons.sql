@@ -55,7 +55,7 @@ set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
       where not (reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
     ),
     pinned = max(reflection.pinned, excluded.pinned)
-returning id, seen, text, trust, author;
+returning id, seen, text, trust, author, state;
 
 -- name: insert_occurrence
 insert into occurrence (reflection, loop, text, source, trust, parents, at)

@@ -1,0 +1,97 @@
+"""`errata dream`: what is merged and why, the log, what texts differ in, and the way back."""
+
+import asyncio
+
+import pytest
+
+from errata import Memory, open_store
+from tests.cli.support import following
+from tests.memory.dreamt import OTHER, SAME, TEXT
+
+
+async def _learnt(path: str, *texts: str) -> None:
+    store = open_store(path)
+    for text in texts:
+        await Memory(store).remember("k", text)
+    await store.close()
+
+
+@pytest.fixture
+def told(desk, monkeypatch):
+    """Calls the command in a folder whose database has lessons."""
+    asyncio.run(_learnt(str(desk.folder / "errata.db"), TEXT, SAME, OTHER, "never " + TEXT))
+    return lambda *arguments: desk.invoke(monkeypatch, *arguments)
+
+
+def test_a_dry_run_shows_what_would_be_done(told):
+    done = told("dream", "--dry-run")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].startswith("a dry run: lite, by errata, ")
+    assert lines[1] == "merge: they say the same; proposed"
+    assert lines[2].startswith("  into ")
+    assert "; differs: " in lines[3]
+    assert "contradict: one negates" in done.out
+    assert "kept apart: 1 pair, one negates or turns round what the other says" in done.out
+    assert lines[-2] == "lessons: 4 before, 3 after, recall tried with 1 stored query"
+    assert following(done.out) == ["dream"]
+    assert told("dream", "log").out.splitlines()[0] == "no dream yet"
+
+
+def test_a_dream_is_told_logged_shown_and_rolled_back(told):
+    done = told("dream", "--by", "ada")
+    assert following(done.out) == ["dream", "show", "1"]
+    log = told("dream", "log")
+    assert "1 lesson superseded" in log.out
+    assert following(log.out) == ["dream", "show", "1"]
+    shown = told(*following(log.out))
+    assert "dream 1: lite, by ada, " in shown.out
+    assert "merge: they say the same; done" in shown.out
+    assert following(shown.out)[:3] == ["dream", "rollback", "1"]
+    back = told("dream", "rollback", "1", "--by", "bo", "--why", "too bold")
+    assert back.out.splitlines()[0] == "dream 1 is rolled back: 1 lesson back"
+    assert "rolled back 2" in told(*following(back.out)).out
+    assert following(told("dream", "show", "1").out) == ["dream", "log"]
+    again = told("dream", "rollback", "1", "--by", "bo")
+    assert (again.code, again.err.startswith("errata: dream 1 cannot be rolled back")) == (2, True)
+    assert told("dream", "show", "9").code == 3
+    assert "too bold" in told("quarantine", "log").out
+
+
+def test_json_has_all_of_it(told):
+    one = told("dream", "--json").json
+    merge = one["proposals"][0]
+    assert (one["id"], one["before"], one["after"], one["nothing"]) == (1, 4, 3, "")
+    assert (merge["action"], merge["outcome"]) == ("merge", "done")
+    (member,) = merge["members"]
+    assert merge["differs"][str(member)]
+    assert one["texts"][str(member)] in (TEXT, SAME)
+    assert told("dream", "show", "1", "--json").json["proposals"] == one["proposals"]
+    assert [d["id"] for d in told("dream", "log", "--json").json["dreams"]] == [1]
+    back = told("dream", "rollback", "1", "--by", "bo", "--json").json
+    assert back == {"dream": 1, "by": "bo", "why": "", "lessons": 1}
+
+
+def test_it_says_why_nothing_happened(told):
+    done = told("dream", "--mode", "full")
+    assert "nothing happened: too few lessons of importance 0.6" in done.out
+    assert following(done.out) == ["lessons"]
+    assert told("dream", "--mode", "deep").code == 2
+
+
+def test_a_model_is_asked_by_name(told, desk, monkeypatch):
+    monkeypatch.syspath_prepend(desk.folder)
+    desk.write("lesser.py", 'def answer(messages):\n    return \'{"lesson": ""}\'\n')
+    texts = [f"Search the page of {name} for dates and read all" for name in ("Ada", "Bo", "Cy")]
+    asyncio.run(_learnt(str(desk.folder / "errata.db"), *texts))
+    done = told("dream", "--dry-run", "--model", "lesser:answer")
+    assert done.code == 0, done
+    assert "generalise: they have something in common; the model wrote 0 characters" in done.out
+    assert following(done.out) == ["dream", "--model", "lesser:answer"]
+
+
+def test_many_proposals_are_counted(desk, monkeypatch):
+    texts = [f"{OTHER} and so on, number {n}" for n in range(10)]
+    asyncio.run(_learnt(str(desk.folder / "errata.db"), *texts))
+    done = desk.invoke(monkeypatch, "dream", "--dry-run")
+    assert done.code == 0

@@ -1,0 +1,58 @@
+"""Memories to dream over, and all that a scope holds, to compare before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errata.memory.memory import Memory
+
+TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
+SAME = f"{TEXT}, then"
+OTHER = "Ask the customer for the colour before the order is sent to the store"
+
+OURS = "join reflection l on l.id = x.reflection where l.tenant = :tenant order by x.id"
+# All that recall, counting and proving read. The cursors by which caches follow only ever grow; of
+# an example that is gone it stays known what it came from; what was ruled stays on record.
+TABLES = {
+    "reflection": "select * from reflection where tenant = :tenant order by id",
+    "occurrence": f"select x.* from occurrence x {OURS}",
+    "example": f"select x.* from example x {OURS}",
+    "vector": "select example, space, data from vector where tenant = :tenant order by 1",
+    "link": "select * from link where tenant = :tenant order by child, relation, parent",
+    "tally": "select * from tally where tenant = :tenant order by project",
+    "corpus": "select id, scope, texts, length from corpus order by 1",
+    "index": "select rowid, words from example_fts order by 1",
+    "origin": "select * from origin where example in (select id from example) order by 1, 2",
+    "lineage": "select * from lineage where child in (select id from example) order by 1, 2",
+    "exposure": "select * from exposure where tenant = :tenant order by loop, kind, signature",
+}
+CHECK = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+
+
+async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of the tables of the memory's tenant; the index must agree with them."""
+    store: Any = memory.store
+    values = {"tenant": memory.scope.tenant}
+
+    def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
+        return {
+            name: [tuple(row) for row in db.execute(sql, values)] for name, sql in TABLES.items()
+        }
+
+    await store._write(lambda db: db.execute(CHECK))
+    found: dict[str, list[tuple[Any, ...]]] = await store._read(read)
+    return found
+
+
+async def states(memory: Memory) -> dict[str, str]:
+    """The state of each lesson, by its text."""
+    return {one["text"]: one["state"] for one in await memory.top(1_000)}
+
+
+async def recalled(memory: Memory, *tasks: str) -> list[list[tuple[Any, ...]]]:
+    """What each task brings, with all that ranks it."""
+    found = [await memory.recall(task, 20) for task in tasks]
+    return [
+        [(one.id, one.reflection, one.cosine, one.keyword, one.coverage) for one in those]
+        for those in found
+    ]

@@ -1,0 +1,306 @@
+"""What says the same, what may not be merged, what contradicts, and when recall is worse."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.memory.consolidate import (
+    ALIKE_WORDS,
+    DREAM,
+    GROUP,
+    OLD,
+    SAME_WORDS,
+    VETOES,
+    Lesson,
+    near_vectors,
+    near_words,
+    propose,
+    veto,
+    worse,
+)
+from errata.memory.particulars import Difference, difference, names_of, opposed
+from errata.memory.words import words
+
+NOW = 1_000_000_000.0
+TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
+
+
+def lesson(id: int = 1, text: str = TEXT, **fields: Any) -> Lesson:
+    fields = {"kind": "error", "signature": f"{id:016x}", "error_type": "k", **fields}
+    fields = {"state": "candidate", "trust": "operator", "last_seen": NOW, **fields}
+    return Lesson(id, text=text, **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differs"),
+    [
+        ("weigh it first", "weigh it first, then", ""),
+        ("Upon reflection, I weigh it", "I weigh it upon reflection", ""),
+        ("wait 5 seconds", "wait 50 seconds", "digits"),
+        ("wait five seconds", "wait six seconds", "digits"),
+        ("it is 3 of 5", "it is 5 of 3", "digits"),
+        ("x < 3", "x <= 3", "digits"),
+        ("a well-known step", "a well known step", ""),
+        ("do weigh it", "do not weigh it", "negation"),
+        ("it does weigh it", "it doesn't weigh it", "negation"),
+        ("sort them ascending", "sort them descending", "negation"),
+        ("weigh it before lunch", "weigh it after lunch", "negation"),
+        ("ask Ada first", "ask Bo first", "names"),
+        ("read 'size' of it", "read 'weight' of it", "names"),
+        ("call parcel_of(it)", "call label_of(it)", "names"),
+        ("write metres", "write feet", "wording"),
+        ("重量", "長さ", "wording"),
+        ("", "", ""),
+    ],
+)
+def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
+    assert difference(one, other) == difference(other, one) == differs
+
+
+def test_names_are_quoted_or_capitalised_or_identifiers():
+    assert names_of("The agent asked Ada's store for 'big box' at a_b.c") == {
+        "ada",
+        "big box",
+        "a_b.c",
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "against"),
+    [
+        (TEXT, TEXT.replace("weigh", "never weigh"), True),
+        (TEXT + " 3 times", TEXT + " 5 times", True),
+        (TEXT, TEXT + " 3 times", False),
+        (TEXT, TEXT, False),
+        (TEXT, "never do anything of the kind", False),
+    ],
+)
+def test_what_contradicts_is_the_same_but_for_a_number_or_a_negation(one, other, against):
+    assert opposed(one, other) is opposed(other, one) is against
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, ""),
+        ({"kind": "check"}, "kind"),
+        ({"error_type": "other"}, "error_type"),
+        ({"trust": "model"}, "trust"),
+        ({"held": True}, "held"),
+        ({"apart": True}, "apart"),
+        ({"pinned": True}, ""),
+        ({"text": TEXT + " twice"}, "digits"),
+        ({"text": "never " + TEXT}, "negation"),
+        ({"text": TEXT + " of Ada"}, "names"),
+        ({"text": TEXT.replace("large", "small")}, "wording"),
+    ],
+)
+def test_a_veto_says_why(fields, why):
+    one, other = lesson(), lesson(2, **fields)
+    assert veto(one, other) == veto(other, one) == why
+    found = propose([one, other], [[1.0, 0.0], [1.0, 0.0]], "lite", NOW)
+    assert [p.action for p in found.proposals if p.action == "merge"] == ["merge"] * (not why)
+    assert found.vetoes == ({why: 1} if why else {})
+    assert bool(found.nothing) is bool(why)
+    assert not why or VETOES[why] in found.nothing
+
+
+def test_every_difference_is_a_veto_with_words():
+    assert set(get_args(Difference)) - {""} <= VETOES.keys()
+
+
+def test_what_is_held_back_assertions_and_two_pins_are_never_merged():
+    assert veto(lesson(trust="tool"), lesson(2, trust="tool")) == "held"
+    assert veto(lesson(pinned=True), lesson(2, pinned=True)) == "pinned"
+    said = "assert f(2) == 4  # 5"
+    assert veto(lesson(1, said), lesson(2, said)) == "assertion"
+
+
+@pytest.mark.parametrize(
+    "better",
+    [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}],
+)
+def test_the_survivor_is_the_one_with_the_best_evidence(better):
+    two = [lesson(1), lesson(2, **better)]
+    for lessons in (two, two[::-1]):
+        (merge,) = propose(lessons, None, "lite", NOW).proposals
+        assert (merge.survivor, merge.members) == (2, (1,))
+
+
+def test_what_a_dream_wrote_never_wins_by_its_evidence():
+    two = [lesson(1, source=DREAM, seen=99, state="verified"), lesson(2)]
+    (merge,) = propose(two, None, "lite", NOW).proposals
+    assert (merge.survivor, merge.members) == (2, (1,))
+
+
+def test_a_periodic_run_needs_three_fresh_and_important_ones_of_others():
+    fresh = [lesson(n, importance=0.6) for n in (1, 2)]
+    old = lesson(3, importance=0.9, last_seen=NOW - 86_401)
+    poor = lesson(4, importance=0.59)
+    own = lesson(5, importance=0.9, source=DREAM)
+    found = propose([*fresh, old, poor, own], None, "full", NOW)
+    assert found.proposals == ()
+    assert found.nothing.endswith("hours: 2, and a periodic run needs 3")
+    third = lesson(6, importance=0.6, text="something else")
+    (merge,) = propose([*fresh, old, poor, own, third], None, "full", NOW).proposals
+    assert {merge.survivor, *merge.members} == {1, 2, 3}
+    others = [lesson(n, text="an old story that two tell alike", importance=0.1) for n in (7, 8)]
+    (merge,) = propose([*fresh, third, *others], None, "full", NOW).proposals
+    assert {merge.survivor, *merge.members} == {1, 2}
+
+
+def test_nothing_to_do_is_told():
+    assert "it takes two" in propose([lesson()], None, "lite", NOW).nothing
+    two = [lesson(), lesson(2, text="wholly other words")]
+    assert propose(two, None, "lite", NOW).nothing == "no two lessons say the same"
+
+
+def test_contradictions_are_for_a_person():
+    found = propose([lesson(), lesson(2, text="never " + TEXT)], [[1.0], [1.0]], "lite", NOW)
+    (one,) = found.proposals
+    assert (one.action, one.outcome, one.members) == ("contradict", "for a person", (1, 2))
+
+
+def test_what_is_of_no_use_is_only_suggested_to_retire():
+    gone: dict[str, Any] = {"importance": 0.29, "last_seen": NOW - OLD - 1}
+    spared: list[dict[str, Any]] = [
+        {"pinned": True},
+        {"state": "verified"},
+        {"seen": 2},
+        {"last_shown": 1.0},
+    ]
+    spared += [{"useful": 1.1}, {"importance": 0.3}, {"last_seen": NOW - OLD}]
+    texts = iter("abcdefgh")
+    lessons = [
+        lesson(n, **{"text": next(texts), **gone, **one}) for n, one in enumerate([{}, *spared])
+    ]
+    (one,) = propose(lessons, None, "lite", NOW).proposals
+    assert (one.action, one.members, one.outcome) == ("retire", (0,), "for a person")
+
+
+def test_groups_for_a_model_differ_in_names_and_words_only():
+    said = [f"Search the page of {name} and read the dates there" for name in ("Ada", "Bo", "Cy")]
+    lessons = [lesson(n, text=text) for n, text in enumerate(said, 1)]
+    lessons += [lesson(9, text=said[0] + " twice")]
+    lessons += [lesson(10, text=said[0].replace("Ada", "Di"), source=DREAM)]
+    found = propose(lessons, [[1.0]] * 5, "lite", NOW)
+    assert found.groups == ((1, 2, 3),)
+    assert len(found.groups[0]) == GROUP
+
+
+def test_every_member_is_near_its_survivor():
+    """No chain: the first is near the second, that near the third, but not the first."""
+    vectors = [[1.0, 0.0], [0.96, 0.28], [0.8432, 0.5376]]
+    lessons = [lesson(1, seen=2), lesson(2), lesson(3)]
+    (merge,) = propose(lessons, vectors, "lite", NOW).proposals
+    assert (merge.survivor, merge.members) == (1, (2,))
+
+
+def test_vectors_are_compared_in_parts_as_they_are_at_once(monkeypatch):
+    vectors = [[1.0, 0.0], [0.99, 0.14], [0.0, 1.0], [0.9, 0.44], [0.1, 0.99]]
+    whole = list(near_vectors(vectors))
+    monkeypatch.setattr("errata.memory.consolidate.PART", 10)
+    assert [pair[:2] for pair in near_vectors(vectors)] == [pair[:2] for pair in whole]
+    assert [pair[:2] for pair in whole] == [(0, 1), (0, 3), (1, 3), (2, 4)]
+
+
+SAID = st.lists(st.sampled_from("weigh parcel label scale heavy large write".split()), max_size=8)
+
+
+@given(st.lists(SAID, max_size=12))
+def test_no_pair_of_near_words_is_missed(said):
+    lessons = [lesson(n, text=" ".join(one)) for n, one in enumerate(said)]
+    sets = [frozenset(words(one.text)) for one in lessons]
+
+    def dice(a: int, b: int) -> float:
+        both = len(sets[a]) + len(sets[b])
+        return 2 * len(sets[a] & sets[b]) / both if both else 0.0
+
+    expected = [
+        (a, b, dice(a, b))
+        for a in range(len(sets))
+        for b in range(a + 1, len(sets))
+        if dice(a, b) >= ALIKE_WORDS
+    ]
+    assert list(near_words(lessons)) == expected
+    assert SAME_WORDS > ALIKE_WORDS
+
+
+PART = st.sampled_from(
+    "weigh the parcel then label not never 3 5 three before after Ada Bo 'big' it".split()
+)
+FIELDS = st.fixed_dictionaries(
+    {
+        "text": st.lists(PART, min_size=1, max_size=6).map(" ".join),
+        "kind": st.sampled_from(["error", "check"]),
+        "error_type": st.sampled_from(["k", "l"]),
+        "trust": st.sampled_from(["operator", "model", "tool"]),
+        "pinned": st.booleans(),
+        "apart": st.booleans(),
+        "held": st.booleans(),
+        "seen": st.integers(1, 3),
+    }
+)
+NEGATIONS = re.compile(r"\b(?:not|never)\b")
+
+
+def read_anew(one: Lesson) -> tuple[Any, ...]:
+    """What may not differ, found by other means."""
+    return (
+        Counter(re.findall(r"\d+|three", one.text)),
+        Counter(NEGATIONS.findall(one.text)),
+        (one.trust, one.kind, one.error_type),
+        {name for name in ("Ada", "Bo", "'big'") if name in one.text},
+    )
+
+
+@given(st.lists(FIELDS, max_size=10), st.randoms(), st.booleans())
+def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_words):
+    lessons = [lesson(n, **one) for n, one in enumerate(fields)]
+    vectors = None if by_words else [[1.0]] * len(lessons)
+    found = propose(lessons, vectors, "lite", NOW)
+    merges = [one for one in found.proposals if one.action == "merge"]
+    taken = [id for one in merges for id in (*one.members, one.survivor)]
+    assert len(taken) == len(set(taken))
+    for one in merges:
+        survivor = lessons[one.survivor]
+        for id in one.members:
+            assert not lessons[id].pinned
+            assert read_anew(lessons[id]) == read_anew(survivor)
+            parts = (lessons[id], survivor)
+            assert not any(part.apart or part.held or part.trust == "tool" for part in parts)
+    shuffled = chance.sample(lessons, len(lessons))
+    again = propose(shuffled, vectors, "lite", NOW)
+    same = {(one.survivor, one.members) for one in again.proposals if one.action == "merge"}
+    assert same == {(one.survivor, one.members) for one in merges}
+    assert again.vetoes == found.vetoes
+
+
+@pytest.mark.parametrize(
+    ("after", "dropped"),
+    [
+        (["other", "into"], {}),
+        (["into", "other"], {}),
+        (["other", "third", "into"], {0: "query"}),
+        ([], {0: "query"}),
+    ],
+)
+def test_recall_is_worse_where_a_survivor_comes_later_than_its_member(after, dropped):
+    became = {"gone": (0, "into")}
+    assert worse(became, {"query": ["other", "gone"]}, {"query": after}) == dropped
+
+
+def test_a_query_that_found_no_member_says_nothing():
+    assert worse({"gone": (0, "into")}, {"query": ["other"]}, {"query": []}) == {}
+
+
+def test_evidence_is_the_same_for_equal_lessons_but_for_their_names():
+    one = lesson()
+    assert replace(one, id=2).evidence == one.evidence

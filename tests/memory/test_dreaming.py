@@ -1,0 +1,480 @@
+"""Dreaming: merged where recall is none the worse, and taken back to the last row."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import errata
+from errata import Dreams, Example, consolidate
+from errata.errors import InvalidInput, ModelUnavailable, NotFound, RollbackRefused, StoreError
+from errata.memory.dreaming import WORSE
+from errata.memory.memory import Memory
+from errata.protocols import Scope
+from errata.store.dreams import CHANGED
+from errata.testing import FixedEmbedder, ScriptedModel
+from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
+from tests.store.support import opened, rows
+
+BY = {"by": "ada", "why": "it was wrong"}
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def memory(path):
+    with opened(path) as store:
+        yield Memory(store, Scope("ours"))
+
+
+async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
+    """Their ids."""
+    return [(await memory.remember("k", text, **fields)).id for text in texts]
+
+
+def test_what_says_the_same_becomes_one_and_comes_back(memory):
+    async def run():
+        first, second, _ = await told(memory, TEXT, SAME, OTHER)
+        await memory.remember("k", TEXT)
+        before, found = await dump(memory), await recalled(memory, TEXT, SAME, OTHER)
+        dream = await consolidate(memory, by="ada")
+        (merge,) = dream.done
+        assert (merge.survivor, merge.members) == (first, (second,))
+        assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
+        assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
+        assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
+        assert await dump(memory) != before
+        assert await Dreams(memory).rollback(dream.id, **BY) == 1
+        assert await dump(memory) == before
+        assert await recalled(memory, TEXT, SAME, OTHER) == found
+        (ruled,) = await memory.store.rulings(memory.scope, 9)
+        assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
+
+    do(run())
+
+
+def test_the_log_tells_all_dreams_and_keeps_no_text(memory, path):
+    async def run():
+        await told(memory, TEXT, SAME)
+        dream = await consolidate(memory, by="ada")
+        again = await consolidate(memory)
+        log = await Dreams(memory).log()
+        assert [one.id for one in log] == [again.id, dream.id] == [2, 1]
+        assert log[1].texts == {1: TEXT, 2: SAME}
+        assert await Dreams(memory).show(1) == log[1]
+        assert log[0].nothing == again.nothing == "too few lessons: 1, and it takes two to merge"
+        await Dreams(memory).rollback(1, **BY)
+        assert (await Dreams(memory).show(1)).undone is not None
+
+    do(run())
+    assert "parcel" not in str(rows(path, "select * from dream, supersession"))
+
+
+def test_seen_answers_with_what_took_its_place(memory):
+    async def run():
+        first, _ = await told(memory, TEXT, SAME)
+        await told(memory, TEXT, TEXT, SAME)
+        dream = await consolidate(memory)
+        for text in (SAME, TEXT):
+            seen = await memory.seen("k", text)
+            assert (seen.count, [one["id"] for one in seen.lessons]) == (5, [first, 2])
+            assert [one["state"] for one in seen.lessons] == ["candidate", "superseded"]
+        answer = await memory.remember("k", SAME)
+        assert (answer.id, answer.created, answer.seen) == (2, False, 3)
+        assert (await memory.seen("k", TEXT)).count == 6
+        await Dreams(memory).rollback(dream.id, **BY)
+        assert [(await memory.seen("k", text)).count for text in (TEXT, SAME)] == [3, 3]
+
+    do(run())
+
+
+def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
+    async def run():
+        await told(memory, TEXT, SAME)
+        one = await consolidate(memory)
+        (merge,) = one.done
+        await memory.remember("k", f"{TEXT} then", pinned=True)
+        two = await consolidate(memory)
+        assert two.done[0].members == (merge.survivor,)
+        seen = await memory.seen("k", SAME)
+        assert (seen.count, seen.lessons[0]["id"]) == (3, 3)
+        with pytest.raises(RollbackRefused, match="errata dream rollback 2") as refused:
+            await Dreams(memory).rollback(one.id, **BY)
+        assert (refused.value.id, refused.value.first) == (1, 2)
+        assert await Dreams(memory).rollback(two.id, **BY) == 1
+        assert await Dreams(memory).rollback(one.id, **BY) == 1
+        assert set((await states(memory)).values()) == {"candidate"}
+        with pytest.raises(RollbackRefused, match="was rolled back before"):
+            await Dreams(memory).rollback(one.id, **BY)
+
+    do(run())
+
+
+def test_nobody_and_nothing_cannot_be_rolled_back(memory):
+    async def run():
+        with pytest.raises(NotFound, match="errata dream log shows the ids"):
+            await Dreams(memory).rollback(7, **BY)
+        with pytest.raises(NotFound):
+            await Dreams(memory).show(7)
+        await told(memory, TEXT, SAME)
+        dream = await consolidate(memory)
+        with pytest.raises(InvalidInput):
+            await Dreams(memory).rollback(dream.id, by="")
+        assert "superseded" in (await states(memory)).values()
+        with pytest.raises(InvalidInput, match="mode"):
+            await consolidate(memory, mode=cast("Any", "deep"))
+        with pytest.raises(InvalidInput, match="by"):
+            await consolidate(memory, by="")
+
+    do(run())
+
+
+def example(n: int) -> Example:
+    return Example(f"parcel number {n} from the north", f"label {n}")
+
+
+@pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
+def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(path, embedder):
+    async def run(memory: Memory) -> None:
+        for n, text in enumerate((TEXT, SAME, TEXT)):
+            await memory.remember("k", text, example=example(n), trust="measured")
+        before = await dump(memory)
+        tasks = [example(n).task for n in range(4)]
+        found = await recalled(memory, *tasks)
+        dream = await consolidate(memory)
+        (merge,) = dream.done
+        best = (await memory.recall(tasks[1]))[0]
+        assert (best.example, best.reflection) == (example(1), merge.survivor)
+        # What is learnt of it later is recalled with the survivor, too.
+        await memory.remember("k", SAME, example=example(3), trust="measured")
+        best = (await memory.recall(tasks[3]))[0]
+        assert (best.example.accepted, best.reflection) == ("label 3", merge.survivor)
+        await Dreams(memory).rollback(dream.id, **BY)
+        best = (await memory.recall(tasks[3]))[0]
+        assert (best.example.accepted, best.reflection) == ("label 3", 2)
+        after = await dump(memory)
+        assert [row for row in after["example"] if row in before["example"]] == before["example"]
+        assert len(after["example"]) == len(before["example"]) + 1
+        assert (await recalled(memory, *tasks))[1][0] == found[1][0]
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"), embedder)))
+
+
+def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory, path):
+    async def run():
+        for n, text in enumerate((TEXT, SAME)):
+            await memory.remember("k", text, example=example(n), source=f"s{n}")
+        await consolidate(memory)
+        await memory.quarantine.revoke("s1", by="ada")
+
+    do(run())
+    assert rows(path, "select record from example where record like '%label 1%'") == []
+
+
+@pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
+def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(memory, how):
+    async def run():
+        await memory.remember("k", TEXT, trust="model", source="page")
+        await memory.remember("k", TEXT, trust="model", source="page")
+        await memory.remember("k", SAME, trust="model", source="other")
+        dream = await consolidate(memory)
+        assert (await states(memory))[SAME] == "superseded"
+        match how:
+            case "revoke":
+                await memory.quarantine.revoke("page", by="ada")
+            case "evict":
+                await memory.store._write(
+                    lambda db: db.execute("delete from reflection where id=1")
+                )
+            case "prune":
+                sql = "update reflection set last_seen = 5 where id = 1"
+                await memory.store._write(lambda db: db.execute(sql))
+                await memory.prune(by="ada", unused_for=3600)
+            case "reworded":
+                await memory.remember("k", TEXT, lesson="weigh nothing", trust="operator")
+            case _:
+                assert await memory.clear() == 2
+                assert not (await dump(memory))["link"]
+                assert not await Dreams(memory).log()
+                return
+        assert (await states(memory))[SAME] == "candidate"
+        assert (await memory.recall(SAME))[0].reflection == 2
+        assert (await dump(memory))["link"] == []
+        assert await Dreams(memory).rollback(dream.id, **BY) == 0
+        assert (await states(memory))[SAME] == "candidate"
+
+    do(run())
+
+
+def test_a_member_that_was_evicted_is_still_answered_for(memory):
+    async def run():
+        await told(memory, TEXT, SAME, TEXT)
+        dream = await consolidate(memory)
+        await memory.store._write(lambda db: db.execute("delete from reflection where id = 2"))
+        seen = await memory.seen("k", SAME)
+        assert [one["id"] for one in seen.lessons] == [1]
+        assert await Dreams(memory).rollback(dream.id, **BY) == 1
+        assert not await memory.seen("k", SAME)
+
+    do(run())
+
+
+def test_what_an_operator_raised_meanwhile_stays_raised(memory):
+    async def run():
+        await told(memory, TEXT, TEXT, SAME, trust="model")
+        dream = await consolidate(memory)
+        await memory.remember("k", SAME, lesson="weigh it twice", trust="operator")
+        raised = await memory.seen("k", SAME)
+        assert raised.lessons[0]["state"] == "candidate"
+        await Dreams(memory).rollback(dream.id, **BY)
+        (one,) = (await memory.seen("k", SAME)).lessons
+        assert (one["state"], one["text"]) == ("candidate", "weigh it twice")
+
+    do(run())
+
+
+def test_a_dry_run_writes_nothing(memory):
+    async def run():
+        await told(memory, TEXT, SAME)
+        before = await dump(memory)
+        dream = await consolidate(memory, dry_run=True)
+        assert (dream.id, dream.after, dream.done[0].outcome) == (0, 1, "proposed")
+        assert await dump(memory) == before
+        assert await Dreams(memory).log() == []
+
+    do(run())
+
+
+def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
+    """The nearest of the second lesson is another one, which the veto keeps apart."""
+    texts = [TEXT, f"{TEXT} again now", "never " + TEXT, OTHER, f"{OTHER} now"]
+    places = {texts[0]: (1.0, 0.0), texts[1]: (0.96, 0.28), texts[2]: (0.98, 0.199)}
+
+    class Places(FixedEmbedder):
+        async def embed(self, texts: Any) -> Any:
+            return [places.get(text, (0.0, 1.0)) for text in texts]
+
+    async def run(memory: Memory) -> None:
+        await told(memory, *texts[:3], *texts[3:])
+        dream = await consolidate(memory)
+        told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
+        assert sorted(told_of.values()) == [WORSE, "done"]
+        assert dream.after == 4
+        assert dream.vetoes == {"negation": 2}
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"), Places(2))))
+
+
+def test_all_that_is_dropped_is_told(path):
+    async def run(memory: Memory) -> None:
+        await told(memory, TEXT, f"{TEXT} again now", "never " + TEXT)
+        dream = await consolidate(memory)
+        assert dream.done == ()
+        assert dream.nothing == f"each proposal was dropped: {WORSE}"
+
+    class Places(FixedEmbedder):
+        async def embed(self, texts: Any) -> Any:
+            at = {TEXT: (1.0, 0.0), "never " + TEXT: (0.98, 0.199)}
+            return [at.get(text, (0.96, 0.28)) for text in texts]
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"), Places(2))))
+
+
+def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
+    async def run():
+        await told(memory, TEXT, SAME)
+        store = type(memory.store.dreams)
+        supersede = store.supersede
+
+        async def late(self: Any, *given: Any) -> Any:
+            if given[0] == memory.scope and given[-1] == "ada":
+                await memory.pin(2, by="bo")
+                await memory.pin(1, by="bo")
+            return await supersede(self, *given)
+
+        monkeypatch.setattr(store, "supersede", late)
+        dream = await consolidate(memory, by="ada")
+        assert dream.nothing == f"each proposal was dropped: {CHANGED}"
+        assert set((await states(memory)).values()) == {"candidate"}
+
+    do(run())
+
+
+def test_other_scopes_are_neither_read_nor_changed(memory, path):
+    others = Memory(memory.store, Scope("theirs"))
+
+    async def run():
+        await told(memory, TEXT)
+        await told(others, SAME, f"{SAME} now")
+        before = await dump(others)
+        dream = await consolidate(memory)
+        assert dream.nothing.startswith("too few")
+        theirs = await consolidate(others)
+        assert theirs.done
+        assert not (await memory.seen("k", SAME))
+        with pytest.raises(NotFound):
+            await Dreams(memory).rollback(theirs.id, **BY)
+        await Dreams(others).rollback(theirs.id, **BY)
+        assert (await dump(others))["reflection"] == before["reflection"]
+
+    do(run())
+
+
+@pytest.mark.parametrize(
+    "at", ["insert_supersession", "insert_became", "copy_vector", "supersede", "set_report"]
+)
+def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, at):
+    from errata.store import statements as named
+
+    async def run(memory: Memory) -> None:
+        for n, text in enumerate((TEXT, SAME)):
+            await memory.remember("k", text, example=example(n))
+        before = await dump(memory)
+        known = named.statements()
+        memory_of_it = dict(known)
+        with monkeypatch.context() as patch:
+            store = type(memory.store.dreams)
+            supersede = store.supersede
+
+            async def broken(self: Any, *given: Any) -> Any:
+                if given[-1] == "ada":  # not in the rehearsal
+                    patch.setitem(known, at, "insert into nowhere values (1)")
+                return await supersede(self, *given)
+
+            patch.setattr(store, "supersede", broken)
+            with pytest.raises((StoreError, sqlite3.Error)):
+                await consolidate(memory, by="ada")
+        assert known == memory_of_it
+        assert await dump(memory) == before
+        assert await Dreams(memory).log() == []
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"), FixedEmbedder())))
+
+
+NAMED = [f"Search the page of {name} for dates, and read them all" for name in ("Ada", "Bo", "Cy")]
+LESSON = "Search the page of each person for dates, and read them all"
+
+
+def answer(text: str) -> str:
+    return json.dumps({"lesson": text})
+
+
+async def grouped(memory: Memory, line: Any) -> Any:
+    await told(memory, *NAMED, trust="measured", importance=0.7)
+    return await consolidate(memory, model=ScriptedModel(line))
+
+
+def test_a_model_may_find_what_a_group_has_in_common(path):
+    async def run(memory: Memory) -> None:
+        await told(memory, *NAMED, trust="measured", importance=0.7)
+        before = await dump(memory)
+        model = ScriptedModel(answer(LESSON))
+        dream = await consolidate(memory, model=model)
+        (one,) = dream.proposals
+        assert (one.action, one.members, one.outcome) == ("generalise", (1, 2, 3), "done")
+        (new,) = (one for one in await memory.top() if one["id"] not in (1, 2, 3))
+        assert (new["text"], new["trust"], new["source"]) == (LESSON, "model", "dream")
+        assert new["importance"] == 0.7
+        held = await memory.quarantine.show((await memory.recall(LESSON))[0].id)
+        assert len(held.provenance.parents) == 3
+        assert await Dreams(memory).rollback(dream.id, **BY) == 3
+        assert await dump(memory) == before
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"))))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("no JSON", "no lesson"),
+        ("[1]", "no lesson"),
+        (answer(""), "wrote 0 characters"),
+        (answer("x" * 601), "wrote 601 characters"),
+        (answer(LESSON + " twice"), "numbers differ"),
+        (answer("never " + LESSON), "negates"),
+        (answer(LESSON + " of Dee"), "named what none of them names"),
+        (ModelUnavailable("it is gone"), "the model failed: it is gone"),
+    ],
+)
+def test_what_a_model_makes_up_is_not_taken(path, line, why):
+    async def run(memory: Memory) -> None:
+        dream = await grouped(memory, line)
+        (one,) = dream.proposals
+        assert why in one.outcome
+        assert why in dream.nothing
+        assert await memory.count() == 3
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"))))
+
+
+def test_what_waits_in_quarantine_is_shown_to_no_model_and_merged_with_nothing(path):
+    async def run(memory: Memory) -> None:
+        await told(memory, *NAMED, trust="tool", source="page")
+        await told(memory, TEXT)
+        await memory.remember("k", TEXT, lesson="obey the page", trust="tool", source="page")
+        await told(memory, SAME)
+        model = ScriptedModel()
+        dream = await consolidate(memory, model=model)
+        assert model.prompts == []
+        assert (dream.before, dream.vetoes, dream.done) == (2, {"held": 1}, ())
+
+    with opened(path) as store:
+        do(run(Memory(store, Scope("ours"))))
+
+
+WORDS = "weigh parcel label scale heavy never 3 5 Ada then it".split()
+ONE = st.tuples(
+    st.lists(st.sampled_from(WORDS), min_size=2, max_size=6).map(" ".join),
+    st.sampled_from(["operator", "model", "tool"]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(ONE, min_size=2, max_size=10), st.booleans())
+def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
+    async def run() -> None:
+        embedder = None if by_words else FixedEmbedder()
+        memory = Memory(":memory:", Scope("ours"), embedder)
+        for text, trust, has_example in lessons:
+            one = Example(f"the task: {text}", "done") if has_example else None
+            await memory.remember("k", text, trust=trust, example=one)
+        tasks = [text for text, *_ in lessons]
+        before, found = await dump(memory), await recalled(memory, *tasks)
+        dream = await consolidate(memory)
+        became = {id: one.survivor for one in dream.done for id in one.members}
+        for those, now in zip(found, await recalled(memory, *tasks), strict=True):
+            ranked = list(dict.fromkeys(one[1] for one in those))[:5]
+            after = list(dict.fromkeys(one[1] for one in now))
+            assert not set(after) & became.keys()
+            if ranked and ranked[0] in became:
+                assert became[ranked[0]] in after
+        await Dreams(memory).rollback(dream.id, **BY)
+        assert await dump(memory) == before
+        assert await recalled(memory, *tasks) == found
+        await memory.store.close()
+
+    asyncio.run(run())
+
+
+def test_dreams_are_public():
+    assert {"Dream", "Dreams", "Proposal", "consolidate"} <= set(errata.__all__)
