@@ -13,6 +13,7 @@ from rich.table import Table
 from bench.quality import (
     appraise,
     attacks,
+    dream,
     grounding,
     recall,
     signatures,
@@ -29,6 +30,7 @@ JOBS = {
     "grounding": grounding.run,
     "whowhen": whowhen.run,
     "appraise": appraise.run,
+    "dream": dream.run,
     "whowhen_model": whowhen_model.run,
 }
 # These take minutes and run only when they are asked for by name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Literal
 
@@ -42,9 +43,9 @@ _BEGIN = frozenset(
     " before with from what who which why how once given all any each no not never do don't"
     " always is was be of".split()
 )
+_QUOTED = re.compile(r"[\"“`]([^\"”`\n]{1,100})[\"”`]|(?<!\w)'([^'\n]{1,100})'(?!\w)")
 _NAME = re.compile(
-    r"[\"“`]([^\"”`\n]{1,100})[\"”`]|(?<!\w)'([^'\n]{1,100})'(?!\w)"  # quoted
-    r"|((?:\w+[_./\\:])+\w+|\w+\(\))"  # identifiers, paths and hosts
+    r"((?:\w+[_./\\:])+\w+|\w+(?=\()|\b[b-z]\b(?!['’]))"  # identifiers, paths, calls, variables
     r"|\b([A-Z][\w'’-]*)"
 )
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
@@ -54,9 +55,13 @@ _SPAN = 2
 _DENSE = 6
 
 
+_ASSERTS = re.compile(r"\bassert\b|AssertionError")
+
+
 def assertive(error_type: str, text: str) -> bool:
     """Whether a text has an assertion in it: what that expects is its name, never merged."""
-    return any(asserted for _, asserted in pieces(error_type, text))
+    said = f"{error_type} {text}"
+    return bool(_ASSERTS.search(said)) or any(one for _, one in pieces(error_type, text))
 
 
 def weights_of(text: str) -> tuple[list[str], list[str]]:
@@ -80,8 +85,22 @@ def turned(one: str, other: str) -> bool:
 
 def names_of(text: str) -> frozenset[str]:
     """Whom and what a text is about: quoted texts, identifiers, capitalised words."""
-    found = ("".join(match).strip(" .,;:!?").lower() for match in _NAME.findall(text))
-    return frozenset(name.removesuffix("'s").removesuffix("’s") for name in found) - _BEGIN - {""}
+    return frozenset(quoted(text)) | frozenset(_names(text))
+
+
+def quoted(text: str) -> tuple[str, ...]:
+    """What it quotes, in the order in which that first comes."""
+    said = ("".join(match).strip(" .,;:!?").lower() for match in _QUOTED.findall(text))
+    return tuple(dict.fromkeys(filter(None, said)))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Identifiers and capitalised words, in the order in which they first come."""
+    found = []
+    for identifier, name in _NAME.findall(_QUOTED.sub(" ", text)):
+        name = name.lower().removesuffix("'s").removesuffix("’s")
+        found += [identifier.lower()] if identifier else [name] * (name not in _BEGIN)
+    return tuple(dict.fromkeys(found))
 
 
 def difference(one: str, other: str) -> Difference:
@@ -100,7 +119,7 @@ def difference(one: str, other: str) -> Difference:
         return "digits"
     if negations != other_negations or turned(one, other):
         return "negation"
-    if names_of(one) != names_of(other):
+    if not _same_names(one, other):
         return "names"
     return "wording" if _replaced(one, other) else ""
 
@@ -108,11 +127,11 @@ def difference(one: str, other: str) -> Difference:
 def opposed(one: str, other: str, least: float = 0.9) -> bool:
     """Whether texts are the same but for negations and opposites, or give other numbers.
 
-    The Dice similarity of all other words is at least `least`. A number that only one of them gives
-    is no contradiction.
+    They name the same, and the Dice similarity of all other words is at least `least`. A number
+    that only one of them gives is no contradiction.
     """
     a, b = _rest(one), _rest(other)
-    if 2 * (a & b).total() < least * (a.total() + b.total()):
+    if 2 * (a & b).total() < least * (a.total() + b.total()) or names_of(one) != names_of(other):
         return False
     (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
     if digits != others:
@@ -124,6 +143,26 @@ def _rest(text: str) -> Counter[str]:
     digits, negations = weights_of(text)
     weighed = {*digits, *negations}
     return Counter(w for w in _said(text) if w not in weighed and w not in _TURNING)
+
+
+def _same_names(one: str, other: str) -> bool:
+    """Whether both quote the same, and have the same names in the same order.
+
+    A name of one may be written as any word in the other.
+    """
+    names, others = _names(one), _names(other)
+    both = set(names) & set(others)
+    return (
+        quoted(one) == quoted(other)
+        and [name for name in names if name in both] == [name for name in others if name in both]
+        and _stand(names, other)
+        and _stand(others, one)
+    )
+
+
+def _stand(names: Sequence[str], text: str) -> bool:
+    there = f" {' '.join(_said(text))} "
+    return all(f" {' '.join(_said(name))} " in there for name in names)
 
 
 def _said(text: str) -> list[str]:

@@ -1,0 +1,212 @@
+"""Dreaming: recorded reflections become fewer, recall is none the worse, and all comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import errata
+from bench.quality.attacks import Remembering
+from bench.quality.rows import Row, read
+from errata.memory.consolidate import Lesson, near_vectors
+from errata.memory.dreaming import WORSE
+from errata.memory.learn import Trust
+from errata.memory.places import space_of
+from errata.models import open_embedder
+
+HELD = 500  # of the queries that no lesson holds, so many of each set
+SENTENCE = re.compile(r"[^.!?\n]*[.!?\n]?")
+NEGATION = re.compile(
+    r"\b(?:no|not|never|none|nor|neither|without|cannot|nothing|nobody)\b|n['’]t\b"
+)
+
+
+class Known(NamedTuple):
+    """A recorded reflection, and the queries that nobody stores and that should find it."""
+
+    about: str
+    text: str
+    trust: Trust
+    asked: tuple[str, ...] = ()
+
+
+def run(data: Path, split: str) -> Iterator[Row]:
+    """Measured on a database in memory, with meanings; the baseline merges by cosine alone."""
+    yield from asyncio.run(measured(list(recorded(data, split))))
+
+
+def recorded(data: Path, split: str) -> Iterator[Known]:
+    """What agents wrote of their failures, what tests told them, and what people marked."""
+    yield from reflected(data, split)
+    yield from tested(data, split)
+    for row in read(data, "whowhen", split):
+        yield Known("agents", row["mistake_reason"], "operator")
+    yield from marked(data, split)
+
+
+def reflected(data: Path, split: str) -> Iterator[Known]:
+    """What agents wrote; a question with an answer that was tried should find it."""
+    tried: dict[str, list[str]] = defaultdict(list)
+    said: dict[str, list[str]] = defaultdict(list)
+    for row in read(data, "episodes_hotpotqa", split):
+        for one in row["attempts"]:
+            tried[row["task"]].append(f"{row['task']}\n{one['final_answer']}")
+            said[row["task"]] += filter(None, [one["reflection"]])
+    for task, texts in said.items():
+        yield from (Known("question", text, "model", tuple(tried[task])) for text in texts)
+    for row in read(data, "attacks", split):
+        if row["label"] == "benign" and row["kind"] != "question":
+            yield Known(row["kind"], row["text"], "model", tuple(filter(None, [row.get("task")])))
+
+
+def tested(data: Path, split: str) -> Iterator[Known]:
+    """What tests told; the same failures with other actual values should find it."""
+    groups: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in read(data, "agent_failure_signatures", split):
+        groups[row["group"]][row["feedback"]] = None
+    for texts in map(list, groups.values()):
+        yield Known("tests", texts[0], "measured", tuple(texts[1:]))
+    for row in read(data, "episodes_code_ldb", split):
+        for one in row["attempts"]:
+            if one["error"]:
+                yield Known(one["error_type"], one["error"], "measured")
+
+
+def marked(data: Path, split: str) -> Iterator[Known]:
+    """A sentence and what a person marked in it; the sentence alone should find that."""
+    for row in read(data, "grounding_accuracy_shared_task", split):
+        words = row["response"].split()
+        for start, end, kind, text, right in row["spans"]:
+            before = max((n for n in range(start) if words[n] in ".!?"), default=-1)
+            after = next((n for n in range(end, len(words)) if words[n] in ".!?"), len(words))
+            sentence = " ".join(words[before + 1 : after + 1])
+            better = f", it is {right!r}" if right else ""
+            yield Known("report", f"{kind}: {text!r}{better}. {sentence}", "operator", (sentence,))
+    for row in read(data, "grounding_quintd1", split):
+        for start, _, kind, text in row["spans"]:
+            spans = (m for m in SENTENCE.finditer(row["response"]) if m.start() <= start < m.end())
+            sentence = next(spans)[0].strip()
+            yield Known("data", f"{kind}: {text!r}. {sentence}", "operator", (sentence,))
+
+
+async def measured(known: Sequence[Known]) -> list[Row]:
+    """The figures. Raises SystemExit where a dream cannot be taken back exactly."""
+    memory = errata.Memory(":memory:", embedder=Remembering(open_embedder()))
+    ids = {one: (await memory.remember(one.about, one.text, trust=one.trust)).id for one in known}
+    wanted = queries(known, ids)
+    before = await recalled(memory, wanted)
+    places = await memory.store.dreams.material(memory.scope, space_of(memory.embedder))
+    lessons = {lesson.id: lesson for lesson, _ in places}
+    plain = await merged_by_cosine(memory, places)
+    naive = await recalled(memory, wanted)
+    await errata.Dreams(memory).rollback(plain.id, by="bench")
+    began = perf_counter()
+    dream = await errata.consolidate(memory)
+    seconds = perf_counter() - began
+    after = await recalled(memory, wanted)
+    await errata.Dreams(memory).rollback(dream.id, by="bench")
+    if await recalled(memory, wanted) != before or await states(memory) != set(lessons):
+        raise SystemExit("after the rollback recall is not what it was")
+    await memory.store.close()
+    found = score(before, wanted, {})
+    ours, theirs = (score(of, wanted, became(by)) for of, by in ((after, dream), (naive, plain)))
+    return [
+        Row("dream.recorded", len({one.text for one in known})),
+        Row("dream.lessons_before", dream.before, plain.before),
+        Row("dream.lessons_after", dream.after, plain.after),
+        Row("dream.merges_across", across(dream, lessons), across(plain, lessons)),
+        Row("dream.recall", ours, theirs, f"{found:.3f} before"),
+        Row("dream.recall_change", ours - found, theirs - found),
+        Row("dream.vetoed", sum(dream.vetoes.values())),
+        Row("dream.dropped", sum(one.outcome == WORSE for one in dream.proposals)),
+        Row("dream.contradictions", sum(one.action == "contradict" for one in dream.proposals)),
+        Row("dream.seconds", seconds),
+    ]
+
+
+def queries(known: Sequence[Known], ids: Mapping[Known, int]) -> dict[str, set[int]]:
+    """Queries that are no stored text, with the lessons each should find; as many of each kind."""
+    stored, found = {one.text for one in known}, defaultdict[str, dict[str, set[int]]](dict)
+    for one in known:
+        for query in one.asked:
+            if query not in stored:
+                found[one.about].setdefault(query, set()).add(ids[one])
+    return {
+        query: wanted
+        for those in found.values()
+        for query, wanted in list(those.items())[:: max(1, len(those) // HELD)][:HELD]
+    }
+
+
+async def recalled(
+    memory: errata.Memory, wanted: Mapping[str, set[int]]
+) -> dict[str, list[tuple[int, float | None, float]]]:
+    """What each query finds: the first five, by lesson, cosine and coverage."""
+    found = {}
+    for query in wanted:
+        best = await memory.recall(query, 5)
+        found[query] = [(one.reflection, one.cosine, one.coverage) for one in best]
+    return found
+
+
+def score(
+    found: Mapping[str, Sequence[tuple[int, float | None, float]]],
+    wanted: Mapping[str, set[int]],
+    became: Mapping[int, int],
+) -> float:
+    """Mean recall@5: the share of what is wanted that is there, or what took its place."""
+    return mean(
+        mean(became.get(id, id) in {one for one, *_ in found[query]} for id in ids)
+        for query, ids in wanted.items()
+    )
+
+
+def became(dream: errata.Dream) -> dict[int, int]:
+    """What took the place of each lesson."""
+    return {id: one.survivor for one in dream.done for id in one.members}
+
+
+def across(dream: errata.Dream, lessons: Mapping[int, Lesson]) -> int:
+    """How many were merged into one that has other digits, negations or trust; read here anew."""
+    return sum(told(lessons[id]) != told(lessons[into]) for id, into in became(dream).items())
+
+
+def told(lesson: Lesson) -> tuple[Counter[str], Counter[str], str]:
+    """Its numbers, its negations and its trust."""
+    text = lesson.text.lower()
+    numbers = re.findall(r"\d+(?:[.,]\d+)*", text)
+    return Counter(numbers), Counter(NEGATION.findall(text)), lesson.trust
+
+
+async def merged_by_cosine(
+    memory: errata.Memory, places: Sequence[tuple[Lesson, Any]]
+) -> errata.Dream:
+    """The baseline: merge what has a cosine of 0.85, whatever differs, into what came first."""
+    near: dict[int, list[int]] = defaultdict(list)
+    for a, b, _ in near_vectors([vector for _, vector in places]):
+        near[a].append(b)
+    gone: set[int] = set()
+    proposals = []
+    for first in sorted(near):
+        members = [at for at in near[first] if at not in gone] if first not in gone else []
+        if members:
+            gone |= {first, *members}
+            ids = tuple(places[at][0].id for at in members)
+            proposals.append(errata.Proposal("merge", ids, places[first][0].id))
+    lessons = {lesson.id: lesson for lesson, _ in places}
+    report = {"mode": "lite", "before": len(places), "queries": 0}
+    report |= {"vetoes": {}, "vetoed": [], "found": ""}
+    store = memory.store.dreams
+    id, _ = await store.supersede(memory.scope, report, proposals, lessons, {}, "bench")
+    return await errata.Dreams(memory).show(id)
+
+
+async def states(memory: errata.Memory) -> set[int]:
+    """The lessons that may be recalled."""
+    return {lesson.id for lesson, _ in await memory.store.dreams.material(memory.scope, "")}
