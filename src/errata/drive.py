@@ -105,6 +105,21 @@ class Run(Generic[C]):
         """
         return (await self._held(self._attempted)).verdict
 
+    async def reconsider(self) -> Verdict:
+        """Judge the last candidate once more, as another attempt; without one, make the first.
+
+        For a loop that has ended on checks that are mended by now. Raises as `step`.
+        """
+
+        async def anew(state: _State) -> _State:
+            if state.values:
+                key = f"{len(state.values) + 1}/answer"
+                given = Produced((state.values[-1],), Usage())
+                state = replace(state, verdict=Again(), finished=(key, given))
+            return await self._attempted(state)
+
+        return (await self._held(anew)).verdict
+
     async def finish(self) -> Result[C]:
         """Step until the loop has ended."""
         while not isinstance(verdict := await self.step(), Done):

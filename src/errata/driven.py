@@ -53,8 +53,11 @@ class Driven:
         self._decisions: list[Decision] = []
         self._began = time.time()
 
-    async def finish(self) -> StageReport:
-        """Attempts until the stage has ended. Raises StageFailed, ModelError, StoreError."""
+    async def finish(self, reconsidered: bool = False) -> StageReport:
+        """Attempts until the stage has ended. Raises StageFailed, ModelError, StoreError.
+
+        With `reconsidered` the first of them is its last output, which checks judge once more.
+        """
         pipeline, stage = self._pipeline, self._stage
         run = Run[Any](
             await self._task(),
@@ -76,7 +79,7 @@ class Driven:
         while True:
             self._told.begins(self._place, stage.name, made + 1, _most(stage))
             try:
-                verdict = await run.step()
+                verdict = await (run.reconsider() if reconsidered else run.step())
             except GenerateFailed as error:
                 raise self._failed(error.__cause__ or error) from error
             except ModelTimeout as error:
@@ -84,7 +87,7 @@ class Driven:
                     raise  # the model's own
                 late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
                 raise self._failed(late) from error
-            made = len(run.loop.attempts)
+            made, reconsidered = len(run.loop.attempts), False
             report = await self._reported(run.loop, verdict)
             if isinstance(verdict, Done):
                 return report

@@ -257,7 +257,7 @@ def stage_report(stored: Stored, run: str) -> StageReport:
         return StageReport(name, "open", "open", attempts)
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
-        return StageReport(name, status, "passed", attempts, last.best)
+        return StageReport(name, status, "passed", attempts, len(attempts))
     exhausted, unjudged = (labels.get(one, "") for one in ("on_exhausted", "on_unvalidated"))
     if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
         action: Action = _unjudged(attempts[-1], unjudged)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from errata.pipeline import Pipeline
 
 
+UNJUDGED = ("not_validated", "halted")
+
+
 class Running:
     """A run of `pipeline` over `state`; with an `id` one that was interrupted goes on."""
 
@@ -62,17 +65,20 @@ class Running:
         """
         past = self._stored.get(stage.name)
         ended = past is not None and bool(past.verdicts) and isinstance(past.verdicts[-1], Done)
+        report = stage_report(past, self.id) if ended and past is not None else None
+        # What no check could judge is judged again: by now the check may be mended.
+        unjudged = report is not None and (report.status, report.action) == UNJUDGED
         made = past.values if past is not None else ()
         durable = self._pipeline.store is not None
         attempts = Attempts(stage, self._state, self.id if durable else "", made)
-        if ended and past is not None:
-            report = stage_report(past, self.id)
+        if report is not None and not unjudged:
             self._told.restored(place, report, outdated=new)
         else:
             with ExitStack() as cut:
                 cut.callback(attempts.undo)
                 cut.callback(attempts.close)
-                report = await Driven(self._pipeline, self.id, place, attempts, self._told).finish()
+                driven = Driven(self._pipeline, self.id, place, attempts, self._told)
+                report = await driven.finish(reconsidered=unjudged)
                 cut.pop_all()
             self._told.stood(report)
         await self._keep(attempts, report)
@@ -81,7 +87,7 @@ class Running:
         held = reports_of(self._state)
         held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
         held["degraded"] = [one.name for one in self._reports if one.degraded]
-        return not ended
+        return not ended or unjudged
 
     async def _keep(self, attempts: Attempts, report: StageReport) -> None:
         """Leave the state as the attempt that is kept made it."""

@@ -6,16 +6,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.errors import StageFailed, StoreUnavailable
+from errata.guardrails import Guardrails
 from errata.loop.decide import Done, Policy, decide
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from errata.near import near
 from errata.pipeline import Pipeline
+from errata.portal import run_sync
 from errata.protocols import Context, Entry, Head, Scope, Stored, Usage
 from errata.reports import Report
 from errata.runs import report_of
@@ -295,3 +299,45 @@ def folded(
         if isinstance(verdict, Done):
             return loop, verdict
     raise AssertionError("it has to end")
+
+
+@pytest.mark.parametrize(("least", "status", "attempts"), [(1, "passed", 3), (2, "passed", 4)])
+def test_what_no_check_could_judge_is_judged_again_by_a_mended_one(
+    tmp_path: Path, least: int, status: str, attempts: int
+):
+    made: list[str] = []
+    mended = False
+
+    def large(candidate: int, context: Context) -> list[Finding]:
+        if not mended:
+            raise ValueError("the judge is down")
+        return [] if candidate >= least else [Finding("large", "too small")]
+
+    def again() -> Report:
+        store = str(tmp_path / "runs.db")
+        settings = Guardrails(max_stage_retries=3)
+        kept: dict[str, Any] = {"store": store, "settings": settings, "progress": False}
+        pipeline = Pipeline("p", on_unvalidated="halt", **kept)
+
+        @pipeline.stage(checks=[large])
+        def number(state: Any) -> int:
+            made.append("number")
+            return len(made)
+
+        @pipeline.stage
+        def after(state: Any) -> None:
+            state["after"] = state["number"]
+
+        return run_sync(pipeline.run({}, id="r"))
+
+    for _ in range(2):
+        report = again()
+        first = report.stage("number")
+        assert (report.status, first.status, first.action) == ("halted", "not_validated", "halted")
+        assert report.stage("after").action == "not_run"
+    mended = True
+    report = again()
+    assert (report.status, report.state["after"]) == (status, least)
+    assert len(report.stage("number").attempts) == attempts
+    assert made == ["number"] * least  # the output that was there is judged, not made again
+    assert again().plain() == report.plain()
