@@ -227,8 +227,47 @@ def test_a_member_that_was_evicted_is_still_answered_for(memory):
         await memory.store._write(lambda db: db.execute("delete from reflection where id = 2"))
         seen = await memory.seen("k", SAME)
         assert [one["id"] for one in seen.lessons] == [1]
-        assert await Dreams(memory).rollback(dream.id, **BY) == 1
+        assert await Dreams(memory).rollback(dream.id, **BY) == 0
         assert not await memory.seen("k", SAME)
+
+    do(run())
+
+
+def test_an_export_brings_superseded_lessons_as_such_and_no_dreams(memory, tmp_path):
+    async def run():
+        for n, text in enumerate((TEXT, SAME, TEXT)):
+            await memory.remember("k", text, example=example(n))
+        await consolidate(memory)
+        tasks = [example(n).task for n in range(3)]
+
+        async def told_of(one: Memory) -> list[set[tuple[str, str]]]:
+            every = [await one.recall(task) for task in tasks]
+            return [{(two.lesson, two.example.accepted) for two in those} for those in every]
+
+        found = await told_of(memory)
+        await memory.export(tmp_path / "m.jsonl")
+        other = Memory(":memory:", Scope("ours"))
+        await other.import_(tmp_path / "m.jsonl", trust="operator", by="ada", why="mine")
+        assert await told_of(other) == found
+        assert (await states(other))[SAME] == "superseded"
+        assert await Dreams(other).log() == []
+        await other.store.close()
+
+    do(run())
+
+
+def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
+    async def run():
+        await told(memory, TEXT, TEXT, SAME)
+        await consolidate(memory)
+        await memory.remember("k", SAME, example=example(1), trust="tool", source="page")
+        (held,) = await memory.quarantine.waiting()
+        assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
+        await memory.quarantine.release([held.id], by="ada")
+        best = (await memory.recall(example(1).task))[0]
+        assert (best.example.accepted, best.reflection) == ("label 1", 1)
+        await memory.quarantine.revoke("page", by="ada")
+        assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
 
     do(run())
 

@@ -218,8 +218,8 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> int:
     for row in db.execute(statements()["read_supersessions"], values).fetchall():
         if row["what"] == "reflection":
             child = json.loads(row["before"])["lesson"]
-            gone = db.execute(statements()["delete_became"], {**values, "child": child})
-            back += len(gone.fetchall())
+            rows = db.execute(statements()["delete_became"], {**values, "child": child})
+            back += sum(one["back"] for one in rows.fetchall())
     for one in known[0]["proposals"]:
         if one["action"] == "generalise" and one["outcome"] == "done":
             db.execute(statements()["delete_made"], {**values, "made": one["survivor"]})

@@ -16,6 +16,7 @@ from errata.protocols import Scope
 from errata.store.reflections import LESSON, add_example, key_of, mark, storable, token
 from errata.store.rulings import rule
 from errata.store.statements import statements
+from errata.store.superseded import follow
 
 Db = sqlite3.Connection
 Plain = dict[str, Any]
@@ -86,6 +87,8 @@ def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, 
     record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
     rule(db, scope, action, values["subject"], by, why, now, record)
     values["reflection"] = row["reflection"]
+    if released:
+        follow(db, {**values, "kind": one.kind, "signature": one.signature})
     lesson = db.execute(statements()["read_voice"], values).fetchone()
     if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
         _speak(db, values, one.id if released else _best(db, values), lesson)

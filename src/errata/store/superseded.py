@@ -31,6 +31,7 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 def follow(db: Db, values: dict[str, Any]) -> None:
     """Let what was just learnt of a superseded lesson be recalled with what took its place.
 
+    Of one that is not superseded there is nothing to do.
     `values`: the scope, and its `kind`, `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"

@@ -87,7 +87,7 @@ select l.id, (
 from line
 join reflection l on l.tenant = :tenant and l.project = :project
   and l.kind = substr(name, 1, instr(name, '/') - 1) and l.signature = substr(name, instr(name, '/') + 1)
-where l.state <> 'superseded' limit 1;
+where l.state <> 'superseded' and l.id <> :subject limit 1;
 
 -- name: read_dreams
 select id, report, by, at, undone from dream
@@ -112,9 +112,12 @@ where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subj
 order by s.dream desc limit 1;
 
 -- name: delete_became
--- Which brings the lesson back.
+-- Which brings the lesson back, where it is still there.
 delete from link where tenant = :tenant and project = :project and relation = 'became' and child = :child
-returning child;
+returning exists (
+  select 1 from reflection where tenant = :tenant and project = :project
+    and kind = substr(:child, 1, instr(:child, '/') - 1) and signature = substr(:child, instr(:child, '/') + 1)
+) as back;
 
 -- name: delete_made
 -- What a dream itself wrote, unless it was met since.
