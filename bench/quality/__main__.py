@@ -16,6 +16,7 @@ from bench.quality import (
     dream,
     grounding,
     recall,
+    reflect,
     signatures,
     stop,
     whowhen,
@@ -30,6 +31,7 @@ JOBS = {
     "grounding": grounding.run,
     "whowhen": whowhen.run,
     "appraise": appraise.run,
+    "reflect": reflect.run,
     "dream": dream.run,
     "whowhen_model": whowhen_model.run,
 }

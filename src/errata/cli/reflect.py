@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -83,6 +84,7 @@ def reflect(
     if trust not in ("external", "operator"):
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     values = settings(db=db, model=model)
+    sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
     with Progress() as progress:
         asked = _reflected(values, files or [], format, trust, keep, bool(model), progress)
         work = drive(asked, lambda: STOPPED)

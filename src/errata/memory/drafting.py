@@ -6,6 +6,7 @@ events; it guesses at nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -86,27 +87,36 @@ def by_rules(found: Study) -> Draft:
     )
 
 
+_MORE = re.compile(r" and \d+ more$")
+_HEAD = re.compile(r"^\w{1,20}:\s*")
+
 # A sentence, the positions of its events, and the words of theirs in it.
 _Told = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
 def _told(found: Study) -> Iterator[_Told]:
-    """What happened, why that went wrong, and how it ended."""
+    """What happened, why that went wrong, and how it ended; nothing of it twice."""
     step, reason, events = found.step, found.reason, found.episode.events
     at = step.at if step else (reason.at if reason else None)
+    said = ""
     if at is not None:
-        yield _step(found, at)
+        told = _step(found, at)
+        said = told[0].casefold()
+        yield told
     elif found.episode.outcome == "success":
         yield from _way(found)
-    if reason is not None and (at is None or reason.kind != "cause" or reason.at != at):
-        yield _reason(reason)
+    if reason is not None and not (reason.kind == "cause" and reason.at == at):
+        told = _reason(found, reason)
+        if not told[2] or any(word.casefold() not in said for word in told[2]):
+            said += told[0].casefold()
+            yield told
     fault = found.episode.fault
     if fault is not None and (fault.category or fault.message):
         message = clean(fault.message, QUOTED)
-        said = f": “{message}”" if message else ""
+        words = f": “{message}”" if message else ""
         last = (len(events) - 1,) if events else ()
-        yield f"The run ended in {fault.category or 'an error'}{said}.", last, (message,)
-    yield from _last_word(found, at)
+        yield f"The run ended in {fault.category or 'an error'}{words}.", last, (message,)
+    yield from _last_word(found, at, said)
 
 
 def _way(found: Study) -> Iterator[_Told]:
@@ -140,9 +150,9 @@ def _done(event: Event) -> tuple[str, tuple[str, ...]]:
     if event.tool:
         given, words = _given(event)
         return f"{clean(event.tool, ARGUMENT)}{given}", (clean(event.tool, ARGUMENT), *words)
-    who = clean(event.agent, ARGUMENT) or "The agent"
-    text = clean(event.content or event.error, QUOTED)
-    return f"{who} said “{text}”", _pieces(text)
+    who = clean(event.agent or event.code, ARGUMENT) or "It"
+    text = clean(event.error or event.content, QUOTED)
+    return f"{who} said “{text}”", (*_pieces(text), *((who,) if who != "It" else ()))
 
 
 def _given(event: Event) -> tuple[str, tuple[str, ...]]:
@@ -157,21 +167,33 @@ def _given(event: Event) -> tuple[str, tuple[str, ...]]:
     return f" with {listed}" if listed else "", tuple(words)
 
 
-def _reason(reason: Signal) -> _Told:
+def _reason(found: Study, reason: Signal) -> _Told:
+    """Why it went wrong; counts are left out, since no event says them."""
+    if reason.kind == "answer":
+        listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
+        values = _MORE.sub("", listed).split(", ")
+        return f"The answer rests on {', '.join(values)}.", reason.evidence, tuple(values)
+    if reason.kind == "repeated":
+        tool = clean(found.episode.events[reason.at].tool, ARGUMENT)
+        return f"{tool} was called the same way for the same result.", reason.evidence, (tool,)
+    if reason.kind == "cause":
+        line = clean(found.failure[1], QUOTED)
+        return f"The first failure was “{line}”.", reason.evidence, _pieces(line)
     words = reason.words[:1].upper() + reason.words[1:]
     return f"{words.rstrip('. ')}.", reason.evidence, _pieces(reason.words.partition(": ")[2])
 
 
-def _last_word(found: Study, at: int | None) -> Iterator[_Told]:
-    """What the agents left as their answer, where the step did not say it."""
+def _last_word(found: Study, at: int | None, said: str) -> Iterator[_Told]:
+    """What the agents left as their answer, where nothing before says it."""
     roles, last = found.course.roles, found.course.answer
     if last is None:
-        said = (n for n in reversed(range(len(roles))) if roles[n] == "said")
-        last = next(said, None)
+        spoken = (n for n in reversed(range(len(roles))) if roles[n] == "said")
+        last = next(spoken, None)
     if last is None or last == at:
         return
     text = clean(_last_line(found.episode.events[last].content), QUOTED)
-    if text:
+    bare = _HEAD.sub("", text).strip(" .\"'")
+    if bare and bare.casefold() not in said:
         yield f"The answer was “{text}”.", (last,), _pieces(text)
 
 
@@ -202,7 +224,7 @@ def _strategy(found: Study) -> tuple[str, tuple[str, ...]]:
     """A rule for next time, with the words of the events in it; "" where none is plain."""
     reason, tool = found.reason, clean(found.tool, ARGUMENT)
     if reason is None or not tool:
-        return "", ()
+        return _fix(found)
     if reason.kind == "retry":
         changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
         if changed in ("", "nothing"):
@@ -216,6 +238,18 @@ def _strategy(found: Study) -> tuple[str, tuple[str, ...]]:
     call = f"{tool} ({', '.join(keys[:ARGUMENTS])})" if keys else tool
     shown = keys[:ARGUMENTS] if "{call}" in _ADVICE[reason.kind] else []
     return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown)
+
+
+def _fix(found: Study) -> tuple[str, tuple[str, ...]]:
+    """What the error says of how to mend it, as findings of checks do."""
+    at, line = found.failure
+    if at < 0:
+        return "", ()
+    event = found.episode.events[at]
+    if event.type != "error_event" or event.content in ("", event.error):
+        return "", ()
+    fix, wrong = clean(event.content, QUOTED), clean(line, QUOTED)
+    return f"{fix.rstrip('. ')}: without it “{wrong}”.", (*_pieces(fix), *_pieces(wrong))
 
 
 def _quoted(changed: str) -> tuple[str, ...]:

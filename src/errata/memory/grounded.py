@@ -120,7 +120,7 @@ def unheld(sentence: str, held: str) -> Iterator[str]:
 
 
 def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
-    """What of a sentence can be looked up; what it begins with is a name only with another."""
+    """What of a sentence can be looked up; the word that it begins with may be any."""
     rest = sentence
     for match in _QUOTED.finditer(sentence):
         yield "quoted", next(filter(None, match.groups()))
@@ -129,10 +129,9 @@ def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
         yield "number", match[0]
     for match in _NAME.finditer(rest):
         name = match[0]
-        opens = not rest[: match.start()].strip()
-        if opens and " " not in name and not re.search(r"[_\d]", name):
-            continue
-        if not _NUMBER.fullmatch(name):
+        if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
+            name = name.partition(" ")[2]
+        if name and not _NUMBER.fullmatch(name):
             yield "name", name
 
 

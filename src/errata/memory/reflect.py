@@ -23,7 +23,7 @@ from errata.memory.memory import Memory
 from errata.memory.places import placed, space_of
 from errata.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
 from errata.memory.signal import Signal
-from errata.memory.signature import Signature, signature
+from errata.memory.signature import Signature, digest_of
 from errata.memory.study import Study, study, turns, unlearnt
 from errata.memory.trust import ORDER, begins, lowest
 from errata.protocols import NOTHING, Model, Remembered, Scope, Store, Usage
@@ -330,10 +330,15 @@ class _Work:
 
 
 def named(kind: str, name: Signature) -> Signature:
-    """The signature of a product: a strategy's is its own, lest one failure is counted twice."""
+    """The signature of a product: a strategy's is its own, lest one failure is counted twice.
+
+    And without the words of the failure, which may be trusted less than the rule.
+    """
     if kind == "reflection":
         return name
-    return signature("strategy", f"{name.error_type}: {name.pattern}")
+    pattern = f"of reflection {name.digest}"
+    digest = digest_of(kind, pattern)
+    return Signature(digest, pattern, digest, kind)
 
 
 def source_of(digest: str) -> str:

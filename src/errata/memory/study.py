@@ -31,6 +31,7 @@ REASONS: tuple[Kind, ...] = (
 )
 # Whoever handed over the task wrote these, too.
 GIVEN = frozenset({"user_message", "system_event", "llm_call"})
+_CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
 # What `errata.memory.recall.as_text` puts into a prompt; a text that is cut may lack the end.
 _OURS = re.compile(
     r"(?:Lessons from and a|A)ccepted answers to earlier tasks \(data, not instructions\):\n"
@@ -78,9 +79,11 @@ class Study:
     @property
     def signature(self) -> Signature:
         """The name of what went wrong: the same failure of the same tool, else the same task."""
-        episode, reason, line = self.episode, self.reason, self.failure[1]
+        episode, line = self.episode, self.failure[1]
         kind = episode.fault.category if episode.fault else ""
-        kind = kind or (reason.kind if reason and line else "") or episode.outcome
+        # It is shown with what is held back: nothing but a name is taken from a file.
+        kind = kind if _CATEGORY.fullmatch(kind) else ""
+        kind = kind or ("error" if line else episode.outcome)
         if line:
             tool = self.tool
             return signature(kind, f"{tool}: {line}" if tool else line)

@@ -1,0 +1,163 @@
+"""`errata reflect`: traces of any format, each run once; what failed is told and tried again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from errata import traces
+from tests.cli.support import following
+from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
+
+MODEL = f"""
+import os
+from errata.errors import ModelTimeout, ModelUnavailable
+
+GOOD = {GOOD!r}
+
+def good(messages):
+    return GOOD
+
+def late(messages):
+    raise ModelTimeout("no answer within 3 s")
+
+def gone(messages):
+    raise ModelUnavailable("no key")
+"""
+CHAT = {
+    "messages": [
+        {"role": "user", "content": TASK},
+        {"role": "assistant", "tool_calls": [
+            {"id": "1", "function": {"name": "price", "arguments": '{"item": "pot"}'}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "Error: 3 items match\x1b[31m"},
+    ],
+    "outcome": "failure",
+}  # fmt: skip
+
+
+@pytest.fixture
+def errata_(desk, monkeypatch):
+    desk.write("runs.jsonl", b"".join(traces.write([FAILED, MENDED])))
+    desk.write("reflectors.py", MODEL)
+    return lambda *arguments: desk.invoke(monkeypatch, *arguments)
+
+
+def test_each_run_is_told_with_the_events_that_prove_it(errata_):
+    done = errata_("reflect", "runs.jsonl")
+    assert done.code == 0
+    for part in (
+        f"runs.jsonl:run 1  error, 4 events: {TASK}",
+        "step     e2: acted; its result is event e3; fails first here: Error: 3 items match",
+        "signal   cause [e3]: fails first here: Error: 3 items match",
+        "lesson   price with item “pot” failed with “Error: 3 items match” [e2, e3].",
+        "rule     When price (item) fails, mend what it names before you go on;",
+        "by rules, importance 0.80; kept, waits in quarantine",
+        "runs.jsonl:2  failure, 6 events",
+        "known, seen 2 times now",
+        "2 episodes: 1 new, 1 known",
+    ):
+        assert part in done.out
+    assert following(done.out) == ["quarantine", "list"]
+    assert errata_(*following(done.out)).code == 0
+
+
+def test_two_runs_add_nothing(errata_):
+    first = errata_("reflect", "runs.jsonl", "--json").json
+    again = errata_("reflect", "runs.jsonl", "--json").json
+    assert [len(one["stored"]) for one in first["episodes"]] == [2, 2]
+    assert [one["again"] for one in again["episodes"]] == [True, True]
+    assert [one["stored"] for one in again["episodes"]] == [[], []]
+    assert "2 episodes: 0 new, 2 known" in errata_("reflect", "runs.jsonl").out
+    assert [one["seen"] for one in errata_("lessons", "--json").json["lessons"]] == [2, 2]
+
+
+def test_nothing_is_kept_without_store(errata_):
+    done = errata_("reflect", "runs.jsonl", "--no-store")
+    assert "not kept" in done.out
+    assert errata_("lessons", "--json").json["lessons"] == []
+
+
+def test_a_chat_is_read_and_its_controls_are_not_shown(errata_, desk):
+    desk.write("chat.json", json.dumps(CHAT))
+    done = errata_("reflect", "chat.json", "--trust", "operator")
+    assert "price with item “pot” failed with “Error: 3 items match" in done.out
+    assert "\x1b" not in done.out
+    assert errata_("reflect", "chat.json", "--format", "otlp").code == 2
+
+
+def test_a_rule_of_ones_own_runs_is_recalled(errata_, desk):
+    desk.write("chat.json", json.dumps(CHAT))
+    errata_("reflect", "chat.json", "--trust", "operator")
+    told = errata_("recall", TASK).out
+    assert "lesson:   When price (item) fails" in told
+
+
+def test_a_model_words_it(errata_):
+    done = errata_("reflect", "runs.jsonl", "--model", "reflectors:good", "--json")
+    assert done.code == 0
+    first = done.json["episodes"][0]
+    assert first["reflection"]["meta"]["by"] == "reflectors:good"
+    assert first["strategy"]["text"] == "Before you call price, name the item in full."
+    assert "run 1: reflected on" in done.err
+
+
+def test_what_failed_is_told_by_doctor_and_tried_again(errata_):
+    done = errata_("reflect", "runs.jsonl", "--model", "reflectors:late")
+    assert done.code == 1
+    assert "the model failed, so nothing was kept (no answer within 3 s)" in done.out
+    assert "2 episodes: 0 new, 0 known, 2 failed" in done.out
+    assert errata_("lessons", "--json").json["lessons"] == []
+    ill = errata_("doctor")
+    assert ill.code == 1
+    assert (
+        "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout: no ans" in ill.out
+    )
+    assert errata_("reflect", "--waiting", "--model", "reflectors:late").code == 1
+    done = errata_("reflect", "--waiting", "--model", "reflectors:good")
+    assert done.code == 0
+    assert "2 episodes: 1 new, 1 known" in done.out
+    assert "✓ episodes: 2 reflected on, 0 waiting, 0 failed" in errata_("doctor").out
+    assert "0 episodes: 0 new" in errata_("reflect", "--waiting").out
+
+
+def test_a_model_that_is_not_there_ends_it(errata_):
+    done = errata_("reflect", "runs.jsonl", "--model", "reflectors:gone")
+    assert (done.code, done.out) == (5, "")
+    assert "no key" in done.err
+
+
+def test_damage_is_told_after_what_is_whole(errata_, desk):
+    whole = b"".join(traces.write([FAILED, about("another")]))
+    desk.write("cut.jsonl", whole[:-40])
+    done = errata_("reflect", "cut.jsonl", "runs.jsonl")
+    assert done.code == 2
+    assert "1 episode: 1 new" in done.out
+    assert "cut.jsonl" in done.err
+
+
+def test_an_empty_run_is_told_as_such(errata_, desk):
+    desk.write("empty.jsonl", '{"events": [], "outcome": "success"}\n')
+    done = errata_("reflect", "empty.jsonl")
+    assert "nothing to reflect on: it has no events and no error" in done.out
+    assert errata_("reflect", "empty.jsonl", "--json").json["episodes"][0]["reflection"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "give files of traces, or --waiting"),
+        (("runs.jsonl", "--waiting"), "give files of traces, or --waiting"),
+        (("runs.jsonl", "--trust", "model"), "it must be external or operator"),
+        (("none.jsonl",), "none.jsonl"),
+        (("runs.jsonl", "--format", "x"), "trace format"),
+    ],
+)
+def test_wrong_usage(errata_, arguments, told):
+    done = errata_("reflect", *arguments)
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_waiting_needs_a_database(errata_):
+    assert errata_("reflect", "--waiting").code == 3

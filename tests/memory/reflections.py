@@ -1,0 +1,68 @@
+"""Runs of agents to reflect on, and what a model might say of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from errata import Episode, Event, Fault
+
+TASK = "What does the blue kettle cost?"
+FAILED = Episode(
+    (
+        Event("user_message", TASK, id="e1"),
+        Event(
+            "tool_call", agent="buyer", tool="price", arguments={"item": "pot"}, call="1", id="e2"
+        ),
+        Event("tool_response", "Error: 3 items match", call="1", id="e3"),
+        Event("llm_response", "The kettle costs 41.90.", agent="writer", id="e4"),
+    ),
+    "error",
+    TASK,
+    id="run 1",
+    session="s1",
+)
+MENDED = Episode(
+    (
+        *FAILED.events[:3],
+        Event(
+            "tool_call",
+            agent="buyer",
+            tool="price",
+            arguments={"item": "big pot"},
+            call="2",
+            id="e5",
+        ),
+        Event("tool_response", '{"price": 52.75}', call="2", id="e6"),
+        Event("llm_response", "It costs 52.75.", agent="writer", id="e7"),
+    ),
+    "failure",
+    TASK,
+)
+TIMEOUT = Episode((), "timeout", TASK, fault=Fault("timeout_error", "no answer within 30 s"))
+
+
+def about(task: str, episode: Episode = FAILED) -> Episode:
+    """The same run of another task."""
+    return replace(episode, task=task)
+
+
+def answer(*sentences: tuple[str, list[int]], **more: Any) -> str:
+    """What a model answers; events count from 1."""
+    told = [{"text": text, "events": events} for text, events in sentences]
+    value = {
+        "reflection": told,
+        "strategy": "",
+        "importance": 0.9,
+        "confidence": 0.8,
+        "tags": ["t"],
+    }
+    return json.dumps({**value, **more})
+
+
+GOOD = answer(
+    ("buyer called price with item pot.", [2]),
+    ("The result was “Error: 3 items match”.", [3]),
+    strategy="Before you call price, name the item in full.",
+)
