@@ -196,7 +196,8 @@ def test_groups_for_a_model_differ_in_names_and_words_only():
     lessons = [lesson(n, text=text) for n, text in enumerate(said, 1)]
     lessons += [lesson(9, text=said[0] + " twice")]
     lessons += [lesson(10, text=said[0].replace("Ada", "Di"), source=DREAM)]
-    found = propose(lessons, [[1.0]] * 5, "lite", NOW)
+    assert propose(lessons, [[1.0]] * 5, "lite", NOW).groups == ()
+    found = propose(lessons, [[1.0]] * 5, "lite", NOW, groups=True)
     assert found.groups == ((1, 2, 3),)
     assert len(found.groups[0]) == GROUP
 

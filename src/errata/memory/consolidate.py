@@ -38,9 +38,11 @@ LEAST = 3
 # Retired is proposed for what matters less, was met once, shown never, and is as old (seconds).
 UNIMPORTANT = 0.3
 OLD = 30 * 86_400.0
-# Of what is only told so many are kept, and pairs are compared in parts of so many numbers.
+# Of what is only told so many are kept, of contradictions before those are left out that a merge
+# mends. Pairs are compared in parts of so many numbers.
 TOLD = 100
-PART = 2**24
+MOST_AGAINST = 1_000
+PART = 2**20
 ROUNDING = 1e-9
 DREAM = "dream"  # the source of what a dream itself wrote
 VETOES: Mapping[str, str] = {
@@ -142,16 +144,21 @@ def propose(
     vectors: Sequence[Sequence[float]] | None,
     mode: Mode,
     now: float,
+    groups: bool = False,
 ) -> Proposed:
-    """What may be merged, generalised, retired, and what contradicts. The same for any order.
+    """What may be merged, retired, and what contradicts; `groups` that may be generalised, too.
 
-    `vectors` are of unit length, one a lesson; without them words are compared.
+    `vectors` are of unit length, one a lesson; without them words are compared. The same for any
+    order of the lessons.
     """
+    order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
+    lessons = [lessons[at] for at in order]
+    vectors = None if vectors is None else [vectors[at] for at in order]
     chosen = {one.id for one in lessons if mode == "lite" or _fresh(one, now)}
     if nothing := _too_few(lessons, chosen, mode):
         return Proposed(retired(lessons, now), nothing=nothing)
     least = SAME_WORDS if vectors is None else SAME
-    found = _Found()
+    found = _Found(groups)
     for a, b, score in near_words(lessons) if vectors is None else near_vectors(vectors):
         if chosen & {lessons[a].id, lessons[b].id}:
             found.judge(lessons, a, b, score >= least)
@@ -161,7 +168,7 @@ def propose(
     return Proposed(
         (*merges, *against[:TOLD], *retired(lessons, now)),
         dict(sorted(found.vetoes.items())),
-        tuple(sorted(found.vetoed)[:TOLD]),
+        tuple(found.vetoed),
         tuple(_groups(lessons, found.alike, gone | {one.survivor for one in merges})),
         "" if merges else _none(found.vetoes),
     )
@@ -171,6 +178,7 @@ def propose(
 class _Found:
     """What comes of all near pairs: lessons that may be one, and those that are but alike."""
 
+    groups: bool
     near: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     alike: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     vetoes: Counter[str] = field(default_factory=Counter)
@@ -183,13 +191,19 @@ class _Found:
         why = veto(one, other)
         if same and why:
             self.vetoes[why] += 1
-            self.vetoed.append((one.id, other.id, why))
+            if len(self.vetoed) < TOLD:
+                self.vetoed.append((one.id, other.id, why))
         elif same:
             self.near[a].add(b)
             self.near[b].add(a)
-        if why in ("digits", "negation") and opposed(one.text, other.text):
+        turns = why in ("digits", "negation") and len(self.against) < MOST_AGAINST
+        if turns and opposed(one.text, other.text):
             self.against.append(_contradiction(one, other, why))
-        if why in ("", "names", "wording") and DREAM not in (one.source, other.source):
+        if (
+            self.groups
+            and why in ("", "names", "wording")
+            and DREAM not in (one.source, other.source)
+        ):
             self.alike[a].add(b)
             self.alike[b].add(a)
 

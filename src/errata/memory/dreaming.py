@@ -160,7 +160,7 @@ async def consolidate(
     decides(by, "")
     now = time.time()
     lessons, vectors = await _material(memory, progress)
-    found = await asyncio.to_thread(propose, lessons, vectors, mode, now)
+    found = await asyncio.to_thread(propose, lessons, vectors, mode, now, model is not None)
     expected = {one.id: one for one in lessons}
     made: dict[int, Reflection] = {}
     proposals = list(found.proposals)

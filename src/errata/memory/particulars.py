@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Literal
 
 from errata.memory.assertions import pieces
@@ -34,6 +35,8 @@ _PAIRS = tuple(
     ).split()
 )
 _TURNING = frozenset(word for pair in _PAIRS for word in pair)
+# What is read of so many texts is kept, since each is compared with many others.
+KEPT = 8_192
 _WORD = re.compile(r"[^\W_]+(?:['’]t\b)?")
 # Capitalised, but at the beginning of most sentences; a name is whatever else is.
 _BEGIN = frozenset(
@@ -58,13 +61,15 @@ _DENSE = 6
 _ASSERTS = re.compile(r"\bassert\b|AssertionError")
 
 
+@lru_cache(KEPT)
 def assertive(error_type: str, text: str) -> bool:
     """Whether a text has an assertion in it: what that expects is its name, never merged."""
     said = f"{error_type} {text}"
     return bool(_ASSERTS.search(said)) or any(one for _, one in pieces(error_type, text))
 
 
-def weights_of(text: str) -> tuple[list[str], list[str]]:
+@lru_cache(KEPT)
+def weights_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Its digits and operators, numbers in words behind them; and its negations; each in order."""
     digits: list[str] = []
     negations: list[str] = []
@@ -74,13 +79,18 @@ def weights_of(text: str) -> tuple[list[str], list[str]]:
     said = _said(text)
     digits += [word for word in said if word in _NUMBERS]
     negations += [word for word in said if word in _NEGATES]
-    return digits, negations
+    return tuple(digits), tuple(negations)
 
 
 def turned(one: str, other: str) -> bool:
     """Whether a word of one text stands in the other as its opposite."""
-    a, b = Counter(_said(one)), Counter(_said(other))
+    a, b = _turns(one), _turns(other)
     return any((a[x] > b[x] and b[y] > a[y]) or (b[x] > a[x] and a[y] > b[y]) for x, y in _PAIRS)
+
+
+@lru_cache(KEPT)
+def _turns(text: str) -> Counter[str]:
+    return Counter(word for word in _said(text) if word in _TURNING)
 
 
 def names_of(text: str) -> frozenset[str]:
@@ -88,12 +98,14 @@ def names_of(text: str) -> frozenset[str]:
     return frozenset(quoted(text)) | frozenset(_names(text))
 
 
+@lru_cache(KEPT)
 def quoted(text: str) -> tuple[str, ...]:
     """What it quotes, in the order in which that first comes."""
     said = ("".join(match).strip(" .,;:!?").lower() for match in _QUOTED.findall(text))
     return tuple(dict.fromkeys(filter(None, said)))
 
 
+@lru_cache(KEPT)
 def _names(text: str) -> tuple[str, ...]:
     """Identifiers and capitalised words, in the order in which they first come."""
     found = []
@@ -139,6 +151,7 @@ def opposed(one: str, other: str, least: float = 0.9) -> bool:
     return negations != other_negations or turned(one, other)
 
 
+@lru_cache(KEPT)
 def _rest(text: str) -> Counter[str]:
     digits, negations = weights_of(text)
     weighed = {*digits, *negations}
