@@ -265,7 +265,7 @@ def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int,
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Pairs with a Dice similarity of their sets of words of at least `ALIKE_WORDS`, in order.
+    """Pairs with a Dice similarity of their sets of words of at least `ALIKE_WORDS`.
 
     Two sets that near share one of the rarest words of each, of which only a prefix is indexed: of
     n words all but the n·t/(2 − t) commonest and one (Chaudhuri and others, 2006).
@@ -273,17 +273,15 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
     said = [frozenset(words(one.text)) for one in lessons]
     counts = Counter(word for those in said for word in those)
     index: dict[str, list[int]] = defaultdict(list)
-    found: list[tuple[int, int, float]] = []
     for b, those in enumerate(said):
         rare = sorted(those, key=lambda word: (counts[word], word))
         keep = len(rare) - ceil(len(rare) * ALIKE_WORDS / (2 - ALIKE_WORDS) - ROUNDING) + 1
         for a in sorted({a for word in rare[:keep] for a in index[word]}):
             score = 2 * len(said[a] & those) / (len(said[a]) + len(those))
             if score >= ALIKE_WORDS:
-                found.append((a, b, score))
+                yield a, b, score
         for word in rare[:keep]:
             index[word].append(b)
-    yield from sorted(found)
 
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
