@@ -37,7 +37,7 @@ class Running:
         self._stored: dict[str, Stored] = {}
         self._reports: list[StageReport] = []
         self._told: Announced
-        self._began = time.time()
+        self._began, self._ended = time.time(), 0.0
 
     async def finish(self) -> Report:
         """Run all stages that have not ended; the report of all of them."""
@@ -47,6 +47,7 @@ class Running:
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
             stored = await self._journal.open(head_of(pipeline.name, names), (), POLICY)
+            self._ended = max((one.at for one in stored.decisions), default=0.0) if stored else 0.0
             if pipeline.store is not None:
                 self._stored = await stages_of(pipeline.store, pipeline.scope, self.id, names)
             stream = terminal(pipeline.progress)
@@ -66,8 +67,9 @@ class Running:
         past = self._stored.get(stage.name)
         ended = past is not None and bool(past.verdicts) and isinstance(past.verdicts[-1], Done)
         report = stage_report(past, self.id) if ended and past is not None else None
-        # What no check could judge is judged again: by now the check may be mended.
+        # Where that ended the run, it is judged again: by now the check may be mended.
         unjudged = report is not None and (report.status, report.action) == UNJUDGED
+        unjudged = unjudged and past is not None and past.decisions[-1].at <= self._ended
         made = past.values if past is not None else ()
         durable = self._pipeline.store is not None
         attempts = Attempts(stage, self._state, self.id if durable else "", made)

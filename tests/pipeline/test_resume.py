@@ -159,6 +159,11 @@ async def until_done(
     raise AssertionError("it never came to an end")
 
 
+def halted(report: Report) -> str:
+    """The stage that halted the run."""
+    return next(stage.name for stage in report.stages if stage.action == "halted")
+
+
 @settings(max_examples=60)
 @given(
     plans=plans,
@@ -183,8 +188,15 @@ def test_interrupted_anywhere_it_ends_the_same(
         assert await report_of(crashing, Scope(), "r") == report
         crashing.before, crashing.after = set(), set()
         again = await made(plans, crashing, loud, True).run(first(), id="r")
-        assert again == report
-        assert told(again) == told(report)
+        if any((s.status, s.action) == ("not_validated", "halted") for s in report.stages):
+            # Judged once more by a check that is not mended: one attempt more, and no other end.
+            assert [s.action for s in again.stages] == [s.action for s in report.stages]
+            assert (
+                again.stage(halted(report)).attempts[:-1] == report.stage(halted(report)).attempts
+            )
+        else:
+            assert again == report
+            assert told(again) == told(report)
         await crashing.close()
 
     asyncio.run(scenario())
