@@ -6,12 +6,15 @@ events; it guesses at nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from errata.loop.feedback import clean
-from errata.memory.course import printed, read
+from errata.memory.course import HEAD, printed, read
 from errata.memory.episode import Ended, Episode, Event
 from errata.memory.grounded import Claim, claim
 from errata.memory.learn import Trust
@@ -156,15 +159,25 @@ def _done(event: Event) -> tuple[str, tuple[str, ...]]:
 
 
 def _given(event: Event) -> tuple[str, tuple[str, ...]]:
-    given = event.content if event.arguments is None else event.arguments
+    given = arguments_of(event)
     if isinstance(given, str):
         text = clean(given, QUOTED)
         return (f" on “{text}”", _pieces(text)) if text else ("", ())
-    told = {clean(str(key), ARGUMENT): clean(str(value), ARGUMENT) for key, value in given.items()}
+    plain = {key: one for key, one in given.items() if not isinstance(one, Mapping | list | tuple)}
+    told = {clean(str(key), ARGUMENT): clean(str(value), ARGUMENT) for key, value in plain.items()}
     shown = dict(list(told.items())[:ARGUMENTS])
     words = [piece for pair in shown.items() for text in pair for piece in _pieces(text)]
     listed = ", ".join(f"{key} “{value}”" for key, value in shown.items())
     return f" with {listed}" if listed else "", tuple(words)
+
+
+def arguments_of(event: Event) -> Mapping[str, Any] | str:
+    """What a call is given: those in JSON as what they are; without any, the words of the call."""
+    given = event.content if event.arguments is None else event.arguments
+    if isinstance(given, str) and given[:1] == "{" and len(given) <= HEAD:
+        with suppress(ValueError, RecursionError):
+            given = json.loads(given)
+    return given
 
 
 def _reason(found: Study, reason: Signal) -> _Told:
@@ -233,7 +246,7 @@ def _strategy(found: Study) -> tuple[str, tuple[str, ...]]:
         return told, (tool, *_quoted(changed))
     if reason.kind not in _ADVICE:
         return "", ()
-    given = found.episode.events[reason.at].arguments
+    given = arguments_of(found.episode.events[reason.at])
     keys = [clean(str(key), ARGUMENT) for key in given] if isinstance(given, Mapping) else []
     call = f"{tool} ({', '.join(keys[:ARGUMENTS])})" if keys else tool
     shown = keys[:ARGUMENTS] if "{call}" in _ADVICE[reason.kind] else []
