@@ -22,7 +22,7 @@ from errata.memory.judgement import MOST_TOLD, Judgement, found, named, quoted
 RELATIVE = 1e-9
 
 _NUMBER = re.compile(
-    r"(?<![\w.-])-?+(?:\d{1,3}+(?:,\d{3})++|\d++)(?:\.\d++)?+(?:[eE][+-]?\d++)?+(?!\w)"
+    r"(?<![\w.-])-?+(?>(?:\d{1,3}+(?:,\d{3})+)|\d++)(?>(?:\.\d++)?)(?>(?:[eE][+-]?\d++)?)(?!\w)"
 )
 _ENDS = " .,;:!?\"'`*_“”‘’"
 
