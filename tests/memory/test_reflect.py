@@ -491,10 +491,27 @@ def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
     assert table(memory, "select shown from exposure where loop = 'late'") == [(0,)]
 
 
-def test_a_strategy_reaches_a_stage(memory):
-    run(reflect(replace(MENDED, task="demo: fetch"), memory=memory, trust="operator"))
-    [advice] = run(memory.brief("demo: fetch", "l", examples=False)).advice
-    assert advice.kind == "strategy"
+def test_a_stage_that_failed_teaches_the_next_run(memory):
+    said = []
+    pipeline = errata.Pipeline("p", store=memory.store, memory=memory, progress=False)
+
+    def small(output, at):
+        return [Finding("size", "n is too small", "Use at least 2", key="small")]
+
+    @pipeline.stage(checks=[small])
+    def train(state, feedback=None):
+        said.append(feedback)
+        return 1
+
+    run(pipeline.run({}))
+    assert said[0] is None
+    [stored] = run(memory.store.loops(memory.scope, 1))
+    made = run(reflect(errata.episode_of(stored), memory=memory))
+    assert made.strategy.text == "Use at least 2: without it “n is too small”."
+    del said[:]
+    run(pipeline.run({}))
+    assert "Use at least 2" in said[0]
+    assert table(memory, "select kind, shown from exposure") == [("strategy", 1)]
 
 
 def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
