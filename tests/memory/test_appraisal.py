@@ -20,6 +20,7 @@ from errata.memory.appraisal import appraised
 from errata.memory.deeds import MOST_KEYS
 from errata.memory.judgement import MOST_TOLD, SCORES, Judgement, evaluation
 from errata.testing import ScriptedModel
+from tests.conftest import SOAK
 from tests.memory.test_signals import TRACES, WORDS, call, chat, result, said
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -548,14 +549,16 @@ def test_the_lowest_judgement_counts_and_open_is_not_0(values):
         assert found.scores["safety"] == min(one for one in values if one is not None)
 
 
-def test_a_hundred_thousand_events_are_judged():
-    numbers = list(range(25_000))
+def test_long_runs_are_judged():
+    count = 2_500 if SOAK == 1 else 25_000  # acts, of four events each with those that repeat them
+    numbers = list(range(count))
+    numbers_in_order = tuple(numbers)
     random.Random(7).shuffle(numbers)
     events = acts(*(book(n=n) for n in numbers), *(book(n=n % 100) for n in numbers))
-    wanted = Expected(actions=tuple(book(n=n) for n in range(25_000)), ordered=True)
+    wanted = Expected(actions=tuple(book(n=n) for n in numbers_in_order), ordered=True)
     found = evaluation(appraised(Episode(events), wanted, GOOD, ("drop",)))
     assert found.scores["completeness"] == 1.0
-    assert found.scores["efficiency"] == pytest.approx(2 / 50_000)
+    assert found.scores["efficiency"] == pytest.approx(2 / (2 * count))
     assert 0 < found.scores["correctness"] < 0.5
 
 
