@@ -7,13 +7,14 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.errors import StoreUnavailable
 from errata.pages import write, write_attempt
 from errata.redact import redacted_data
 from errata.reports import Report, StageReport
+from tests.conftest import SOAK
 from tests.pages.support import HOSTILE, attempt, example
 from tests.store.support import ended, python
 
@@ -38,6 +39,7 @@ def test_an_attempt_has_its_file(tmp_path):
     assert write_attempt(one, tmp_path) == path  # again is harmless
 
 
+@settings(max_examples=30 * SOAK)
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_any_text_comes_back_from_the_file(tmp_path_factory, output, told):
     one = attempt("a", 1, "failed", told=told, output=output)
@@ -78,6 +80,7 @@ FULL = """
 import resource, sys
 from errata.errors import StoreUnavailable
 from errata.pages import write
+from tests.conftest import SOAK
 from tests.pages.support import *
 
 write(example(), sys.argv[1])
@@ -100,6 +103,7 @@ def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
 AGAIN = """
 import sys
 from errata.pages import write
+from tests.conftest import SOAK
 from tests.pages.support import *
 
 for n in range(int(sys.argv[2])):

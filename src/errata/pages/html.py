@@ -23,6 +23,7 @@ from errata.pages.words import (
     standing,
     status,
     told,
+    unseen,
     verdict,
     visible,
     worked,
@@ -205,12 +206,12 @@ def _check(one: Checked) -> str:
 
 
 def _output(output: str, most: int) -> str:
-    found = readable(output)
+    found, rest = readable(output)
     if not found:
         return '<p class="soft">It produced no text.</p>'
     shown = fitting([(_part(line),) for line in found[:FIRST]], most)
-    left = len(found) - len(shown)
-    more = f'<p class="soft">{counted(left, "more line")} not shown.</p>' if left else ""
+    left = unseen(len(found) - len(shown), rest)
+    more = f'<p class="soft">{left}</p>' if left else ""
     return f"<h4>Output</h4>\n<pre>{chr(10).join(row for (row,) in shown)}</pre>{more}"
 
 

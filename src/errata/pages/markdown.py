@@ -20,6 +20,7 @@ from errata.pages.words import (
     standing,
     status,
     told,
+    unseen,
     verdict,
     visible,
     worked,
@@ -130,15 +131,15 @@ def _check(one: Checked) -> tuple[str, ...]:
 
 
 def _output(output: str, most: int) -> Iterator[str]:
-    found = readable(output)
+    found, rest = readable(output)
     shown = fitting([(visible(one),) for one in found[:FIRST]], most)
     if not found:
         yield "It produced no text."
         return
     yield "Its output:"
     yield fenced("\n".join(one for (one,) in shown))
-    if left := len(found) - len(shown):
-        yield f"{counted(left, 'more line')} not shown."
+    if left := unseen(len(found) - len(shown), rest):
+        yield left
 
 
 def _change(before: AttemptReport, one: AttemptReport, most: int) -> Iterator[str]:

@@ -89,6 +89,17 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
+def unseen(lines: int, characters: int) -> str:
+    """How much of an output is not shown: lines that were read, and characters that were not.
+
+    >>> unseen(2, 0), unseen(1, 1200), unseen(0, 0)
+    ('2 more lines not shown.', '1 more line and 1,200 characters not shown.', '')
+    """
+    left = [counted(lines, "more line")] * bool(lines)
+    left += [counted(characters, "character")] * bool(characters)
+    return f"{' and '.join(left)} not shown." if left else ""
+
+
 def lasted(ms: float) -> str:
     """A time in milliseconds for people.
 
