@@ -460,3 +460,14 @@ def test_one_changed_number_is_found(table, data):
 def test_any_text_can_be_held_against_anything(text, evidence):
     for claim in ground(text, Evidence(evidence)):
         assert text[slice(*claim.span)] == claim.text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("We trained on 2.8 things.", "write 2.67"), ("In 1461 days it grew.", "")]
+)
+def test_a_number_that_nothing_binds_is_meant_by_one_that_lies_near_or_by_none(
+    text: str, told: str
+):
+    (finding,) = checks.grounding({"MAE": 2.11, "RMSE": 2.67})(text, Context("t"))
+    assert ("nearest true value" in finding.message) is bool(told)
+    assert finding.fix.startswith(told or "correct it")

@@ -12,6 +12,7 @@ from errata.checks.comparing import Comparing
 from errata.checks.evidence import Evidence
 from errata.checks.figures import Figures
 from errata.checks.judged import judged
+from errata.checks.quantities import number
 from errata.checks.said import Said
 from errata.checks.standing import Standing
 from errata.checks.text import read, require, shorten
@@ -20,6 +21,8 @@ from errata.loop.record import Evaluation, Finding, Level
 from errata.protocols import Context, Model
 
 _NAME = "grounding"
+# A number that nothing binds to a place is said to be meant by another one within this share of it.
+CLOSE = 0.1
 Unsupported = Literal["error", "warning"]
 # The level and severity of what is said of a claim; None: what the caller says.
 _LEVELS: Mapping[Verdict, tuple[Level | None, float]] = {
@@ -93,6 +96,8 @@ class Grounding:
         level, severity = _LEVELS[claim.verdict]
         said, where = shorten(claim.text, 120), ", ".join(claim.paths)
         true, by = claim.nearest, f"judged by {claim.judge}" if claim.judge else ""
+        if level != "error" and claim.kind == "number" and not _close(claim.text, true):
+            true = ""  # what lies nearest in all of the evidence has nothing to do with it
         instead = true if (level == "error" or claim.kind == "number") and not by else ""
         told = (f": {claim.why}" * bool(claim.why), f" ({by})" * bool(by))
         nearest = f"; the nearest true value is {true}" if true and not by else ""
@@ -109,6 +114,12 @@ class Grounding:
             evidence=by or (f"{where} = {true}" if where else ""),
             span=claim.span,
         )
+
+
+def _close(said: str, true: str) -> bool:
+    """Whether a number may be meant by another one: they are less than `CLOSE` apart."""
+    a, b = number(said), number(true)
+    return a is not None and b is not None and abs(a - b) <= CLOSE * abs(b)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
