@@ -16,7 +16,7 @@ from errata.pages.markdown import fenced, markdown, table, text
 from errata.pages.words import happened, lasted, verdict, visible
 from errata.reports import Action, AttemptReport, Checked, Report, StageReport, Status
 from tests.conftest import SOAK
-from tests.pages.support import BEGAN, FAR, GOOD, HOSTILE, TOLD, attempt, example, stages, wrong
+from tests.pages.support import BEGAN, FAR, HOSTILE, TOLD, attempt, example, stages, wrong
 
 LONGEST = 2_000_000  # bytes of a page
 ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "formaction")
