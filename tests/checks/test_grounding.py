@@ -468,6 +468,6 @@ def test_any_text_can_be_held_against_anything(text, evidence):
 def test_a_number_that_nothing_binds_is_meant_by_one_that_lies_near_or_by_none(
     text: str, told: str
 ):
-    (finding,) = checks.grounding({"MAE": 2.11, "RMSE": 2.67})(text, Context("t"))
+    (finding,) = findings(grounding({"MAE": 2.11, "RMSE": 2.67}), text)
     assert ("nearest true value" in finding.message) is bool(told)
     assert finding.fix.startswith(told or "correct it")
