@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,23 @@ from tests.store.support import WAITING, opened, python, rows
 # `make test` does the small version, `make soak` the full one.
 KILLS = min(30, 3 * SOAK)
 GROUPS = 40
-# It says "ready", dreams, says "dreamt", takes it back, and says "done".
+# It says "ready", dreams, lets that stand, takes it back, and so on until it is killed. It says
+# "tried" before and after each rehearsal: the second time it is about to write.
 PROGRAM = """
 import asyncio, sys
 from errata import Dreams, Memory, Scope, consolidate, open_store
 
+def told(what, done, total):
+    if what == "rehearsing" and done == total:
+        print("tried", flush=True)
+
 async def main():
     memory = Memory(open_store(sys.argv[1]), Scope("ours"))
     print("ready", flush=True)
-    dream = await consolidate(memory)
-    print("dreamt", flush=True)
-    await Dreams(memory).rollback(dream.id, by="it")
-    print("done", flush=True)
+    while True:
+        dream = await consolidate(memory, progress=told)
+        await asyncio.sleep(0.05)
+        await Dreams(memory).rollback(dream.id, by="it")
 
 asyncio.run(main())
 """
@@ -44,28 +49,26 @@ def lessons() -> list[str]:
     return [text for one in said for text in (one, f"{one} then")]
 
 
-async def learnt(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """All there is before a dream, and after one that nobody disturbed but for times."""
+async def learnt(path: Path) -> dict[str, Any]:
+    """All there is before a dream."""
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
         for text in lessons():
             await memory.remember("k", text)
-        before = await dump(memory)
-    return before, {name: len(those) for name, those in before.items()}
+        return await dump(memory)
 
 
-def killed(path: Path, chance: random.Random, seconds: float) -> bool:
-    """Let it begin, and kill it at any moment; False: it had ended."""
+def killed(path: Path, chance: random.Random) -> None:
+    """Let it begin, and kill it at any moment, or soon after it is about to write."""
     process = python(PROGRAM, path)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    try:
-        process.wait(chance.random() * seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    out, err = process.communicate(timeout=WAITING)
-    assert not err or "done" not in out, err
-    return "done" not in out
+    if soon := chance.random() < 0.5:
+        assert [process.stdout.readline() for _ in range(2)] == ["tried\n"] * 2
+    time.sleep(chance.uniform(0, 0.05 if soon else 1.0))
+    assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate(timeout=WAITING)
 
 
 async def whole(path: Path, before: dict[str, Any]) -> bool:
@@ -76,8 +79,9 @@ async def whole(path: Path, before: dict[str, Any]) -> bool:
         states = [one["state"] for one in await memory.top(10_000)]
         if done:
             (dream,) = done
-            assert len(dream.done) == states.count("superseded") == GROUPS
-            assert await Dreams(memory).rollback(dream.id, by="test") == GROUPS
+            gone = sum(len(one.members) for one in dream.done)
+            assert gone == states.count("superseded") >= GROUPS // 2
+            assert await Dreams(memory).rollback(dream.id, by="test") == gone
         assert await dump(memory) == before
     return bool(done)
 
@@ -85,11 +89,9 @@ async def whole(path: Path, before: dict[str, Any]) -> bool:
 @pytest.mark.soak
 def test_a_dream_that_is_killed_is_never_half_done(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    before, _ = asyncio.run(learnt(path))
-    chance = random.Random(7)
-    found = {"killed": 0, "between": 0}
+    before, chance, between = asyncio.run(learnt(path)), random.Random(7), 0
     for _ in range(KILLS):
-        found["killed"] += killed(path, chance, 1.5)
-        found["between"] += asyncio.run(whole(path, before))
+        killed(path, chance)
+        between += asyncio.run(whole(path, before))
         assert rows(path, "pragma integrity_check") == [("ok",)]
-    assert found["killed"] > 0
+    assert SOAK == 1 or 0 < between < KILLS
