@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errata.answers import UNNAMED
 from errata.asked import INTENTS, asked
 from errata.errors import ModelError, UnknownName
 from errata.phrasing import Phrased, phrased, problems
@@ -304,7 +305,7 @@ def test_what_a_check_came_to():
     assert (never.text, said.text) == ("missing_results never failed there", "passed")
     silent = attempt("a", 1, fails("c", "m")), attempt("a", 2)
     report = Report("p", "r", (StageReport("a", "passed", "passed", silent, 2),))
-    assert facts(report, "did c pass?").facts[-1].text == "found nothing"
+    assert facts(report, "did c pass?").facts[-1].text == UNNAMED
 
 
 def test_a_stage_by_name_and_by_number():
@@ -385,6 +386,11 @@ def test_statistics_leave_out_what_has_not_ended_and_what_could_not_judge():
         [Report("p", "r", (StageReport("a", "open", "open", (attempt("a", 1, raised),)),))]
     ).checks
     assert (never.judged, never.share) == (0, None)
+    blind = attempt("a", 1, fails("missing_results", "no file")), attempt("a", 2, passes("c"))
+    stage = StageReport("a", "passed", "passed", blind, 2)
+    lost, found = statistics([Report("p", "r", (stage,))]).checks
+    assert (lost.name, lost.judged, lost.failed) == ("missing_results", 2, 1)
+    assert (found.name, found.judged, found.failed) == ("c", 1, 0)
 
 
 QUESTION = "why did the pipeline retry stage 4?"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LONGEST = 2_000  # characters of a message or a fix; feedback is bounded where it is made
 OUTPUT = 20_000  # characters of an output that are compared
 WORST = ("failed", "not_validated")
+UNNAMED = "found nothing, or had nothing to judge"  # what a report says of a check by silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ def _verdicts(report: Report, found: Asked) -> Iterator[Fact]:
             held = {one.check_name for one in made.checks}
             for name in found.checks:
                 if name in known - held:
-                    yield _of(made, "found nothing", name)
+                    yield _of(made, UNNAMED, name)
 
 
 def ended(report: Report, found: Asked) -> Iterator[Fact]:
@@ -277,7 +278,7 @@ def changed(report: Report, found: Asked) -> Iterator[Fact]:
 def _change(before: AttemptReport, after: AttemptReport, found: Asked) -> Iterator[Fact]:
     was, now = _said(before), _said(after)
     for name in dict.fromkeys([*was, *now]):
-        held, then = (said.get(name, "found nothing") for said in (was, now))
+        held, then = (said.get(name, UNNAMED) for said in (was, now))
         if found.checks and name not in found.checks:
             continue
         if held != then:

@@ -75,6 +75,11 @@ class AttemptReport:
         return tuple(one for one in self.checks if one.status == "failed")
 
     @property
+    def without_results(self) -> bool:
+        """Whether results were missing: a check that is not named may have had nothing to judge."""
+        return any(one.check_name == MISSING for one in self.failed)
+
+    @property
     def failed_checks_summary(self) -> list[str]:
         """One line a failed check: its name and what was wrong."""
         return [f"{one.check_name}: {one.message}" for one in self.failed]

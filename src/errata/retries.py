@@ -34,7 +34,8 @@ class CheckCount:
     """One check: how many attempts it `judged`, and how many of them `failed` it.
 
     It judges every attempt of the stages in whose reports it ever appears, but those at which it
-    raised: a check that finds nothing may not be named. `stages` is the number of stages that have
+    raised, or is not named where results were missing: else a check that is not named found
+    nothing. `stages` is the number of stages that have
     ended in which an attempt failed it, `recovered` the number of them that passed in the end.
     `cost` is that of the attempts that followed one which failed it; where several checks failed at
     once, it counts for each of them.
@@ -124,7 +125,8 @@ def _check(name: str, stages: Sequence[StageReport]) -> CheckCount:
 
 
 def _said(name: str, made: AttemptReport) -> set[str]:
-    return {one.status for one in made.checks if one.check_name == name}
+    said: set[str] = {one.status for one in made.checks if one.check_name == name}
+    return {"not_validated"} if made.without_results and not said else said
 
 
 def _stage(name: str, found: Sequence[StageReport]) -> StageCount:
