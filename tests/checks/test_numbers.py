@@ -478,6 +478,15 @@ def test_masked_cells_are_missing_and_the_widest_whole_numbers_are_numbers():
     assert findings(checks.predictions(), whole.cast(pl.Int128)) == []
 
 
+@pytest.mark.parametrize("scan", [pl.scan_csv, pl.scan_parquet])
+def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
+    check = checks.predictions(lambda candidate, state: scan(tmp_path / "gone.csv"))
+    (found,) = findings(check, None)
+    assert found.key == "missing_results: corrupt"
+    assert "the data frame cannot be read: " in found.message
+    assert "gone.csv" in found.message
+
+
 def text(cell: Any) -> str:
     return "" if cell is None else str(cell)
 

@@ -48,6 +48,11 @@ def test_any_text_comes_back_from_the_file(tmp_path_factory, output, told):
     assert json.loads(whole.read_bytes()) == redacted_data(report.plain())
 
 
+def test_a_run_without_a_name_stays_in_its_folder(tmp_path):
+    paths = write(Report("p", "", ()), tmp_path / "reports")
+    assert {path.parent for path in paths} == {tmp_path / "reports"}
+
+
 def test_half_a_surrogate_pair_is_written(tmp_path):
     report = Report("p\ud800", "r\udc00", (StageReport("a\udfff", "not_run", "not_run"),))
     whole, *pages = write(report, tmp_path)

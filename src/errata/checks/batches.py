@@ -213,7 +213,10 @@ def _frame(data: Any) -> Source:
         ) from None
     if isinstance(frame, narwhals.Series):
         return _arrays([frame.to_list()])
-    names = tuple(map(str, frame.collect_schema().names()))
+    try:
+        names = tuple(map(str, frame.collect_schema().names()))
+    except OSError as error:  # a lazy frame looks for its file now
+        raise corrupt("the data frame", error) from error
 
     def read(asked: Sequence[str]) -> Iterator[Sequence[Any]]:
         lazy = isinstance(frame, narwhals.LazyFrame)

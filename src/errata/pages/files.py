@@ -36,8 +36,8 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         "md": markdown(report).encode("utf-8", "replace"),
         "html": html(report).encode("utf-8", "replace"),
     }
-    stem = Path(folder) / report.stem
-    return paths + [_written(Path(f"{stem}.{kind}"), page) for kind, page in pages.items()]
+    named = {Path(folder) / f"{report.stem}.{kind}": page for kind, page in pages.items()}
+    return paths + [_written(path, page) for path, page in named.items()]
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:
