@@ -77,7 +77,7 @@ def by_rules(found: Study) -> Draft:
     told = list(_told(found))[:SENTENCES]
     episode = found.episode
     claims = tuple(claim(redacted(text), at, episode) for text, at, _ in told)
-    strategy, words = _strategy(found)
+    strategy, names, words = _strategy(found)
     reason = found.reason
     tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
     return Draft(
@@ -85,8 +85,8 @@ def by_rules(found: Study) -> Draft:
         redacted(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=found.trust_in(word for *_, words_of in told for word in words_of),
-        rule_trust=found.trust_in(words),
+        trust=found.trust_in((), (word for *_, words_of in told for word in words_of)),
+        rule_trust=found.trust_in(names, words),
     )
 
 
@@ -233,36 +233,44 @@ _ADVICE = {
 }
 
 
-def _strategy(found: Study) -> tuple[str, tuple[str, ...]]:
-    """A rule for next time, with the words of the events in it; "" where none is plain."""
+# A rule, the names of tools and arguments in it, and other words of the events.
+_Rule = tuple[str, tuple[str, ...], tuple[str, ...]]
+NO_RULE: _Rule = ("", (), ())
+
+
+def _strategy(found: Study) -> _Rule:
+    """A rule for next time; "" where none is plain."""
     reason, tool = found.reason, clean(found.tool, ARGUMENT)
     if reason is None or not tool:
         return _fix(found)
     if reason.kind == "retry":
         changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
         if changed in ("", "nothing"):
-            return "", ()
-        told = f"When {tool} fails, change the call; this worked: {changed}."
-        return told, (tool, *_quoted(changed))
+            return NO_RULE
+        return (
+            f"When {tool} fails, change the call; this worked: {changed}.",
+            (tool,),
+            _quoted(changed),
+        )
     if reason.kind not in _ADVICE:
-        return "", ()
+        return NO_RULE
     given = arguments_of(found.episode.events[reason.at])
     keys = [clean(str(key), ARGUMENT) for key in given] if isinstance(given, Mapping) else []
     call = f"{tool} ({', '.join(keys[:ARGUMENTS])})" if keys else tool
     shown = keys[:ARGUMENTS] if "{call}" in _ADVICE[reason.kind] else []
-    return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown)
+    return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown), ()
 
 
-def _fix(found: Study) -> tuple[str, tuple[str, ...]]:
+def _fix(found: Study) -> _Rule:
     """What the error says of how to mend it, as findings of checks do."""
-    at, line = found.failure
+    at = found.failure[0]
     if at < 0:
-        return "", ()
+        return NO_RULE
     event = found.episode.events[at]
     if event.type != "error_event" or event.content in ("", event.error):
-        return "", ()
-    fix, wrong = clean(event.content, QUOTED), clean(line, QUOTED)
-    return f"{fix.rstrip('. ')}: without it “{wrong}”.", (*_pieces(fix), *_pieces(wrong))
+        return NO_RULE
+    fix = clean(event.content, 2 * QUOTED)
+    return fix, (), _pieces(fix)
 
 
 def _quoted(changed: str) -> tuple[str, ...]:

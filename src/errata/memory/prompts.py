@@ -181,7 +181,7 @@ def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
         wrong = "made of sentences that the events which they cite hold"
         raise InvalidInput("reflection", value.get("reflection"), wrong)
     places = {*told.events, *(at for one in _strongest(found) for at in (one.at, *one.evidence))}
-    trust = lowest(("model", *map(found.trust_at, places), *_given(found)))
+    trust = lowest(("model", *map(found.floor, places), *_given(found)))
     return Draft(
         tuple(kept),
         _rule(value.get("strategy"), told),

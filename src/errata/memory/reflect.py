@@ -265,7 +265,8 @@ class _Work:
         given += () if whole else ("external",)
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
-            name, trust = named(kind, found.signature), lowest((trust, *given))
+            rule = text if kind == "strategy" else ""
+            name, trust = named(found.signature, rule), lowest((trust, *given))
             return Reflection(
                 kind,
                 name,
@@ -329,16 +330,17 @@ class _Work:
         _log.info(name.get(what, f"reflection_generation_{what}"), extra=fields)
 
 
-def named(kind: str, name: Signature) -> Signature:
-    """The signature of a product: a strategy's is its own, lest one failure is counted twice.
+def named(name: Signature, strategy: str = "") -> Signature:
+    """The signature of a reflection, or of the `strategy` that came with it: one of its own.
 
-    And without the words of the failure, which may be trusted less than the rule.
+    Lest one failure is counted twice, and another rule for it is taken for the same. It has no
+    words of either: those of the failure may be trusted less than the rule.
     """
-    if kind == "reflection":
+    if not strategy:
         return name
-    pattern = f"of reflection {name.digest}"
-    digest = digest_of(kind, pattern)
-    return Signature(digest, pattern, digest, kind)
+    pattern = f"of reflection {name.digest}: {digest_of('strategy', strategy)}"
+    digest = digest_of("strategy", pattern)
+    return Signature(digest, pattern, digest, "strategy")
 
 
 def source_of(digest: str) -> str:

@@ -79,14 +79,18 @@ class Study:
     @property
     def signature(self) -> Signature:
         """The name of what went wrong: the same failure of the same tool, else the same task."""
-        episode, line = self.episode, self.failure[1]
+        episode, (place, line) = self.episode, self.failure
         kind = episode.fault.category if episode.fault else ""
         # It is shown with what is held back: nothing but a name is taken from a file.
         kind = kind if _CATEGORY.fullmatch(kind) else ""
         kind = kind or ("error" if line else episode.outcome)
         if line:
-            tool = self.tool
-            return signature(kind, f"{tool}: {line}" if tool else line)
+            event = episode.events[place]
+            where = self.tool or event.code
+            # The same complaint of a check with another fix is another mistake.
+            fix = event.content if event.type == "error_event" and event.error else ""
+            told = f"{where}: {line}" if where else line
+            return signature(kind, f"{told}\n{fix}" if fix else told)
         if episode.fault and episode.fault.message:
             return signature(kind, episode.fault.message)
         last = self.course.answer
@@ -122,18 +126,42 @@ class Study:
         event, own = self.episode.events[at], self.episode.source == LOOP
         return self.given if event.type in GIVEN else trust_of(event, own)
 
-    def trust_in(self, fragments: Iterable[str]) -> Trust:
-        """The trust of what is made of these words: the lowest of where each came up first."""
-        return lowest(("model", *(self._origin(one.casefold()) for one in fragments if one)))
+    def trust_in(self, names: Iterable[str], words: Iterable[str]) -> Trust:
+        """The trust of what is made of these, of a model's at most.
 
-    def _origin(self, fragment: str) -> Trust:
-        episode = self.episode
-        if fragment in f"{episode.task}\n{episode.goal}".casefold():
+        A name, of a tool or of an argument, is whose it was first. Words derive from all that was
+        said before them, too: an agent may repeat in its own way what a tool told it.
+        """
+        first = (self._first(one) for one in names if one)
+        later = (self._first(one) for one in words if one)
+        count = len(self.episode.events)
+        whose = [self.trust_at(at) if 0 <= at < count else self.floor(at) for at in first]
+        return lowest(("model", *whose, *map(self.floor, later)))
+
+    def floor(self, at: int) -> Trust:
+        """The lowest trust of the events up to this position, which what stands there rests on.
+
+        -1 is the task, and behind the last event nobody knows.
+        """
+        events = self.episode.events
+        if at < 0:
             return self.given
+        if at >= len(events):
+            return "model" if self.episode.source == LOOP else "external"
+        return lowest(("operator", *map(self.trust_at, range(at + 1))))
+
+    def _first(self, fragment: str) -> int:
+        """Where a text came up first: -1 is the task, the number of events nowhere in them."""
+        episode, fragment = self.episode, fragment.casefold()
+        if fragment in f"{episode.task}\n{episode.goal}".casefold():
+            return -1
         for at, event in enumerate(episode.events):
-            if fragment in f"{event.tool}\n{event.agent}\n{text_of(event)}".casefold():
-                return self.trust_at(at)
-        return "model" if episode.source == LOOP else "external"  # of the fault
+            if (
+                fragment
+                in f"{event.tool}\n{event.agent}\n{event.code}\n{text_of(event)}".casefold()
+            ):
+                return at
+        return len(episode.events)
 
 
 def study(episode: Episode, given: Trust = "external") -> Study:

@@ -1,0 +1,91 @@
+"""Whether strategies help: a small model on tasks whose rule only the check knows.
+
+Of each family of examples/house_rules the first task is tried once, and what failed is reflected
+on. The next tasks are tried once each with nothing, and with the strategy that is recalled for
+them, if one is. No example is shown and nothing else is learnt. Minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import errata
+from bench.quality.rows import Row
+from errata.cli.tasks import Task, read_tasks
+from errata.protocols import Found
+
+FOLDER = Path("examples/house_rules")
+NEXT = 2  # tasks of a family that are tried after its first
+TOKENS = 40
+ONCE = errata.Policy((errata.MaxAttempts(1),))
+
+
+def run(data: Path, split: str) -> Iterator[Row]:
+    """The share right at once with a strategy, beside that without; and of how many tasks."""
+    sys.path.insert(0, str(FOLDER))  # the tasks name their checks as rules:NAME
+    advised, plain, tasks = asyncio.run(_measured())
+    yield Row("strategies.right", advised / max(1, len(plain)), sum(plain) / max(1, len(plain)))
+    yield Row("strategies.advised", len(plain))
+    yield Row("strategies.tasks", tasks)
+
+
+async def _measured() -> tuple[int, list[bool], int]:
+    families: dict[str, list[Task]] = {}
+    for task in read_tasks(FOLDER / "tasks.jsonl"):
+        families.setdefault(task.family, []).append(task)
+    model = errata.open_model("embedded")
+    embedder = errata.models.open_embedder("minilm")
+    try:
+        with TemporaryDirectory() as folder:
+            memory = errata.Memory(f"{folder}/errata.db", embedder=embedder, holdout=0.0)
+            asked = [
+                one for group in families.values() for one in await _learnt(memory, model, group)
+            ]
+            return (*await _compared(memory, model, asked), len(asked))
+    finally:
+        await model.close()
+
+
+async def _learnt(
+    memory: errata.Memory, model: errata.Model, family: Sequence[Task]
+) -> Sequence[Task]:
+    """Reflect on the first task of a family; those to try after it, none where it was right."""
+    first, *rest = family
+    result = await _tried(model, first)
+    if result.passed:
+        return ()
+    await errata.reflect(errata.episode_of(result.loop, first.task), memory=memory)
+    return rest[:NEXT]
+
+
+async def _compared(
+    memory: errata.Memory, model: errata.Model, tasks: Sequence[Task]
+) -> tuple[int, list[bool]]:
+    """How many are right with a strategy, and which of the same are without."""
+    advised, plain = 0, []
+    for task in tasks:
+        briefing = await memory.brief(task.task, task.id)
+        if briefing.advice:
+            advised += (await _tried(model, task, briefing.advice)).passed
+            plain.append((await _tried(model, task)).passed)
+    return advised, plain
+
+
+async def _tried(
+    model: errata.Model, task: Task, advice: tuple[Found, ...] = ()
+) -> errata.Result[str]:
+    """One attempt at a task, shown that advice."""
+    at = errata.Context(task.task, advice=advice)
+    messages = errata.Writer(model).messages(at)
+    answer = await model.complete(messages, max_tokens=TOKENS)
+    return await errata.run(
+        task.task,
+        generate=lambda asked, hint: answer.text,
+        checks=task.checks,
+        policy=ONCE,
+        store=None,
+    )
