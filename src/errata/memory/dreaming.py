@@ -14,16 +14,18 @@ from errata.memory.arguments import decides, integer, numbered
 from errata.memory.consolidate import (
     DREAM,
     MODES,
+    SAME_WORDS,
     VETOES,
     Lesson,
     Mode,
     Proposal,
+    near_words,
     propose,
     worse,
 )
 from errata.memory.learn import Reflection
 from errata.memory.memory import LEG, Memory
-from errata.memory.particulars import names_of, turned, weights_of
+from errata.memory.particulars import names_only, turned, weights_of
 from errata.memory.places import BATCH, placed, space_of
 from errata.memory.recall import rank
 from errata.memory.signature import signature
@@ -255,8 +257,11 @@ def _unfaithful(text: str, group: Sequence[Lesson]) -> str:
         return f"of what the model wrote and of what they say {VETOES['digits']}"
     if negations != meant or any(turned(text, one.text) for one in group):
         return f"of what the model wrote and of what they say {VETOES['negation']}"
-    if names_of(text) - frozenset().union(*(names_of(one.text) for one in group)):
-        return "the model named what none of them names"
+    if not names_only(text, [one.text for one in group]):
+        return "the model named what not all of them name"
+    made = replace(group[0], id=0, text=text)
+    if any(score >= SAME_WORDS for one in group for *_, score in near_words([made, one])):
+        return "the model repeated one of them"
     return ""
 
 

@@ -173,6 +173,12 @@ def _same_names(one: str, other: str) -> bool:
     )
 
 
+def names_only(text: str, others: Sequence[str]) -> bool:
+    """Whether all that a text names and quotes stands in each of the others."""
+    names = (*_names(text), *quoted(text))
+    return all(_stand(names, other) for other in others)
+
+
 def _stand(names: Sequence[str], text: str) -> bool:
     there = f" {' '.join(_said(text))} "
     return all(f" {' '.join(_said(name))} " in there for name in names)
