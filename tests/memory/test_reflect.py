@@ -399,7 +399,16 @@ def test_a_vector_is_kept_where_there_is_an_embedder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"on_model_error": "ignore"}, {"trust": "nobody"}, {"episode": "text"}]
+    "wrong",
+    [
+        {"on_model_error": "ignore"},
+        {"trust": "nobody"},
+        {"episode": "text"},
+        {"model": "embedded"},
+        {"prompts": "Say it."},
+        {"related": "7"},
+        {"related": [7]},
+    ],
 )
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InvalidInput):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from errata.errors import InvalidInput, ModelError, StoreError
 from errata.inquiry import asked
-from errata.memory.arguments import fraction
+from errata.memory.arguments import fraction, several
 from errata.memory.attribution import Suspect
 from errata.memory.drafting import Draft, Score, by_outcome, by_rules
 from errata.memory.episode import LOOP, Episode
@@ -98,7 +98,8 @@ async def reflect(
     rests on them, or on what tools said, has no higher one, and is quarantined below that of a
     model. `related` are ids that are kept with it. Raises InvalidInput, ModelError, StoreError.
     """
-    _checked(episode, on_model_error, trust)
+    _checked(episode, on_model_error, trust, related)
+    _usable(model, prompts)
     if not episode.events and episode.fault is None:
         return None
     kept = None if memory is None else Memory.of(memory, None)
@@ -128,6 +129,7 @@ async def reflect_waiting(
     it until it answers None comes to an end. What fails raises, and waits on. Raises ModelError,
     StoreError.
     """
+    _usable(model, prompts)
     kept = Memory.of(memory, None)
     filed = await kept.store.episodes.take(kept.scope, before)
     if filed is None:
@@ -137,13 +139,21 @@ async def reflect_waiting(
     return await work.done(episode, filed.digest, trust, (), kept)
 
 
-def _checked(episode: object, on_model_error: str, trust: str) -> None:
+def _checked(episode: object, on_model_error: str, trust: str, related: object) -> None:
     if not isinstance(episode, Episode):
         raise InvalidInput("episode", episode, "an Episode")
     if on_model_error not in ("keep", "raise"):
         raise InvalidInput("on_model_error", on_model_error, "keep or raise")
     if trust not in ORDER:
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    several("related", related, str, "ids, each a text")
+
+
+def _usable(model: object, prompts: object) -> None:
+    if model is not None and not isinstance(model, Model):
+        raise InvalidInput("model", model, "a Model, as open_model gives one, or None")
+    if not isinstance(prompts, Prompts):
+        raise InvalidInput("prompts", prompts, "Prompts")
 
 
 @dataclass(frozen=True, slots=True)
