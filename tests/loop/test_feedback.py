@@ -51,7 +51,8 @@ def test_nothing_goes_uncounted(evaluation, lead):
     evaluation = Evaluation((*long, *evaluation.findings), evaluation.scores)
     text = feedback(evaluation, GOALS)
     lines = text.split("\n")[1:]
-    wanted = sum(f.level != "note" for f in evaluation.findings) + 1
+    each = (feedback(Evaluation((one,))) for one in evaluation.findings)
+    wanted = len({said for said in each if said}) + 1
     more = 0
     if lines[-1].startswith("- and ") and lines[-1].endswith(" more."):
         more = int(lines.pop().split()[2])
@@ -79,6 +80,12 @@ def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
         "- quality is 0.5; it must be at least 0.75.\n"
         "- tone: too stiff. relax"
     )
+
+
+def test_what_two_checks_say_alike_is_said_once():
+    lost, other = Finding("results", "no file", "save it"), Finding("results", "no rows")
+    said = feedback(Evaluation((lost, other, lost)))
+    assert said.split("\n")[1:] == ["- results: no file. save it", "- results: no rows."]
 
 
 def test_nothing_wrong_no_words():

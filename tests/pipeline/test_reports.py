@@ -277,7 +277,7 @@ def test_feedback_has_one_shape(
 
 
 def test_the_longest_feedback_is_bounded() -> None:
-    long = [Finding("c" * 90, "m" * 900, "f" * 900, key=str(n)) for n in range(50)]
+    long = [Finding("c" * 90, f"{n}" + "m" * 900, "f" * 900) for n in range(50)]
     lessons = ["heading", *["- " + "l" * 200] * 5]
     said = stage_feedback("s" * LONGEST, Evaluation(tuple(long)), (), lessons)
     assert len(said) <= MOST

@@ -16,11 +16,13 @@ def feedback(
     """One line a finding (what is wrong, how to mend it), one a goal; at most `MOST` characters.
 
     Between `head` and `tail`: errors, the most severe first, then unmet goals, then warnings, no
-    notes. What does not fit is counted, never cut in half; control characters go.
+    notes. What two checks say alike is said once. What does not fit is counted, never cut in half;
+    control characters go.
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
     lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
+    lines = list(dict.fromkeys(lines))
     if not lines:
         return ""
     kept: list[str] = [head]
