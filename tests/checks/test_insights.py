@@ -128,7 +128,7 @@ class Columned:
 
 
 def test_columns_that_cannot_be_read_are_refused():
-    with pytest.raises(InvalidInput, match="^columns is"):
+    with pytest.raises(InvalidInput, match=r"^columns is"):
         findings(insights(columns=Columned()), "The `wind` column.")
 
 
