@@ -73,6 +73,48 @@ def test_what_mended_a_call_is_the_rule():
     )
 
 
+@pytest.mark.parametrize(
+    ("events", "text", "rule"),
+    [
+        (
+            [Event("tool_call", tool="look", arguments={"at": "x"}), Event("tool_response", "wait")]
+            * 5,
+            "look was called the same way for the same result",
+            "Do not make the same call of look again: the result stays as it is.",
+        ),
+        (
+            [
+                Event("tool_call", tool="read", arguments='{"path": "a", "of": {"b": 1}}'),
+                Event("tool_response", "Error: missing argument 'mode'"),
+            ],
+            "read with path “a” failed with “Error: missing argument 'mode'” [0, 1].",
+            "Before read (path, of), make sure that every argument is there and of the right form.",
+        ),
+        (
+            [Event("tool_call", "x", tool="run"), Event("tool_response", "Error: timed out")],
+            "run on “x” failed with “Error: timed out” [0, 1].",
+            "run can run out of time: ask it for less at once, and do not only repeat it.",
+        ),
+        (
+            [Event("tool_call", tool="go", arguments={}), Event("tool_response", "")],
+            "go gave nothing [0, 1].",
+            None,
+        ),
+        ([Event("tool_call", tool="go", arguments="{not JSON")], "go on “{not JSON” [0].", None),
+    ],
+)
+def test_rules_word_each_kind_of_failure(events, text, rule):
+    made = run(reflect(Episode(tuple(events), "error", "x")))
+    assert text in made.text
+    assert (made.strategy and made.strategy.text) == rule
+
+
+def test_a_call_of_a_tool_that_is_not_offered():
+    events = (Event("tool_call", tool="fly", arguments={}), Event("llm_response", "I flew."))
+    made = run(reflect(Episode(events, "error", "x", tools=("walk",))))
+    assert made.strategy.text == "Call only tools that are offered: fly is none of them."
+
+
 def test_an_error_without_events_is_reflected_on():
     made = run(reflect(TIMEOUT))
     assert made.text == "The run ended in timeout_error: “no answer within 30 s”."

@@ -20,6 +20,7 @@ from errata.memory.grounded import Claim, claim
 from errata.memory.learn import Trust
 from errata.memory.signal import Signal
 from errata.memory.study import Study
+from errata.memory.trust import lowest
 from errata.redact import redacted
 
 # How much an outcome teaches, 0..1.
@@ -77,7 +78,9 @@ def by_rules(found: Study) -> Draft:
     told = list(_told(found))[:SENTENCES]
     episode = found.episode
     claims = tuple(claim(redacted(text), at, episode) for text, at, _ in told)
-    strategy, names, words = _strategy(found)
+    strategy, names, parts = _strategy(found)
+    words_of = [word for *_, words in told for word in words]
+    cites = [at for one in claims for at in one.events]
     reason = found.reason
     tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
     return Draft(
@@ -85,8 +88,8 @@ def by_rules(found: Study) -> Draft:
         redacted(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=found.trust_in((), (word for *_, words_of in told for word in words_of)),
-        rule_trust=found.trust_in(names, words),
+        trust=lowest((found.trust_in((), words_of), *map(found.floor, cites))),
+        rule_trust=found.trust_in(names, parts),
     )
 
 
@@ -110,7 +113,8 @@ def _told(found: Study) -> Iterator[_Told]:
         yield from _way(found)
     if reason is not None and not (reason.kind == "cause" and reason.at == at):
         told = _reason(found, reason)
-        if not told[2] or any(word.casefold() not in said for word in told[2]):
+        known = told[2] and all(word.casefold() in said for word in told[2])
+        if not known or reason.kind == "repeated":
             said += told[0].casefold()
             yield told
     fault = found.episode.fault
