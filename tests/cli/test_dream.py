@@ -81,7 +81,9 @@ def test_it_says_why_nothing_happened(told):
 
 def test_a_model_is_asked_by_name(told, desk, monkeypatch):
     monkeypatch.syspath_prepend(desk.folder)
-    desk.write("lesser.py", 'def answer(messages):\n    return \'{"lesson": ""}\'\n')
+    desk.write(
+        "lesser.py", 'def answer(messages):\n    return \'{"reflection": "", "strategy": ""}\'\n'
+    )
     texts = [f"Search the page of {name} for dates and read all" for name in ("Ada", "Bo", "Cy")]
     asyncio.run(_learnt(str(desk.folder / "errata.db"), *texts))
     done = told("dream", "--dry-run", "--model", "lesser:answer")

@@ -412,7 +412,7 @@ LESSON = "Search the page of each person for dates, and read them all"
 
 
 def answer(text: str) -> str:
-    return json.dumps({"lesson": text})
+    return json.dumps({"reflection": text, "strategy": "no"})
 
 
 async def grouped(memory: Memory, line: Any) -> Any:
@@ -428,6 +428,8 @@ def test_a_model_may_find_what_a_group_has_in_common(path):
         dream = await consolidate(memory, model=model)
         (one,) = dream.proposals
         assert (one.action, one.members, one.outcome) == ("generalise", (1, 2, 3), "done")
+        assert "in two or three sentences" in model.prompts[0][0].content
+        assert all(text in model.prompts[0][1].content for text in NAMED)
         (new,) = (one for one in await memory.top() if one["id"] not in (1, 2, 3))
         assert (new["text"], new["trust"], new["source"]) == (LESSON, "model", "dream")
         assert new["importance"] == 0.7
