@@ -179,6 +179,21 @@ def test_a_name_that_no_file_can_have_is_a_missing_file(suffix):
     assert keys(predictions(name)) == ["missing_results: missing"]
 
 
+@KINDS
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path, suffix):
+    path = written(tmp_path, suffix)
+    if suffix != ".parquet":
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert keys(files.results(path, len(ROWS), columns=["y", "yhat"])) == []
+
+
+def test_a_quoted_line_break_is_part_of_its_cell_wherever_a_block_ends(tmp_path):
+    path, cell = tmp_path / "r.csv", '"' + "said\n" * 1_000 + '"'
+    path.write_text("note,y\n" + f"{cell},1\n" * 500)  # more than two blocks
+    assert keys(files.results(path, 500, columns=["note", "y"])) == []
+    assert keys(files.results(path, 501)) == ["missing_results: rows"]
+
+
 def test_the_line_that_is_damaged_is_named(tmp_path):
     path = tmp_path / "r.jsonl"
     for line, said in (('{"y": 1', "line 2, column 8: "), ("[1]", "line 2 is no JSON object")):

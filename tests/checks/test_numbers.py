@@ -487,6 +487,23 @@ def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
     assert "gone.csv" in found.message
 
 
+@pytest.mark.parametrize("cell", [True, np.bool_(False), "1_000", "١٢", "½", "1,000", "5 %", 1j])
+def test_what_is_no_number(cell):
+    (found,) = findings(checks.finite(columns="x"), {"x": [1.0, cell]})
+    assert found.key == "finite: x no numbers"
+    array = np.array([cell, cell])
+    assert keys(checks.finite(columns="x"), {"x": array}) == [
+        "finite: x no numbers",
+        "finite: x empty",
+    ]
+
+
+def test_the_mean_itself_has_no_skill():
+    actual, _ = GOOD
+    (found,) = findings(checks.skill(), (actual, np.full(len(actual), actual.mean())))
+    assert found.key == "skill: the mean of all values"
+
+
 def text(cell: Any) -> str:
     return "" if cell is None else str(cell)
 

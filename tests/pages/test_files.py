@@ -48,6 +48,14 @@ def test_any_text_comes_back_from_the_file(tmp_path_factory, output, told):
     assert json.loads(whole.read_bytes()) == redacted_data(report.plain())
 
 
+def test_who_reads_a_report_while_it_is_written_anew_has_the_old_one_whole(tmp_path):
+    one = attempt("train", 1, "failed", told="once")
+    with write_attempt(one, tmp_path).open(encoding="utf-8") as old:
+        path = write_attempt(replace(one, feedback_for_agent="again"), tmp_path)
+        assert json.load(old) == one.plain()
+    assert json.loads(path.read_text("utf-8"))["feedback_for_agent"] == "again"
+
+
 def test_a_run_without_a_name_stays_in_its_folder(tmp_path):
     paths = write(Report("p", "", ()), tmp_path / "reports")
     assert {path.parent for path in paths} == {tmp_path / "reports"}
