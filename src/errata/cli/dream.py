@@ -171,8 +171,8 @@ def _print(one: Dream) -> None:
         show(f"kept apart: {counted(number_of, 'pair')}, {_why(why)}")
     if one.nothing:
         show(f"nothing happened: {one.nothing}")
-    tried = f", recall tried with {counted(one.queries, 'stored query')}" if one.queries else ""
-    show(f"lessons: {one.before} before, {one.after} after{tried}".replace("querys", "queries"))
+    tried = f", recall tried with {counted(one.queries, 'stored text')}" if one.queries else ""
+    show(f"lessons: {one.before} before, {one.after} after{tried}")
 
 
 def _print_proposal(one: Dream, proposal: Proposal) -> None:
