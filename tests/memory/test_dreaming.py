@@ -355,6 +355,20 @@ def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
     do(run())
 
 
+def test_of_two_dreams_at_once_one_merges(memory):
+    async def run():
+        await told(memory, TEXT, SAME, OTHER)
+        before = await dump(memory)
+        both = await asyncio.gather(consolidate(memory), consolidate(memory))
+        assert sorted(len(one.done) for one in both) == [0, 1]
+        assert (await memory.seen("k", SAME)).count == 2
+        (done,) = (one for one in both if one.done)
+        await Dreams(memory).rollback(done.id, **BY)
+        assert await dump(memory) == before
+
+    do(run())
+
+
 def test_other_scopes_are_neither_read_nor_changed(memory, path):
     others = Memory(memory.store, Scope("theirs"))
 
