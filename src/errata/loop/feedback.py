@@ -22,8 +22,7 @@ def feedback(
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
     lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
-    lines = list(dict.fromkeys(lines))
-    if not lines:
+    if not (lines := list(dict.fromkeys(lines))):
         return ""
     kept: list[str] = [head]
     room = MOST - len(head) - len(tail) - 24
@@ -44,9 +43,8 @@ def _finding(finding: Finding) -> str:
 
 def _goal(goal: Goal, score: float) -> str:
     word = "at least" if goal.direction == "at_least" else "at most"
-    return (
-        f"- {clean(goal.score, 60)} is {shown(score)}; it must be {word} {shown(goal.threshold)}."
-    )
+    name, limit = clean(goal.score, 60), shown(goal.threshold)
+    return f"- {name} is {shown(score)}; it must be {word} {limit}."
 
 
 def clean(text: str, most: int) -> str:
