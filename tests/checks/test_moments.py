@@ -26,8 +26,8 @@ def test_merged_batches_say_what_the_whole_does(batches):
         assert merged.mean == pytest.approx(np.mean(values), rel=1e-12, abs=1e-12 * size)
         assert merged.square == pytest.approx(np.mean(np.square(values)), rel=1e-9)
     if len(values) > 1:
-        assert merged.std == pytest.approx(np.std(values, ddof=1), rel=1e-9, abs=1e-12 * size)
         least = max(1e-12 * size, 1e-150)  # squares of smaller values are no floats
+        assert merged.std == pytest.approx(np.std(values, ddof=1), rel=1e-9, abs=least)
         assert merged.std == pytest.approx(statistics.stdev(values), rel=1e-9, abs=least)
 
 
