@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import time
@@ -38,16 +39,11 @@ class SqliteEpisodes:
         None: it is this worker's now.
         """
 
+        kept = await asyncio.to_thread(_kept, one)  # of a long one this takes a second
+
         def work(db: Db) -> FiledState | None:
             now = time.time()
-            values = {
-                **_key(scope, one.digest),
-                "name": storable(one.name),
-                "session": storable(one.session),
-                "outcome": one.outcome,
-                "record": json.dumps(redacted_data(dict(one.record))),
-                "now": now,
-            }
+            values = {**_key(scope, one.digest), **kept, "now": now}
             db.execute(statements()["insert_episode"], values)
             if _take(db, scope, one.digest, now, now + 1) is not None:
                 return None
@@ -138,6 +134,16 @@ def last_error(db: Db, scope: Scope) -> str:
 def clear(db: Db, scope: Scope) -> None:
     """Forget the episodes of the scope."""
     db.execute(statements()["clear_episodes"], key_of(scope))
+
+
+def _kept(one: Filed) -> dict[str, str]:
+    """The texts of an episode as they are written."""
+    return {
+        "name": storable(one.name),
+        "session": storable(one.session),
+        "outcome": one.outcome,
+        "record": json.dumps(redacted_data(dict(one.record))),
+    }
 
 
 def _take(db: Db, scope: Scope, digest: str, now: float, before: float) -> Filed | None:
