@@ -22,7 +22,7 @@ from errata.memory.episode import ENDED, LOOP
 from errata.memory.learn import Example
 from errata.memory.prompts import BUDGET, EVENT, shown
 from errata.memory.recall import as_text, choose
-from errata.memory.reflect import STRONGER, reflect, reflect_waiting
+from errata.memory.reflect import STRONGER, keep, reflect, reflect_waiting
 from errata.memory.study import study, unlearnt
 from errata.memory.tokens import tokens
 from errata.protocols import Filter
@@ -373,6 +373,22 @@ def test_nothing_is_written_without_store(memory):
     assert made.stored == ()
     assert run(memory.count()) == 0
     assert run(memory.store.episodes.counts(memory.scope)) == {}
+
+
+def test_what_was_not_stored_can_be_kept_later_once(memory):
+    made = run(reflect(FAILED, memory=memory, store=False))
+    assert len(run(keep(made, memory))) == 2
+    assert run(keep(made, memory)) == ()
+    assert run(reflect(FAILED, memory=memory)).again
+    assert table(memory, "select relation from link") == [("strategy",)]
+
+
+def test_what_could_not_be_kept_is_no_episode_to_try_again(memory):
+    made = run(reflect(FAILED, memory=memory, store=False))
+    wrong = replace(made, reflection=replace(made.reflection, parents=(99,)))
+    with pytest.raises(InvalidInput, match="derived_from"):
+        run(keep(wrong, memory))
+    assert run(reflect_waiting(memory, before=2e9)) is None
 
 
 def test_what_failed_waits_and_is_tried_again(memory):

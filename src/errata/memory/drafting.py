@@ -59,6 +59,20 @@ class Draft:
     rule_trust: Trust = "external"
     dropped: tuple[Claim, ...] = ()
 
+    def text(self, episode: Episode) -> str:
+        """Its sentences with the events that prove them in brackets."""
+        told = []
+        for one in self.claims:
+            names = ", ".join(name_of(episode, at) for at in one.events)
+            told.append(f"{one.text.rstrip('.')} [{names}]." if names else one.text)
+        bare = f"The run ended as {episode.outcome} after {len(episode.events)} events."
+        return " ".join(told) or bare
+
+
+def name_of(episode: Episode, at: int) -> str:
+    """What an event is cited by: its id, or its position."""
+    return episode.events[at].id or str(at)
+
 
 Score = Callable[[Draft, Episode], float]
 

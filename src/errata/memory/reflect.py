@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from errata.errors import InvalidInput, ModelError, StoreError
 from errata.inquiry import asked
+from errata.lessons import Filed
 from errata.memory.arguments import fraction, several
 from errata.memory.attribution import Suspect
-from errata.memory.drafting import Draft, Score, by_outcome, by_rules
+from errata.memory.drafting import Draft, Score, by_outcome, by_rules, name_of
 from errata.memory.episode import LOOP, Episode
 from errata.memory.filing import file, unfiled
 from errata.memory.grounded import Claim
@@ -139,6 +140,18 @@ async def reflect_waiting(
     return await work.done(episode, filed.digest, trust, (), kept)
 
 
+async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
+    """Write what was reflected on without storing it; nothing where the episode was before.
+
+    Raises StoreError, QuotaExceeded.
+    """
+    kept, meta = Memory.of(memory, None), made.reflection.meta
+    one = Filed(meta["episode"], "", meta["session_id"], meta["outcome"], {})
+    if await kept.store.episodes.admit(kept.scope, one) is not None:
+        return ()
+    return await _written(kept, one.digest, made)
+
+
 def _checked(episode: object, on_model_error: str, trust: str, related: object) -> None:
     if not isinstance(episode, Episode):
         raise InvalidInput("episode", episode, "an Episode")
@@ -195,7 +208,7 @@ class _Work:
         keeps: Memory | None,
     ) -> Reflected:
         scope = self.memory.scope if self.memory else Scope()
-        self._tell(
+        _tell(
             "started",
             tenant=scope.tenant,
             project=scope.project,
@@ -208,14 +221,14 @@ class _Work:
         made = await self.lessons(found, draft, digest, related)
         made = replace(made, usage=usage, known=known, error=wrong)
         one = made.reflection
-        self._tell(
+        _tell(
             "generated",
             importance=one.importance,
             confidence=draft.confidence,
             has_strategy=made.strategy is not None,
         )
         if keeps is not None:
-            made = replace(made, stored=await self._written(keeps, digest, made))
+            made = replace(made, stored=await _written(keeps, digest, made))
         return made
 
     async def found(self, episode: Episode, trust: Trust) -> Study:
@@ -293,7 +306,7 @@ class _Work:
                 meta=meta,
             )
 
-        text = " ".join(_worded(one, found.episode) for one in draft.claims) or _bare(found)
+        text = draft.text(found.episode)
         one = lesson("reflection", text, draft.trust, importance)
         rule = None
         if draft.strategy:
@@ -311,33 +324,33 @@ class _Work:
         there = tuple(sorted(one.id for one in await store.held(scope, list(ids)))) if ids else ()
         return there, len(there) == len(ids)
 
-    async def _written(
-        self, memory: Memory, digest: str, made: Reflected
-    ) -> tuple[Remembered, ...]:
-        """Both lessons in one transaction, by the place of the task they are found by."""
-        lessons = [one for one in (made.reflection, made.strategy) if one is not None]
-        if memory.embedder is not None:
-            texts = [one.example.task if one.example else one.text for one in lessons]
-            space = space_of(memory.embedder)
-            vectors = await placed(memory.embedder, texts)
-            pairs = zip(lessons, vectors, strict=True)
-            lessons = [each for one, at in pairs for each in located([one], space, at)]
-        most = memory.max_entries or 0
-        answers = await memory.store.episodes.reflected(
-            memory.scope, digest, lessons, most=most, quota=memory.quota
-        )
-        self._tell("stored", id=answers[0].id, importance=made.reflection.importance)
-        return tuple(answers)
-
     def _failed(self, error: BaseException) -> None:
         """Tell of a failure without a word of what was read or answered."""
         where = "".join(traceback.format_tb(error.__traceback__))
         told = {"error": type(error).__name__, "traceback": where}
         _log.warning("reflection_generation_failed", extra=told)
 
-    def _tell(self, what: str, **fields: Any) -> None:
-        name = {"stored": "reflection_stored", "generated": "reflection_generated"}
-        _log.info(name.get(what, f"reflection_generation_{what}"), extra=fields)
+
+async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
+    """Both lessons in one transaction, by the place of the task they are found by."""
+    lessons = [one for one in (made.reflection, made.strategy) if one is not None]
+    if memory.embedder is not None:
+        texts = [one.example.task if one.example else one.text for one in lessons]
+        space = space_of(memory.embedder)
+        vectors = await placed(memory.embedder, texts)
+        pairs = zip(lessons, vectors, strict=True)
+        lessons = [each for one, at in pairs for each in located([one], space, at)]
+    most = memory.max_entries or 0
+    answers = await memory.store.episodes.reflected(
+        memory.scope, digest, lessons, most=most, quota=memory.quota
+    )
+    _tell("stored", id=answers[0].id, importance=made.reflection.importance)
+    return tuple(answers)
+
+
+def _tell(what: str, **fields: Any) -> None:
+    name = {"stored": "reflection_stored", "generated": "reflection_generated"}
+    _log.info(name.get(what, f"reflection_generation_{what}"), extra=fields)
 
 
 def named(name: Signature, strategy: str = "") -> Signature:
@@ -372,23 +385,8 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "event_count": len(episode.events) + episode.omitted,
         "session_id": episode.session,
         "error_category": episode.fault.category if episode.fault else "",
-        "source_event_ids": [_name(episode, at) for at in events],
+        "source_event_ids": [name_of(episode, at) for at in events],
         "related_memory_ids": list(related),
         "ungrounded": [n for n, one in enumerate(draft.claims, 1) if not one.grounded],
         "episode": digest,
     }
-
-
-def _name(episode: Episode, at: int) -> str:
-    return episode.events[at].id or str(at)
-
-
-def _worded(one: Claim, episode: Episode) -> str:
-    """A sentence with the events that prove it in brackets."""
-    names = ", ".join(_name(episode, at) for at in one.events)
-    return f"{one.text.rstrip('.')} [{names}]." if names else one.text
-
-
-def _bare(found: Study) -> str:
-    """Of an episode that shows nothing: how it ended, and with how many events."""
-    return f"The run ended as {found.episode.outcome} after {len(found.episode.events)} events."

@@ -4,12 +4,13 @@ values (:tenant, :project, :digest, :name, :session, :outcome, :record, :now)
 on conflict (tenant, project, digest) do nothing;
 
 -- name: take_episode
--- One that nobody is at work on, the oldest first; of those tried since :before none. A clock may be set back.
+-- One that nobody is at work on, the oldest first; of those tried since :before none, nor one without a record.
+-- A clock may be set back.
 update episode set state = 'waiting', tries = tries + 1, taken = :now
 where id = (
   select id from episode
   where tenant = :tenant and project = :project and state <> 'reflected' and (:digest = '' or digest = :digest)
-    and taken < :before
+    and taken < :before and (:digest <> '' or record <> '{}')
     and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
   order by at, id limit 1
 )
