@@ -219,7 +219,7 @@ def provenance(one: Found) -> str:
     """Where an example comes from, in one line: its lesson, whether verified, how often seen."""
     about = " ".join(_WORD.findall(one.error_type))[:60]
     origin = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
-    origin |= dict.fromkeys(PRODUCTS, f"reflected on: {about}")
+    origin |= dict.fromkeys(PRODUCTS, "drawn from a run")
     state = "verified" if one.verified else "not verified"
     said = origin.get(one.kind, f"remembered as {about}")
     times = "once" if one.seen == 1 else f"{one.seen} times"
