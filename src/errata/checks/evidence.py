@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from math import isfinite
 from typing import Any, NamedTuple
 
 from errata.checks.dates import Date, dates
@@ -68,17 +69,23 @@ class Evidence:
             for token in tokens(word):
                 self._named[token.low].append((row, ("",), False))
         for path, cell in row.cells.items():
-            for one in cell if isinstance(cell, list | tuple) else (cell,):
-                if isinstance(one, str):
-                    self._texts[one] = None
-                if (plain := finite(one)) is not None:
-                    self._plain.add(abs(plain))
-                    if self._times(path) and len(year := str(one)) == 4 and year.isdecimal():
-                        self.dates.append((Date(0, 0, int(year), 0, 0), row))
-                elif isinstance(one, str):
-                    self._name(row, path, one)
-                    if len(one) > 5 and any(map(str.isdigit, one)):
-                        self.dates += [(date, row) for date in dates(one)]
+            if type(cell) is not float:
+                for one in cell if isinstance(cell, list | tuple) else (cell,):
+                    self._value(row, path, one)
+            elif isfinite(cell):  # as most cells of a large table are
+                self._plain.add(abs(cell))
+
+    def _value(self, row: Record, path: Path, one: Any) -> None:
+        if isinstance(one, str):
+            self._texts[one] = None
+        if (plain := finite(one)) is not None:
+            self._plain.add(abs(plain))
+            if self._times(path) and len(year := str(one)) == 4 and year.isdecimal():
+                self.dates.append((Date(0, 0, int(year), 0, 0), row))
+        elif isinstance(one, str):
+            self._name(row, path, one)
+            if len(one) > 5 and any(map(str.isdigit, one)):
+                self.dates += [(date, row) for date in dates(one)]
 
     def _times(self, path: Path) -> bool:
         if path not in self._timed:
@@ -88,10 +95,11 @@ class Evidence:
     def _name(self, row: Record, path: Path, cell: str) -> None:
         if not path or len(cell) > SHORT:
             return
-        found = [token for token in tokens(cell) if token.kind == "word"]
+        every = tokens(cell)
+        found = [token for token in every if token.kind == "word"]
         named = bool({"name", "id", "title", "model", "key"} & set(parts(path[-1])))
         if len(found) <= 6 and (named or not found or not found[0].text[0].islower()):
-            for token in tokens(cell) if found else ():
+            for token in every if found else ():
                 plain = token.low in STOP and token.text not in ("May", "Will")  # names, too
                 if token.kind in ("word", "number") and not plain:
                     self._named[token.low].append((row, path, token.text.istitle()))

@@ -16,6 +16,7 @@ from errata.checks.naming import parts
 
 Path = tuple[str, ...]
 DEEPEST = 40
+_PLAIN = frozenset((float, int, str, bool, type(None)))
 _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
 _LABELS = frozenset(
     ("name", "key", "label", "category", "field", "property", "metric", "attribute")
@@ -135,6 +136,9 @@ def _flatten(
 ) -> None:
     for name, one in value.items():
         here = (*above, str(name))
+        if type(one) in _PLAIN:
+            cells[here] = one
+            continue
         if isinstance(one, list | tuple):
             one = _written_as_pairs(one)
             if _rows(one) and len(one) == 1:
