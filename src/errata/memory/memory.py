@@ -7,12 +7,11 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from errata.errors import InvalidInput
 from errata.lessons import Seen
 from errata.loop.record import Loop
-from errata.memory.alike import alike
 from errata.memory.arguments import (
     bounds,
     integer,
@@ -28,23 +27,17 @@ from errata.memory.evaluation import learn_from_evaluation
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
 from errata.memory.noted import noted
 from errata.memory.places import Progress, Spaces, placed, reembed, space_of
-from errata.memory.proof import (
-    MOST_CALLS,
-    SHARE,
-    Proof,
-    concluded,
-    due,
-    proven,
-    usefulness,
-)
+from errata.memory.proof import MOST_CALLS, SHARE, Proof, concluded, due, proven, usefulness
 from errata.memory.quarantine import Quarantine
 from errata.memory.recall import BUDGET, as_messages, as_text, briefed, choose, offered, rank
 from errata.memory.signature import signature
-from errata.memory.transfer import Exported, File, Imported, Told, export, import_
 from errata.memory.trust import Quota
 from errata.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
 from errata.redact import redacted
 from errata.store import open_store
+
+if TYPE_CHECKING:
+    from errata.memory.transfer import Exported, File, Imported, Told
 
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 
@@ -202,6 +195,8 @@ class Memory:
         active = ("candidate", "verified")
         lessons = [one for one in await self.top(among) if one["state"] in active]
         vectors = await self.embedder.embed([one["text"] for one in lessons])
+        from errata.memory.alike import alike
+
         return alike(lessons, vectors, await self.patterns())[:limit]
 
     async def recall(
@@ -367,6 +362,8 @@ class Memory:
         A path is written whole or not at all, one that is there only with `force`. Without
         `vectors` the file is half as large. Raises InvalidInput, StoreError.
         """
+        from errata.memory.transfer import export  # 0.6 MB, as `pathlib` is
+
         return await export(self.store, self.scope, file, vectors, force, progress)
 
     async def import_(
@@ -383,6 +380,8 @@ class Memory:
         It waits in quarantine, unless an operator vouches for it, `by` name and with a reason, on
         record: then it is as it was there. Raises ExportFileError, InvalidInput, StoreError.
         """
+        from errata.memory.transfer import import_
+
         return await import_(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
