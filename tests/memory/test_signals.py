@@ -58,6 +58,7 @@ def program(last: str) -> Event:
 LOST = result("Error: no file '/data/prices.csv'")
 OTHER = result("Error: the disk is full")
 STEP = (call(), result("nothing"))
+ROUND = (call("open"), result("a list"), call("back"), result("home"))
 
 # kind, the events that show it, its decisive event with the evidence, and the near miss
 TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Event]]] = [
@@ -111,7 +112,31 @@ TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Ev
             chat("exitcode: 0\n7"),
         ),
     ),
+    (
+        "retry",
+        (
+            call(arguments='{"order": "10-44A"}'),
+            LOST,
+            call(arguments={"order": "A-1044"}),
+            result(),
+        ),
+        (2, (0, 2)),
+        (call(arguments={"order": "10-44A"}), LOST, call(arguments={"order": "88"}), result()),
+    ),
+    (
+        "retry",
+        (call(arguments={"unit": "usd"}), LOST, call(arguments={"unit": "USD"}), result()),
+        (2, (0, 2)),
+        (call(arguments={"id": 17}), LOST, call(arguments={"id": 88}), result()),
+    ),
     ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
+    ("repeated", 3 * ROUND, (4, (0, 2, 4, 6, 8, 10)), 2 * ROUND),
+    (
+        "repeated",
+        (*ROUND, *STEP, *(3 * ROUND)),
+        (10, (6, 8, 10, 12, 14, 16)),
+        (*ROUND, ASKED, *ROUND, ASKED, *ROUND),
+    ),
     (
         "contradicted",
         (said("The order total is 40."), call(), result('{"order_total": 55}')),
@@ -224,6 +249,50 @@ def test_a_failure_is_named_by_its_telling_line(text, line):
     assert line in one.words or one.words.endswith("exit")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exit code 2",
+        "Exit code: 2",
+        "KeyError: 'a'",
+        "  json.decoder.JSONDecodeError: line 1",
+        "Uncaught TypeError: x is not a function",
+        'Exception in thread "main" java.lang.NullPointerException',
+        "Code output: Error: no such video",
+        '{"error": "no such order"}',
+        '{"error": 0.5}',
+        '{"status": "error", "message": "no"}',
+        '{"success": false, "message": "no"}',
+        "1 validation error for add",
+        "Unknown tool name: 'serch'. Available tools: 'search'",
+        "bash: make: command not found",
+        "cat: /a: No such file or directory",
+    ],
+)
+def test_a_failure_that_is_told_in_the_words_of_the_result(text):
+    assert places("cause", call(), result(text)) == [(0, (1,))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"error": null, "data": [1]}',
+        '{"error": "", "n": 1}',
+        "error: None",
+        '{"failed": 0, "passed": 5}',
+        "12 passed, 0 failed",
+        "exit code 0",
+        "    5  raise ValueError('x')\n    6  except KeyError:",
+        "class ParseError(Exception):\n    pass",
+        "the page on HTTPError and Exception",
+        "error_rate,day\n0.1,2",
+        '{"success": true}',
+    ],
+)
+def test_a_result_that_speaks_of_errors_is_no_failure(text):
+    assert not found("cause", call(), result(text))
+
+
 def test_what_changed_in_a_retry_is_said():
     before, after = {"item": "ketle", "n": 1}, {"item": "kettle", "n": 1, "unit": "EUR"}
     [one] = found("retry", call(arguments=before), LOST, call(arguments=after), result())
@@ -267,6 +336,12 @@ def test_a_result_is_used_however_its_numbers_are_written():
 def test_the_answer_is_followed_through_results_to_the_call_they_came_of():
     events = (ASKED, call(call="1"), call(call="2"), result("41.90", call="1"), said("41.90 euros"))
     assert places("answer", *events) == [(1, (1, 4))]
+
+
+def test_a_run_that_is_not_known_to_have_failed_is_not_said_to():
+    events = (call(), result("It is 41.90"), said("It costs 41.90."))
+    assert "failed run" in found("answer", *events, outcome="failure")[0].words
+    assert "failed" not in found("answer", *events, outcome="partial")[0].words
 
 
 def test_what_the_task_holds_and_what_every_text_holds_is_no_value():

@@ -33,6 +33,7 @@ def _answer(course: Course) -> Iterator[Signal]:
     last = course.answer
     if last is None or course.outcome == "success":
         return
+    run = "run" if course.outcome == "partial" else "failed run"
     origins = course.origins()
     held: dict[int, list[str]] = {}
     for value in sorted(course.values[last]):
@@ -40,5 +41,5 @@ def _answer(course: Course) -> Iterator[Signal]:
     for at, values in sorted(held.items()):
         said = ", ".join(map(shown, values[:MOST_SHOWN]))
         rest = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
-        words = f"the answer of the failed run rests on it: {said}{rest} came up first here"
+        words = f"the answer of the {run} rests on it: {said}{rest} came up first here"
         yield signal(course, "answer", at, (at, last), 1.0, words)

@@ -38,10 +38,19 @@ _REPORTED = re.compile(
     r"|filled)\b",
     re.IGNORECASE,
 )
+# The name of an exception says so where a line begins with it: in the midst of one it is mostly
+# code, or a page that was read. A field "error" that holds nothing says that all is well.
 _FAILED = re.compile(
-    r"exit ?(?:code|status)[: ]{0,2}(?!0\b)-?\d|Traceback \(most recent call last\)"
-    r"|\b(?:[A-Z]\w{0,60})?(?:Error|Exception)\b|(?i:\b(?:execution failed|timed out)\b"
-    r"|^\W{0,9}(?:error|fatal|failed)\b)",
+    r"(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d|Traceback \(most recent call last\)"
+    r"|^\W{0,9}(?:[\w.]{0,80}\.|Uncaught |Exception in thread [^\n]{0,80}|(?:\w{1,40} )?output: ?)?"
+    r"(?:[A-Z]\w{0,60})?(?:Error|Exception)\b(?!\w)"
+    r"|(?i:\b(?:execution failed|timed out)\b"
+    r"|^\W{0,9}(?:error|fatal|failed)\b"
+    r"(?!\W{0,5}[:=]\s?(?:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
+    r"|^\W{0,9}(?:\d{1,5} validation errors?"
+    r"|(?:unknown|unrecogni[sz]ed|no such) (?:tool|command))\b"
+    r"|: (?:command not found|no such file or directory)$"
+    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b)",
     re.MULTILINE,
 )
 _STATUS = re.compile(

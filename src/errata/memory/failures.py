@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
 from errata.memory.course import Course, printed, read
-from errata.memory.repeats import repeated_step
+from errata.memory.repeats import circle, repeated_step
 from errata.memory.signal import Kind, Signal, shown, signal
 from errata.memory.signature import signature
 
@@ -17,6 +18,9 @@ from errata.memory.signature import signature
 TIMES, CERTAIN = 3, 5
 # The share of words (of code, lines) that a call has in common with one that it tries again.
 SAME = 1 / 4
+# Or how near its values are, letter by letter: what `difflib` calls a close match. Values longer
+# than this have words enough.
+CLOSE, LONGEST_VALUE = 0.6, 100
 
 _ERROR = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
@@ -146,8 +150,9 @@ def _changed(course: Course, before: int, at: int) -> str:
     """What is different in a second try of a call; "" where it is another call."""
     one, other = (_given(course, which) for which in (before, at))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        old, new = (set(_WORD.findall(str(list(each.values())))) for each in (one, other))
-        return _keys(one, other) if one == other or _alike(old, new) else ""
+        values = [" ".join(map(str, each.values())) for each in (one, other)]
+        old, new = (set(_WORD.findall(each)) for each in values)
+        return _keys(one, other) if _alike(old, new) or _close(*values) else ""
     first, second = (dict.fromkeys(_lines(str(each))) for each in (one, other))
     if not _alike(set(first), set(second)):
         return ""
@@ -171,6 +176,13 @@ def _alike(old: set[str], new: set[str]) -> bool:
     return old == new or len(old & new) >= SAME * len(old | new)
 
 
+def _close(old: str, new: str) -> bool:
+    """Whether short values differ by a few letters, by their order or by their case."""
+    old, new = old.lower(), new.lower()
+    short = max(len(old), len(new)) <= LONGEST_VALUE
+    return short and SequenceMatcher(None, old, new).ratio() >= CLOSE
+
+
 def _lines(text: str) -> list[str]:
     """The lines of a text; of one with code blocks, those in them."""
     text = "\n".join(text.split("```")[1::2]) or text
@@ -189,8 +201,13 @@ def _keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _repeated(course: Course) -> Iterator[Signal]:
-    """The first step that was made again and again."""
+    """The first step that was made again and again, and the first circle that was gone round."""
     found = repeated_step(course.events, TIMES)
     if found is not None:
         strength = min(1.0, found.times / CERTAIN)
         yield signal(course, "repeated", found.calls[1], found.calls, strength, str(found))
+    calls, size = circle(course.events, TIMES)
+    if calls:
+        tools = ", ".join(shown(course.events[at].tool) for at in calls[:size])
+        words = f"{tools}: the same {size} steps with the same results {TIMES} times running"
+        yield signal(course, "repeated", calls[size], calls, TIMES / CERTAIN, words)

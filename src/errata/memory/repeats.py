@@ -15,6 +15,8 @@ from errata.memory.episode import Event
 ANSWERS = frozenset({"tool_response", "error_event"})
 # These bring nothing new from outside: what the agents said, and what came of their own steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
+# The most steps that a circle has.
+LONGEST_CIRCLE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,33 @@ def repeated_step(
     if len(run) < times:
         return None
     return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
+
+
+def circle(events: Sequence[Event], times: int) -> tuple[tuple[int, ...], int]:
+    """The calls of the first circle of steps that was gone round `times`, and of how many steps.
+
+    A circle has 2 to 4 steps, not all equal; what is equal, and where the count begins anew, is as
+    in `repeated_step`. Empty and 0 without one; linear in the number of events.
+    """
+    results = answered(events)
+    calls: list[int] = []
+    keys: list[tuple[str, ...]] = []
+    same = dict.fromkeys(range(2, LONGEST_CIRCLE + 1), 0)
+    for at, event in enumerate(events):
+        if event.type in NO_NEWS:
+            continue
+        if at not in results:  # news, or a call whose result is not known
+            calls, keys, same = [], [], dict.fromkeys(same, 0)
+            continue
+        result = events[results[at]]
+        calls.append(at)
+        keys.append((event.agent, event.tool, _arguments(event), result.content, result.error))
+        for size in same:
+            again = len(keys) > size and keys[-1] == keys[-1 - size]
+            same[size] = same[size] + 1 if again else 0
+            if same[size] == size * (times - 1) and len(set(keys[-size:])) > 1:
+                return tuple(calls[-size * times :]), size
+    return (), 0
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
