@@ -21,7 +21,7 @@ ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "import math\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n"
 BOTH = ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]
 CHECK = checks.python_tests(TESTS, "add", seconds=20)
-QUICK = checks.python_tests(TESTS, "add", seconds=2)
+QUICK = checks.python_tests(TESTS, "add", seconds=1)
 
 
 def test_a_right_program_passes():

@@ -77,11 +77,18 @@ def house(each: int = 6) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def shop(desk):
+def gallery(desk):
+    """A shop where pictures are drawn, which takes as long as the rest."""
     desk.write("toys.py", FOLLOWER)
     desk.write("bangs.py", RULES)
     desk.tasks(*house(), name="house.jsonl")
     return desk
+
+
+@pytest.fixture
+def shop(gallery):
+    gallery.write("matplotlib.py", "raise ImportError('not here')")
+    return gallery
 
 
 def calls_of(desk) -> int:
@@ -112,10 +119,10 @@ def test_both_arms_and_what_they_show(shop):
     assert total == calls_of(shop)
 
 
-def test_the_files_it_writes(shop):
-    done = shop.errata(*DEMO)
+def test_the_files_it_writes(gallery):
+    done = gallery.errata(*DEMO)
     assert done.code == 0, done.err
-    out = shop.folder / "out"
+    out = gallery.folder / "out"
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text("utf-8")
     assert "&lt;b&gt;no mark&lt;/b&gt;" in page
@@ -224,7 +231,6 @@ def test_interrupted_it_goes_on(shop):
 
 
 def test_without_matplotlib_the_rest_is_there(shop):
-    shop.write("matplotlib.py", "raise ImportError('not here')")
     done = shop.errata(*DEMO)
     assert done.code == 0
     assert "pip install 'errata[report]'" in done.err

@@ -269,7 +269,7 @@ def test_a_source_that_is_not_trusted_fills_no_database(store):
 
 
 def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
-    long = "word " * 100_000
+    long = "word " * 20_000
 
     async def scenario() -> None:
         whole = Example(long, long, long, long, {}, {}, long, long)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
+from tests.conftest import SOAK
 
 
 def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
@@ -18,5 +19,5 @@ def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: 
             for store in stores:
                 await store.close()
 
-    for number in range(60):
+    for number in range(20 * SOAK):
         assert asyncio.run(opened(tmp_path / f"{number}.db")) == [0] * 12

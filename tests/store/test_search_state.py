@@ -27,6 +27,7 @@ from errata.protocols import Filter, Found, Scope
 from errata.store import texts
 from errata.store.reflections import token
 from errata.store.sqlite import Sqlite
+from tests.conftest import SOAK
 
 SCOPES = [Scope(), Scope("acme", "support")]
 WORDS = ["parcel", "weigh", "river", "重量", "вес", "🚀", "7"]
@@ -253,7 +254,7 @@ def shares(rows: Sequence[Any], counts: dict[str, int], live: Sequence[Any]) -> 
 # Not made smaller where it fails: every step is a commit, and that would take minutes.
 TestSearched = Searched.TestCase
 TestSearched.settings = settings(
-    max_examples=15,
+    max_examples=8 * SOAK,
     stateful_step_count=40,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
