@@ -14,6 +14,7 @@ from errata.memory.trust import ORDER
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
 from errata.testing import FixedEmbedder
+from tests.conftest import SOAK
 from tests.memory import transfers
 from tests.memory.transfers import (
     PLANTED,
@@ -236,7 +237,7 @@ async def built(steps: list[Any]) -> Memory:
     return memory
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40 * SOAK, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
 def test_any_memory_comes_back_as_it_was(steps):
     async def scenario() -> None:

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput
@@ -18,6 +18,7 @@ from errata.memory.trust import HELD, ORDER, RAISING, lowest
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
 from errata.testing import FixedEmbedder
+from tests.conftest import SOAK
 from tests.memory import transfers
 from tests.memory.transfers import (
     HEADER,
@@ -505,6 +506,7 @@ def counted(made: list[Plain]) -> dict[str, Any]:
     return found
 
 
+@settings(max_examples=40 * SOAK)
 @given(st.lists(SIGHTING, max_size=6), st.lists(SIGHTING, max_size=6))
 def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(left, right):
     async def scenario() -> None:
