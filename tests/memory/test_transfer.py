@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -19,9 +20,9 @@ from tests.memory import transfers
 from tests.memory.transfers import (
     PLANTED,
     do,
+    everything,
     exported,
     fresh,
-    full,
     moved,
     only,
     records,
@@ -30,13 +31,14 @@ from tests.memory.transfers import (
 # Columns that an export has no place for: they say nothing outside of their database, or follow
 # from what is exported.
 LOCAL = {
-    "reflection": {"meta", "id", "tenant", "project", "author"},
+    "reflection": {"id", "tenant", "project", "author"},
     "occurrence": {"id", "reflection"},
     "example": {"id", "reflection", "scope", "task", "indexed"},
     "vector": {"example", "tenant", "project", "changed"},
     "origin": {"example", "scope"},
     "lineage": {"child", "parent"},
     "ruling": {"id", "tenant", "project"},
+    "link": {"tenant", "project"},
     "exposure": {"tenant", "project", "kind", "signature", "among"},
     "outcome": {"tenant", "project", "loop", "n"},
 }
@@ -54,6 +56,12 @@ async def columns(memory: Memory) -> dict[str, set[str]]:
     return found
 
 
+async def rows(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
+    store = memory.store
+    assert isinstance(store, Sqlite)
+    return [tuple(row) for row in await store._read(lambda db: db.execute(sql).fetchall())]
+
+
 def fields(value: Any) -> set[str]:
     """The names of all fields of a record, however deep."""
     if isinstance(value, dict):
@@ -63,7 +71,7 @@ def fields(value: Any) -> set[str]:
 
 def test_every_column_is_exported_or_local():
     async def scenario() -> None:
-        memory = await full()
+        memory = await everything()
         told = fields(records(await exported(memory)))
         missing = {
             (table, name)
@@ -81,10 +89,10 @@ def test_every_column_is_exported_or_local():
 
 def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     async def scenario() -> None:
-        memory, other = await full(), fresh()
+        memory, other = await everything(), fresh()
         data = await exported(memory)
         done = await moved(data, other)
-        kinds = ("lesson", "example", "sighting", "lineage", "loop", "ruling")
+        kinds = ("lesson", "example", "sighting", "lineage", "loop", "ruling", "link")
         counts = {kind: len(only(records(data), kind)) for kind in kinds}
         assert min(counts.values()) > 0
         assert done.written == {**counts, "sighting": counts["sighting"]}
@@ -96,6 +104,11 @@ def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
             assert (again.new, again.merged, again.known) == (0, 0, counts["lesson"])
             assert again.written == {}
             assert await exported(one) == data
+        links = "select child, relation, parent, at from link order by 1, 2, 3"
+        assert await rows(other, links) == await rows(memory, links)
+        assert {row[1] for row in await rows(other, links)} == {"strategy", "became"}
+        (meta,) = await rows(other, "select meta from reflection where kind = 'reflection'")
+        assert json.loads(meta[0])["source_event_ids"] == ["e2", "e3", "e4"]
         assert await other.prove() == await memory.prove()
         task = "convert parcel 9 to kilograms"
         with_vectors = Memory(other.store, embedder=FixedEmbedder())
@@ -107,7 +120,7 @@ def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
 
 def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
     async def scenario() -> None:
-        memory, other = await full(), fresh(embedder=FixedEmbedder())
+        memory, other = await everything(), fresh(embedder=FixedEmbedder())
         data = await exported(memory, vectors=False)
         assert len(data) < len(await exported(memory))
         await moved(data, other)
@@ -121,7 +134,7 @@ def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
 
 def test_the_scope_is_the_callers():
     async def scenario() -> None:
-        data = await exported(await full())
+        data = await exported(await everything())
         store = Sqlite(":memory:")
         acme = Memory(store, Scope("acme", "support"))
         done = await moved(data, acme)
@@ -136,7 +149,7 @@ def test_the_scope_is_the_callers():
 
 def test_both_ways_of_reading_a_file_are_one(tmp_path):
     async def scenario() -> None:
-        memory = await full()
+        memory = await everything()
         path = tmp_path / "lessons.jsonl"
         told: list[tuple[str, int, int]] = []
         done = await memory.export(path, progress=lambda *at: told.append(at))

@@ -18,10 +18,10 @@ from errata.memory.learn import Example
 from errata.memory.memory import Memory
 from errata.memory.portable import LONGEST_LINE, encoded
 from tests.memory import transfers
-from tests.memory.transfers import HEADER, do, exported, fresh, full, moved, records, sealed
+from tests.memory.transfers import HEADER, do, everything, exported, fresh, moved, records, sealed
 from tests.store.support import opened
 
-DATA: bytes = do(exported(do(full())))
+DATA: bytes = do(exported(do(everything())))
 LINES = DATA.splitlines(keepends=True)
 LAST = json.loads(LINES[-1])
 
@@ -62,6 +62,9 @@ def test_any_byte_flipped(at, by):
 @given(st.integers(1, len(DATA) - 2))
 def test_cut_anywhere(at):
     refused(DATA[:at])
+
+
+NESTED = json.loads('{"a":' * 20 + "1" + "}" * 20)
 
 
 def closed(change: Any) -> bytes:
@@ -138,11 +141,15 @@ def with_field(kind: str, name: str, value: Any) -> bytes:
         (with_field("example", "vector", {"space": "a/1"}), 3, "base64"),
         (with_field("sighting", "told", []), None, "a list of objects of source, trust, parents"),
         (with_field("lineage", "parents", ["x"]), None, "a list of kind/signature/digest"),
+        (with_field("lesson", "meta", []), 2, "an object at most 16 deep"),
+        (with_field("lesson", "meta", NESTED), 2, "an object at most 16 deep"),
+        (with_field("link", "relation", "owns"), None, "one of became, strategy"),
+        (with_field("link", "child", "../x"), None, "kind/signature"),
         (with_field("loop", "exposures", []), None, "a list of objects of lesson, shown"),
         (with_field("loop", "outcome", {"calls": 1}), None, "null or an object of right_at_once"),
         (with_field("ruling", "action", "import"), None, "text, but not import"),
         (
-            with_field("ruling", "record", json.loads('{"a":' * 20 + "1" + "}" * 20)),
+            with_field("ruling", "record", NESTED),
             None,
             "16 deep",
         ),
@@ -160,7 +167,7 @@ def test_every_field_must_be_there():
     made = records(DATA)
     kinds = {one["is"]: number for number, one in enumerate(made)}
     for kind, number in kinds.items():
-        for name in made[number]:
+        for name in made[number].keys() - {"meta"}:  # which only some have
             less = {key: value for key, value in made[number].items() if key != name}
             error = refused(sealed([*made[:number], less, *made[number + 1 :]]))
             assert error.line == number + 1, (kind, name)
@@ -254,7 +261,7 @@ class Full(BytesIO):
 
 
 def test_a_full_disk_is_told():
-    memory = do(full())
+    memory = do(everything())
     with pytest.raises(StoreUnavailable, match="the export cannot be written"):
         do(memory.export(Full(2_000)))
     assert do(exported(memory))  # the store goes on
@@ -262,7 +269,7 @@ def test_a_full_disk_is_told():
 
 def test_a_file_is_not_overwritten_by_accident(tmp_path):
     async def scenario() -> None:
-        memory, path = await full(), tmp_path / "lessons.jsonl"
+        memory, path = await everything(), tmp_path / "lessons.jsonl"
         await memory.export(path)
         before = path.read_bytes()
         await memory.remember("E", "one more")
@@ -337,5 +344,5 @@ def test_an_entry_that_no_line_holds_is_told():
 
 def test_what_was_learnt_is_nobody_elses_to_read(tmp_path):
     path = Path(tmp_path) / "lessons.jsonl"
-    do(do(full()).export(path))
+    do(do(everything()).export(path))
     assert path.stat().st_mode & 0o077 == 0  # what was learnt is nobody else's to read

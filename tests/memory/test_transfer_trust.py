@@ -27,9 +27,9 @@ from tests.memory.transfers import (
     Plain,
     crafted,
     do,
+    everything,
     exported,
     fresh,
-    full,
     moved,
     only,
     records,
@@ -224,15 +224,17 @@ def test_who_vouches_says_who_and_why():
 
 def test_nothing_that_others_decided_or_proved_is_taken():
     async def scenario() -> None:
-        data = await exported(await full())
+        data = await exported(await everything())
         made = records(data)
         memory = fresh()
         done = await transfers.given(data, memory)
         kinds = ("loop", "ruling")
-        assert done.left == sum(len(only(made, kind)) for kind in kinds)
+        became = [one for one in only(made, "link") if one["relation"] == "became"]
+        assert done.left == sum(len(only(made, kind)) for kind in kinds) + len(became)
         after = records(await exported(memory))
         assert [one["is"] for one in after if one["is"] in kinds] == []
         assert only(after, "lineage") == only(made, "lineage")
+        assert only(after, "link") == [one for one in only(made, "link") if one not in became]
         assert await memory.prove() == await fresh().prove()
         for one in only(after, "lesson"):
             claims = (one["pinned"], one["apart"], one["useful"], one["helped"], one["hurt"])
@@ -264,7 +266,7 @@ def test_a_crafted_export_reaches_nothing_else():
         await memory.remember("F", "no unit", example=PARCEL)
         before = records(await exported(memory))
         acme = Memory(memory.store, Scope("acme", "secret"))
-        await transfers.given(crafted(await exported(await full()), claims), memory)
+        await transfers.given(crafted(await exported(await everything()), claims), memory)
         assert await acme.count() == 0
         made = records(await exported(memory))
         old = next(one for one in made if one["is"] == "lesson" and one["error_type"] == "F")
@@ -301,12 +303,68 @@ def test_nothing_here_comes_to_derive_from_what_somebody_imports():
     do(scenario())
 
 
+LABEL = "write the colour of each cup on its own white label"
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(vouched):
+    """Else a file could say that a lesson of ours became one of its own."""
+
+    async def scenario() -> None:
+        data, memory = await exported(await everything()), fresh()
+        await memory.remember("L", LABEL)
+        take = moved if vouched else transfers.given
+        await take(data, memory)
+        made = records(await exported(memory))
+        assert {one["relation"] for one in only(made, "link")} == {"strategy"}
+        (ours,) = (await memory.seen("L", LABEL)).lessons
+        assert (ours["text"], ours["state"]) == (LABEL, "candidate")
+
+    do(scenario())
+
+
+def test_a_strategy_of_theirs_belongs_to_no_reflection_of_ours():
+    async def scenario() -> None:
+        data = await exported(await everything())
+        memory = fresh()
+        await moved(sealed([one for one in records(data) if one["is"] != "link"]), memory)
+        before = await exported(memory)
+        done = await transfers.given(data, memory)
+        assert "link" not in done.written
+        assert only(records(await exported(memory)), "link") == only(records(before), "link") == []
+
+    do(scenario())
+
+
+def test_what_else_is_known_of_a_lesson_is_bounded_and_goes_with_its_words():
+    def more(record: Plain) -> None:
+        if record["is"] == "lesson" and record["kind"] == "reflection":
+            record["meta"]["session_id"] = "x" * 30_000
+
+    async def scenario() -> None:
+        data = await exported(await everything())
+        theirs, short = fresh(), fresh()
+        await transfers.given(crafted(data, more), theirs)
+        await transfers.given(data, short)
+
+        async def told(memory: Memory) -> Any:
+            made = only(records(await exported(memory)), "lesson")
+            return next(one.get("meta") for one in made if one["kind"] == "reflection")
+
+        assert await told(theirs) is None
+        assert (await told(short))["outcome"] == "error"
+        await moved(data, theirs)
+        assert await told(theirs) is None  # what a model says raises nothing
+
+    do(scenario())
+
+
 def test_an_import_is_revoked_with_all_that_came_with_it():
     async def scenario() -> None:
         memory = fresh()
         await memory.remember("F", "no unit", example=PARCEL)
         before = await exported(memory)
-        done = await transfers.given(await exported(await full()), memory)
+        done = await transfers.given(await exported(await everything()), memory)
         removed = await memory.quarantine.revoke(done.source, by="ada")
         assert removed.lessons == done.new
         assert removed.sightings == done.written["sighting"]
@@ -567,12 +625,12 @@ def test_a_loop_of_the_same_name_is_another_one():
     """Runs are named after files: here a loop may have the name of one that was moved."""
 
     async def scenario() -> None:
-        data, memory = await exported(await full()), fresh()
+        data, memory = await exported(await everything()), fresh()
         await moved(data, memory)
         before = await memory.prove()
         past = await memory.store.past(memory.scope, "run-1/0")
         assert past.exposures == ()
-        local = await full()
+        local = await everything()
         again = await exported(local)
         await moved(again, memory)
         await moved(data, local)
@@ -586,7 +644,7 @@ def test_a_loop_of_the_same_name_is_another_one():
 
 def test_an_outcome_that_comes_later_is_taken_in_later():
     async def scenario() -> None:
-        memory, other = await full(), fresh()
+        memory, other = await everything(), fresh()
         first = await exported(memory)
         await moved(first, other)
         from errata.memory.proof import Outcome
@@ -604,7 +662,7 @@ def test_an_outcome_that_comes_later_is_taken_in_later():
 
 def test_it_is_known_whatever_embedder_is_used():
     async def scenario() -> None:
-        data, memory = await exported(await full()), fresh(embedder=FixedEmbedder(8))
+        data, memory = await exported(await everything()), fresh(embedder=FixedEmbedder(8))
         await moved(data, memory)
         there = await memory.spaces()
         assert (there.here, [*there.elsewhere]) == (0, ["fixed/64"])

@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
+from errata.memory.dreaming import consolidate
 from errata.memory.learn import Example, Reflection
 from errata.memory.memory import Memory
 from errata.memory.portable import END, FORMAT, encoded
 from errata.memory.proof import Exposure, Outcome
+from errata.memory.reflect import reflect
 from errata.memory.signature import signature
 from errata.memory.transfer import Imported
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
 from errata.testing import FixedEmbedder
+from tests.memory.reflections import FAILED
 from tests.planted import EVERY
 
 Plain = dict[str, Any]
@@ -78,7 +81,7 @@ def without(made: Sequence[Plain], *kinds: str) -> list[Plain]:
 
 
 async def full() -> Memory:
-    """A memory with everything in it that an export has a place for."""
+    """A memory with all in it that is learnt and ruled on."""
     memory = fresh(embedder=FixedEmbedder())
     store, scope = memory.store, memory.scope
     await memory.remember("E", "bad value 'x'", lesson="use y", pinned=True, tags=["a", "b"])
@@ -111,6 +114,18 @@ async def full() -> Memory:
         state="verified",
     )
     await store.remember(scope, [learnt])
+    return memory
+
+
+async def everything() -> Memory:
+    """The same with a reflection and a dream: all that an export has a place for."""
+    memory = await full()
+    by_words = Memory(memory.store, memory.scope)
+    for more in ("", ", then"):
+        await by_words.remember("L", f"write the colour of each cup on its own white label{more}")
+    await reflect(FAILED, memory=by_words, trust="operator")
+    dream = await consolidate(by_words)
+    assert dream.after == dream.before - 1
     return memory
 
 

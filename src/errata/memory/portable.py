@@ -29,6 +29,10 @@ IMPORT = "import"
 # What one line may have, in bytes; the longest lesson of a loop has a thousandth of it.
 LONGEST_LINE = 64 * 2**20
 DEEPEST = 16
+# Characters of what else is known of a lesson, where nobody vouches for it.
+LONGEST_META = 20_000
+# How lessons may belong together; a name outlives its lesson.
+RELATIONS = ("became", "strategy")
 STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 
 
@@ -68,6 +72,8 @@ def place(record: Plain) -> tuple[Any, ...]:
         case "ruling":
             about = (record[name] for name in ("action", "subject", "by", "why"))
             return 5, record["at"], *about, json.dumps(record["record"])
+        case "link":
+            return 6, *parted(record["child"]), record["relation"], *parted(record["parent"])
         case _:
             return (0,)
 
@@ -85,7 +91,8 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
 
     Texts come as external ones, with the import among their sources, and wait in quarantine, of the
     length that is kept there. What others decided, measured or proved stays behind; so does by what
-    else a text would be found, which whoever releases it does not see; and times still to come.
+    else a text would be found, which whoever releases it does not see; times still to come; and
+    what took the place of what.
     """
     unvouched = {"trust": "external"}
     if record["is"] in ("lesson", "example"):
@@ -96,8 +103,10 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
             told = {"seen": max(1, listed), "helped": 0, "hurt": 0, "source": source}
             told["listed"] = {"seen": listed, "helped": 0, "hurt": 0}
             claims = {"pinned": False, "apart": False, "useful": 1.0, "last_shown": 0.0}
-            short = {"text": kept(record["text"]), "tags": _few(record["tags"])}
+            short: dict[str, Any] = {"text": kept(record["text"]), "tags": _few(record["tags"])}
             times = {name: min(record[name], now) for name in ("first_seen", "last_seen")}
+            if len(json.dumps(record.get("meta"))) > LONGEST_META:
+                short["meta"] = {}
             return {**record, **short, **told, **claims, **times, **unvouched}
         case "example":
             origins = sorted({*record["origins"], source} - {""})
@@ -111,6 +120,8 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
             return {**record, "text": kept(record["text"]), "told": told_by}
         case "lineage":
             return record
+        case "link" if record["relation"] == "strategy":
+            return {**record, "at": min(record["at"], now)}
         case _:
             return None
 
@@ -127,6 +138,8 @@ def checked(record: Any) -> Plain:
     for name in {**wanted, **record}:
         if name != "is" and name not in wanted:
             raise InvalidInput(f"field of the {kind}", name, f"one of {', '.join(wanted)}")
+        if name not in record and (kind, name) in _MAY:
+            continue
         if name in wanted and (name not in record or not wanted[name][0](record[name])):
             raise InvalidInput(f"{name} of the {kind}", record.get(name), wanted[name][1])
     if kind == "lesson":
@@ -218,6 +231,10 @@ def _is_vector(value: Any) -> bool:
     return isfinite(sum(struct.unpack(f"<{length}f", data)))
 
 
+def _is_data(value: Any) -> bool:
+    return isinstance(value, dict) and _is_shallow(value)
+
+
 def _is_shallow(value: Any, room: int = DEEPEST) -> bool:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return room > 0 and all(_is_shallow(one, room - 1) for one in inner)
@@ -253,6 +270,8 @@ _OUTCOME: Mapping[str, Allows] = {
     "at": _is_time,
 }
 _TOLD: Mapping[str, Allows] = {"source": _is_text, "trust": _TRUST[0], "parents": _is_parents}
+# What only some have: that of an episode.
+_MAY = {("lesson", "meta")}
 _LISTED = dict.fromkeys(("seen", "helped", "hurt"), _is_count)
 _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
     FORMAT: {
@@ -283,6 +302,7 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "first_seen": _TIME,
         "last_seen": _TIME,
         "last_shown": _TIME,
+        "meta": (_is_data, f"an object at most {DEEPEST} deep"),
     },
     "example": {
         "lesson": _NAME,
@@ -327,13 +347,15 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "by": _TEXT,
         "why": _TEXT,
         "record": (
-            lambda value: (
-                isinstance(value, dict)
-                and _is_shallow(value)
-                and _or_null(_is_example_name)(value.get("example"))
-            ),
+            lambda value: _is_data(value) and _or_null(_is_example_name)(value.get("example")),
             f"an object at most {DEEPEST} deep, its example null or kind/signature/digest",
         ),
+    },
+    "link": {
+        "child": _NAME,
+        "relation": _one_of(*RELATIONS),
+        "parent": _NAME,
+        "at": _TIME,
     },
     END: {"lines": _COUNT, "sha256": (_like("[0-9a-f]{64}"), "64 hex digits")},
 }

@@ -14,7 +14,7 @@ from errata.memory.words import MOST, words
 from errata.protocols import Scope
 from errata.redact import redacted_data
 from errata.store import trust
-from errata.store.names import VOICE, Names
+from errata.store.names import VOICE, Names, finite
 from errata.store.outgoing import MOVED
 from errata.store.reflections import LESSON, key_of, mark, step_aside, storable, token
 from errata.store.rulings import rule
@@ -58,6 +58,7 @@ class _Sink:
             "lineage": self._lineage,
             "loop": self._loop,
             "ruling": self._ruling,
+            "link": self._link,
         }
         if by:
             ruling = {"action": IMPORT, "subject": source, "by": by, "why": why}
@@ -82,6 +83,7 @@ class _Sink:
         name = f"{record['kind']}/{record['signature']}"
         told = {one: record[one] for one in SAME} | {one: storable(record[one]) for one in TEXTS}
         told["tags"] = json.dumps([storable(tag) for tag in record["tags"]])
+        told["meta"] = json.dumps(redacted_data(finite(record.get("meta", {}))))
         listed, row = record["listed"], self._find(name)
         # Those that later records tell of are counted with them.
         unlisted = {one: record[one] - listed[one] for one in ("seen", "helped", "hurt")}
@@ -235,6 +237,16 @@ class _Sink:
             told["example"] = self._names.id(told["example"])
         ruling = {name: record[name] for name in ("action", "subject", "by", "why")}
         return "new" if self._ruled(ruling, told, record["record"], record["at"]) else "known"
+
+    def _link(self, record: Plain) -> Effect:
+        """How lessons belong together; where nobody vouches for it, only those that it brought."""
+        told = {name: record[name] for name in ("child", "relation", "parent")}
+        whose = "" if self._by else self._source
+        return (
+            "new"
+            if self._changes("import_link", **told, source=whose, now=record["at"])
+            else "known"
+        )
 
     def _ruled(self, ruling: Plain, record: Plain, named: Plain, at: float) -> bool:
         """Put a ruling on record; whether it was not there. `named` is its record with names."""

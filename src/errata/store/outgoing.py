@@ -61,6 +61,8 @@ class _Source:
         yield from self._loops()
         rulings = {place(one): one for one in self._rulings()}  # those on examples gone look alike
         yield from (rulings[key] for key in sorted(rulings))
+        links = ({"is": "link", **dict(row)} for row in self._rows("export_links"))
+        yield from sorted(links, key=place)
 
     def _rows(self, name: str, **values: Any) -> Iterator[Row]:
         return self._db.execute(statements()[name], {**key_of(self._scope), **values})
@@ -152,6 +154,7 @@ class _Source:
 
 def _lesson(row: Row, listed: Counter[str]) -> Plain:
     counts = {"seen": row["listed"], "helped": listed["helped"], "hurt": listed["hurt"]}
+    meta = finite(redacted_data(json.loads(row["meta"])))
     return {
         "is": "lesson",
         **{name: row[name] for name in SAME},
@@ -159,6 +162,7 @@ def _lesson(row: Row, listed: Counter[str]) -> Plain:
         **{name: bool(row[name]) for name in FLAGS},
         "tags": [storable(tag) for tag in json.loads(row["tags"])],
         "listed": counts,
+        **({"meta": meta} if meta else {}),
     }
 
 

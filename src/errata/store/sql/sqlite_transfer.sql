@@ -3,7 +3,7 @@ select space, count(*) as n from vector where tenant = :tenant and project = :pr
 
 -- name: export_lessons
 select id, kind, signature, error_type, pattern, text, tags, state, trust, importance, source, pinned, apart, useful,
-       seen, helped, hurt, first_seen, last_seen, last_shown, author,
+       seen, helped, hurt, first_seen, last_seen, last_shown, author, meta,
        (select count(*) from occurrence where reflection = l.id) as listed
 from reflection l where tenant = :tenant and project = :project
 order by kind, signature;
@@ -66,9 +66,9 @@ where tenant = :tenant and project = :project and kind = :kind and signature = :
 
 -- name: import_lesson
 insert into reflection (tenant, project, kind, signature, error_type, pattern, text, tags, state, trust, importance,
-                        source, pinned, apart, useful, seen, helped, hurt, first_seen, last_seen, last_shown, author)
+                        source, pinned, apart, useful, seen, helped, hurt, first_seen, last_seen, last_shown, author, meta)
 values (:tenant, :project, :kind, :signature, :error_type, :pattern, :text, :tags, :state, :trust, :importance,
-        :source, :pinned, :apart, :useful, :seen, :helped, :hurt, :first_seen, :last_seen, :last_shown, 0);
+        :source, :pinned, :apart, :useful, :seen, :helped, :hurt, :first_seen, :last_seen, :last_shown, 0, :meta);
 
 -- name: merge_lesson
 update reflection
@@ -79,6 +79,7 @@ where id = :reflection;
 -- name: raise_lesson
 update reflection
 set text = :text, trust = :trust, state = :state, source = :source, tags = :tags, importance = :importance, author = 0,
+    meta = :meta,
     useful = iif(text <> :text, 1, useful)
 where id = :reflection;
 
@@ -126,3 +127,27 @@ group by loop;
 select record from ruling
 where tenant = :tenant and project = :project and subject = :subject and action = :action and by = :by and why = :why
   and (at = :now or action = 'import');
+
+-- name: export_links
+-- What took the place of a lesson is told of lessons that are gone, too.
+with there (name) as (
+  select kind || '/' || signature from reflection where tenant = :tenant and project = :project
+)
+select child, relation, parent, at from link
+where tenant = :tenant and project = :project and relation in ('became', 'strategy')
+  and (relation = 'became' or child in (select name from there) and parent in (select name from there));
+
+-- name: import_link
+-- Nothing takes the place of what is not superseded here, nor of what another lesson took.
+insert or ignore into link (tenant, project, child, relation, parent, at)
+select :tenant, :project, :child, :relation, :parent, :now
+where (:source = '' or 2 = (
+        select count(*) from reflection
+        where tenant = :tenant and project = :project and source = :source
+          and kind || '/' || signature in (:child, :parent)))
+  and (:relation <> 'became' or not exists (
+        select 1 from reflection
+        where tenant = :tenant and project = :project and kind || '/' || signature = :child and state <> 'superseded')
+      and not exists (
+        select 1 from link
+        where tenant = :tenant and project = :project and child = :child and relation = 'became'));
