@@ -185,6 +185,20 @@ def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory,
     assert rows(path, "select record from example where record like '%label 1%'") == []
 
 
+def test_a_survivor_of_which_only_copies_are_left_is_gone_with_its_source(memory):
+    async def run():
+        await memory.remember("k", TEXT, example=example(1))
+        await memory.remember("k", SAME, example=example(2), source="page")
+        assert (await consolidate(memory)).done
+        removed = await memory.quarantine.revoke("page", by="ada")
+        assert (removed.lessons, removed.sightings) == (1, 1)
+        assert await states(memory) == {TEXT: "candidate"}
+        assert not await memory.seen("k", SAME)
+        assert [one.example for one in await memory.recall(example(1).task)] == [example(1)]
+
+    do(run())
+
+
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
 def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(memory, how):
     async def run():

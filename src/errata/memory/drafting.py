@@ -92,7 +92,7 @@ def by_rules(found: Study) -> Draft:
     told = list(_told(found))[:SENTENCES]
     episode = found.episode
     claims = tuple(claim(redacted(text), at, episode) for text, at, _ in told)
-    strategy, names, parts = _strategy(found)
+    strategy, parts = _strategy(found)
     words_of = [word for *_, words in told for word in words]
     cites = [at for one in claims for at in one.events]
     reason = found.reason
@@ -102,8 +102,8 @@ def by_rules(found: Study) -> Draft:
         redacted(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest((found.trust_in((), words_of), *map(found.floor, cites))),
-        rule_trust=found.trust_in(names, parts),
+        trust=lowest((found.trust_in(words_of), *map(found.floor, cites))),
+        rule_trust=found.trust_in((found.tool, *parts)),
     )
 
 
@@ -251,9 +251,9 @@ _ADVICE = {
 }
 
 
-# A rule, the names of tools and arguments in it, and other words of the events.
-_Rule = tuple[str, tuple[str, ...], tuple[str, ...]]
-NO_RULE: _Rule = ("", (), ())
+# A rule, and the names and other words of the events in it.
+_Rule = tuple[str, tuple[str, ...]]
+NO_RULE: _Rule = ("", ())
 
 
 def _strategy(found: Study) -> _Rule:
@@ -267,16 +267,17 @@ def _strategy(found: Study) -> _Rule:
             return NO_RULE
         return (
             f"When {tool} fails, change the call; this worked: {changed}.",
-            (tool,),
-            _quoted(changed),
+            (tool, *_quoted(changed)),
         )
     if reason.kind not in _ADVICE:
         return NO_RULE
     given = arguments_of(found.episode.events[reason.at])
     keys = [clean(str(key), ARGUMENT) for key in given] if isinstance(given, Mapping) else []
-    call = f"{tool} ({', '.join(keys[:ARGUMENTS])})" if keys else tool
-    shown = keys[:ARGUMENTS] if "{call}" in _ADVICE[reason.kind] else []
-    return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown), ()
+    # A rule that could be believed is not to wait for the names of arguments.
+    keys = [key for key in keys if found.trust_in((key,)) == found.trust_in((tool,))][:ARGUMENTS]
+    call = f"{tool} ({', '.join(keys)})" if keys else tool
+    shown = keys if "{call}" in _ADVICE[reason.kind] else []
+    return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown)
 
 
 def _fix(found: Study) -> _Rule:
@@ -288,7 +289,7 @@ def _fix(found: Study) -> _Rule:
     if event.type != "error_event" or event.content in ("", event.error):
         return NO_RULE
     fix = clean(event.content, 2 * QUOTED)
-    return fix, (), _pieces(fix)
+    return fix, _pieces(fix)
 
 
 def _quoted(changed: str) -> tuple[str, ...]:

@@ -126,17 +126,13 @@ class Study:
         event, own = self.episode.events[at], self.episode.source == LOOP
         return self.given if event.type in GIVEN else trust_of(event, own)
 
-    def trust_in(self, names: Iterable[str], words: Iterable[str]) -> Trust:
+    def trust_in(self, words: Iterable[str]) -> Trust:
         """The trust of what is made of these, of a model's at most.
 
-        A name, of a tool or of an argument, is whose it was first. Words derive from all that was
-        said before them, too: an agent may repeat in its own way what a tool told it.
+        Words derive from all that was said before they came up: an agent may repeat in its own way
+        what a tool told it, be it as the name of a tool or of an argument.
         """
-        first = (self._first(one) for one in names if one)
-        later = (self._first(one) for one in words if one)
-        count = len(self.episode.events)
-        whose = [self.trust_at(at) if 0 <= at < count else self.floor(at) for at in first]
-        return lowest(("model", *whose, *map(self.floor, later)))
+        return lowest(("model", *(self.floor(self._first(one)) for one in words if one)))
 
     def floor(self, at: int) -> Trust:
         """The lowest trust of the events up to this position, which what stands there rests on.
@@ -151,9 +147,13 @@ class Study:
         return lowest(("operator", *map(self.trust_at, range(at + 1))))
 
     def _first(self, fragment: str) -> int:
-        """Where a text came up first: -1 is the task, the number of events nowhere in them."""
+        """Where a text came up first: -1 is the task, the number of events nowhere in them.
+
+        The names of the tools that were offered came with the task.
+        """
         episode, fragment = self.episode, fragment.casefold()
-        if fragment in f"{episode.task}\n{episode.goal}".casefold():
+        offered = (one.casefold() for one in episode.tools)
+        if fragment in f"{episode.task}\n{episode.goal}".casefold() or fragment in offered:
             return -1
         for at, event in enumerate(episode.events):
             if (

@@ -138,6 +138,7 @@ def _bereft(db: Db, values: Plain) -> bool:
     lesson = db.execute(statements()["read_voice"], values).fetchone()
     if lesson["spoken_for"]:
         return False
+    db.execute(statements()["give_back"], values)
     best = _best(db, values)
     if best is None and not _from_sighting(db, values, lesson):
         db.execute(statements()["delete_reflection"], values)

@@ -132,13 +132,14 @@ def moment(value: Any) -> float | None:
     """
     if value is None:
         return None
+    given = value
     if isinstance(value, str):
         found = _MOMENT.fullmatch(value.strip())
         value = None if found is None else _seconds(found)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         value = None
     if value is None or not isfinite(value) or not 0 <= value < YEAR_10000:
-        raise InvalidInput("time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z")
+        raise InvalidInput("time", given, "seconds since 1970, or like 2026-01-31T12:00:00Z")
     return float(value)
 
 

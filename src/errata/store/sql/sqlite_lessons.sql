@@ -47,11 +47,11 @@ set seen = seen + 1, last_seen = max(last_seen, excluded.last_seen),
                  then 'verified' else reflection.state end,
     useful = iif(reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                  and reflection.text <> excluded.text, 1, useful),
-    (trust, text, source, tags, importance, author) = (
-      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, null
+    (trust, text, source, tags, importance, meta, author) = (
+      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, null
       where reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
       union all
-      select reflection.trust, reflection.text, reflection.source, reflection.tags, reflection.importance, reflection.author
+      select reflection.trust, reflection.text, reflection.source, reflection.tags, reflection.importance, reflection.meta, reflection.author
       where not (reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
     ),
     pinned = max(reflection.pinned, excluded.pinned)

@@ -140,6 +140,15 @@ order by state = 'retired', (select key from json_each(:order) where value = tru
 select text, source, trust, parents from occurrence where reflection = :reflection
 order by (select key from json_each(:order) where value = trust), id limit 1;
 
+-- name: give_back
+-- Where all that is left of a lesson are copies of examples, they go back to the lessons that it took the place of.
+delete from link
+where tenant = :tenant and project = :project and relation = 'became'
+  and parent = (select kind || '/' || signature from reflection where id = :reflection)
+  and not exists (
+    select 1 from example where reflection = :reflection
+      and id not in (select successor from supersession where what = 'example'));
+
 -- name: bring_back
 update example set state = iif(trust in ('tool', 'external'), 'quarantined', 'candidate')
 where id = :example and state = 'superseded';
@@ -147,6 +156,7 @@ where id = :example and state = 'superseded';
 -- name: set_voice
 update reflection
 set tags = iif(author = :example, tags, '[]'), importance = iif(author = :example, importance, 0.5),
+    meta = iif(author = :example, meta, '{}'),
     (text, trust, state, author, source) = (
   select lesson, trust, iif(:kept <> '', :kept, e.state), id, coalesce((select min(source) from origin where example = e.id), '')
   from example e where id = :example
