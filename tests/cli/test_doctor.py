@@ -1,8 +1,11 @@
 """`errata doctor`, `errata model` and the command itself."""
 
+import re
 import sqlite3
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,15 @@ def invoke(desk, monkeypatch):
 
 def signs(done):
     return {sign["name"]: sign for sign in done.json["signs"]}
+
+
+def test_every_package_that_an_extra_brings_is_named(invoke):
+    [project] = [one for one in Path(__file__).parents if (one / "pyproject.toml").exists()]
+    extras = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [one for every in extras["optional-dependencies"].values() for one in every]
+    names = {re.split(r"[^\w-]", one)[0] for one in wanted}
+    said = signs(invoke("doctor", "--json"))["optional packages"]["found"]
+    assert {one.split()[0] for one in said.split(", ")} == names
 
 
 def test_a_healthy_machine(invoke):

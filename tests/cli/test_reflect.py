@@ -48,7 +48,7 @@ def test_each_run_is_told_with_the_events_that_prove_it(errata_):
     assert done.code == 0
     for part in (
         f"runs.jsonl:run 1  error, 4 events: {TASK}",
-        "step     e2: acted; its result is event e3; fails first here: Error: 3 items match",
+        "step     e2 price (buyer): acted; its result is event e3; fails first here: Error: 3 items",
         "signal   cause [e3]: fails first here: Error: 3 items match",
         "lesson   price with item “pot” failed with “Error: 3 items match” [e2, e3].",
         "rule     When price (item) fails, mend what it names before you go on;",

@@ -48,6 +48,11 @@ def refused(data: bytes, **more: Any) -> TraceFileError:
         (b'{"events": [}', 1, "not JSON"),
         (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
         (b'{"events": NaN}', 1, "NaN is not JSON"),
+        (
+            b'{\n"events": []\n}\n{\n}',
+            4,
+            "another value begins here; put each on a line of its own",
+        ),
         (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
         (b'[\n"\xff"\n]', 1, "can't decode byte 0xff"),
         (b'{"events": ' + b"9" * 5_000 + b"}", 1, "not JSON"),

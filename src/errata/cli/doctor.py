@@ -20,7 +20,10 @@ from errata.cli.settings import Settings, settings
 from errata.errors import ErrataError, StoreCorrupt, StoreNewer
 from errata.loop.feedback import clean
 
-PACKAGES = ("xllamacpp", "onnxruntime", "tokenizers", "pydantic-ai-slim", "matplotlib")
+PACKAGES = (
+    *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
+    *("narwhals", "pyarrow", "pandera", "vega-datasets", "opentelemetry-proto"),
+)
 # The kind of model -> the package that it needs, and the extra that brings it.
 EXTRAS: dict[str, tuple[str, str]] = {
     "embedded": ("xllamacpp", "embedded"),

@@ -21,6 +21,7 @@ from errata.errors import ErrataError, ModelError, ModelUnavailable, UsageError
 from errata.loop.feedback import clean
 
 if TYPE_CHECKING:
+    from errata.memory.attribution import Suspect
     from errata.memory.episode import Episode
     from errata.memory.learn import Trust
     from errata.memory.memory import Memory
@@ -177,8 +178,8 @@ def _print(told: _Told, keep: bool) -> None:
         show(f"  {told.error or 'nothing to reflect on: it has no events and no error'}")
         return
     if one.step is not None:
-        at = one.step.id or one.step.at
-        show(f"  step     {clean(f'{at}: ' + '; '.join(one.step.reasons), WORDS)}")
+        reasons = "; ".join(one.step.reasons)
+        show(f"  step     {_named(one.step, episode)}: {clean(reasons, WORDS)}")
     for signal in one.signals[:SIGNALS]:
         proof = ", ".join(
             name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
@@ -190,6 +191,14 @@ def _print(told: _Told, keep: bool) -> None:
     if one.strategy is not None:
         show(f"  rule     {clean(one.strategy.text, WORDS)}")
     show(f"  by {clean(one.by, NAME)}, importance {one.reflection.importance:.2f}; {_became(told)}")
+
+
+def _named(step: Suspect, episode: Episode | None) -> str:
+    """A step by its event, the tool or else the words of it, and the agent."""
+    event = episode.events[step.at] if episode else None
+    words = clean(event.tool or event.content, NAME) if event else ""
+    parts = (step.id or str(step.at), words, f"({step.agent})" if step.agent else "")
+    return " ".join(clean(part, NAME) for part in parts if part)
 
 
 def _became(told: _Told) -> str:

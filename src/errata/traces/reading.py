@@ -183,6 +183,8 @@ def _parsed(line: bytes) -> Any:
 
 def _said(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
+        if error.msg == "Extra data":
+            return "another value begins here; put each on a line of its own"
         return f"{error.msg} (column {error.colno})"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
