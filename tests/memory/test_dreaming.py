@@ -475,6 +475,8 @@ def test_a_model_may_find_what_a_group_has_in_common(path):
     [
         ("no JSON", "no lesson"),
         ("[1]", "no lesson"),
+        ('{"reflection": null, "strategy": ""}', "no lesson"),
+        ('{"reflection": ["Search the page of each person"], "strategy": ""}', "no lesson"),
         (answer(""), "wrote 0 characters"),
         (answer("x" * 601), "wrote 601 characters"),
         (answer(LESSON + " twice"), "numbers differ"),

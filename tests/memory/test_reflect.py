@@ -27,6 +27,7 @@ from errata.memory.study import study, unlearnt
 from errata.memory.tokens import tokens
 from errata.protocols import Filter
 from errata.testing import FixedEmbedder, ScriptedModel
+from tests.conftest import SOAK
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, TIMEOUT, about, answer
 from tests.memory.support import found
 from tests.store.support import opened, rows
@@ -170,7 +171,7 @@ events = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25 * SOAK)
 @given(st.lists(events, max_size=12), st.sampled_from(ENDED), words)
 def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
     one = Episode(tuple(episode), outcome, task)
@@ -192,13 +193,14 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
 
 
 def test_a_hundred_thousand_events_are_few_words():
-    many = [Event("tool_call", tool="look", arguments={"n": n}, at=-n) for n in range(50_000)]
+    count = 4_000 if SOAK == 1 else 50_000  # calls, of two events each
+    many = [Event("tool_call", tool="look", arguments={"n": n}, at=-n) for n in range(count)]
     pairs = tuple(
         one for call in many for one in (call, Event("tool_response", "Error: not found"))
     )
     made = run(reflect(Episode(pairs, "error", TASK)))
     assert len(made.text) < 1_000
-    assert made.reflection.meta["event_count"] == 100_000
+    assert made.reflection.meta["event_count"] == 2 * count
 
 
 # What a model says

@@ -18,7 +18,7 @@ from tests.memory.dreamt import dump
 from tests.store.support import WAITING, opened, python, rows
 
 # `make test` does the small version, `make soak` the full one.
-KILLS = min(30, 3 * SOAK)
+KILLS = min(30, 2 * SOAK)
 GROUPS = 40
 # It says "ready", dreams, lets that stand, takes it back, and so on until it is killed. It says
 # "tried" before and after each rehearsal: the second time it is about to write.

@@ -57,9 +57,11 @@ async def generalised(
         return replace(proposal, outcome=f"the model failed: {error}"), None
     try:
         said = json.loads(answer.text)[STRATEGY if best.kind == STRATEGY else "reflection"]
-        text = redacted(str(said).strip())
     except (ValueError, KeyError, TypeError, RecursionError):
+        said = None
+    if not isinstance(said, str):
         return replace(proposal, outcome="the model's answer has no lesson"), None
+    text = neutral(redacted(said)).strip()
     if why := _unfaithful(text, group):
         return replace(proposal, outcome=why), None
     space, vector = space_of(memory.embedder), None
