@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
-from errata import traces
+from errata import Scope, traces
+from errata.memory.filing import file
 from tests.cli.support import following
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
+from tests.store.support import opened
 
 MODEL = f"""
 import os
@@ -48,7 +51,7 @@ def test_each_run_is_told_with_the_events_that_prove_it(errata_):
     assert done.code == 0
     for part in (
         f"runs.jsonl:run 1  error, 4 events: {TASK}",
-        "step     e2 price (buyer): acted; its result is event e3; fails first here: Error: 3 items",
+        "step     e2 price (buyer): acted; its result is event e3; fails first here: Error: 3",
         "signal   cause [e3]: fails first here: Error: 3 items match",
         "lesson   price with item “pot” failed with “Error: 3 items match” [e2, e3].",
         "rule     When price (item) fails, mend what it names before you go on;",
@@ -120,6 +123,21 @@ def test_what_failed_is_told_by_doctor_and_tried_again(errata_):
     assert "2 episodes: 1 new, 1 known" in done.out
     assert "✓ episodes: 2 reflected on, 0 waiting, 0 failed" in errata_("doctor").out
     assert "0 episodes: 0 new" in errata_("reflect", "--waiting").out
+
+
+def test_what_another_is_at_work_on_is_told_as_such(errata_, desk):
+    """Or was, until it was killed: that is known after a while."""
+    errata_("reflect", "runs.jsonl", "--no-store")
+    with opened(desk.folder / "errata.db") as store:
+        one = file(FAILED, FAILED.digest, "external")
+        assert asyncio.run(store.episodes.admit(Scope(), one)) is None
+    done = errata_("reflect", "runs.jsonl")
+    assert "another is at work on it, or was killed: after 15 minutes errata reflect" in done.out
+    assert "2 episodes: 1 new, 0 known, 1 left to others" in done.out
+    done = errata_("reflect", "--waiting")
+    assert "0 episodes: 0 new, 0 known, 1 left to others" in done.out
+    assert "another is at work on what is left, or was killed" in done.err
+    assert errata_("reflect", "--waiting", "--json").json["left"] == 1
 
 
 def test_a_model_that_is_not_there_ends_it(errata_):

@@ -366,6 +366,9 @@ def test_an_episode_is_reflected_on_once_however_many_at_a_time(memory):
 
     made = run(many())
     assert sum(not one.again for one in made) == 1
+    assert sum(one.busy for one in made) == 7
+    again = run(reflect(FAILED, memory=memory, model=model))
+    assert (again.again, again.busy) == (True, False)
     assert len(model.prompts) == 1
     assert table(memory, "select seen from reflection") == [(1,), (1,)]
 
@@ -426,7 +429,7 @@ class HeldBack:
         pass
 
 
-def test_an_interrupted_one_waits_without_an_error(memory):
+def test_an_interrupted_one_waits_without_an_error(memory, caplog):
     async def interrupted():
         slow = HeldBack()
         task = asyncio.create_task(reflect(FAILED, memory=memory, model=slow))
@@ -436,6 +439,7 @@ def test_an_interrupted_one_waits_without_an_error(memory):
             await task
 
     run(interrupted())
+    assert "reflection_generation_failed" not in caplog.text
     assert run(memory.store.episodes.counts(memory.scope)) == {"waiting": 1}
     assert run(reflect_waiting(memory, before=2e9)).by == "rules"
 

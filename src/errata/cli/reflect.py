@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "errata reflect --waiting tries again"
+BUSY = f"another is at work on it, or was killed: after 15 minutes {AGAIN}"
 SIGNALS = 5
 WORDS = 300
 NAME = 60
@@ -47,7 +48,10 @@ class _Told:
 
 @dataclass
 class _Work:
-    """What is reflected with, and what came of it so far; `damage` is where reading ended."""
+    """What is reflected with, and what came of it so far; `damage` is where reading ended.
+
+    Others are at work on so many of those that waited (`left`), or were killed.
+    """
 
     memory: Memory
     model: Model | None
@@ -55,6 +59,7 @@ class _Work:
     keep: bool
     done: list[_Told] = field(default_factory=list)
     damage: ErrataError | None = None
+    left: int = 0
 
 
 def reflect(
@@ -121,6 +126,9 @@ async def _reflected(
             progress.bar("reflecting", len(work.done), 0, counted(len(work.done), "episode"))
             if model is not None:
                 progress.say(f"{told.name}: {told.error or 'reflected on'}")
+        if not files:
+            counts = await store.episodes.counts(work.memory.scope)
+            work.left = counts.get("waiting", 0)
         return work
 
 
@@ -206,6 +214,8 @@ def _became(told: _Told) -> str:
     one = told.one
     if told.error:
         return f"the model failed, so nothing was kept ({clean(told.error, WORDS)}); {AGAIN}"
+    if one is not None and one.busy:
+        return BUSY
     if one is None or one.again:
         return "was reflected on before; nothing was added"
     if not one.stored:
@@ -217,10 +227,14 @@ def _became(told: _Told) -> str:
 def _sum(work: _Work, db: str) -> None:
     some = [told.one for told in work.done if told.one is not None and not told.error]
     new = [one for one in some if one.stored and not one.known]
-    known = [one for one in some if one.known or one.again]
+    known = [one for one in some if (one.known or one.again) and not one.busy]
+    left = work.left + sum(one.busy for one in some)
     failed = sum(bool(told.error) for told in work.done)
     told = f"{counted(len(work.done), 'episode')}: {len(new)} new, {len(known)} known"
+    told = f"{told}, {left} left to others" if left else told
     show(f"{told}, {failed} failed" if failed else told)
+    if work.left:
+        say(f"errata: {BUSY.replace('it,', 'what is left,')}")
     if failed:
         say(f"errata: {AGAIN}")
     elif any(one.quarantined for one in new):
@@ -233,6 +247,7 @@ def _document(work: _Work) -> dict[str, Any]:
     return {
         "episodes": [_plain(told) for told in work.done],
         "failed": sum(bool(told.error) for told in work.done),
+        "left": work.left,
     }
 
 
@@ -265,6 +280,7 @@ def _plain(told: _Told) -> dict[str, Any]:
         "dropped": [asdict(claim) for claim in one.dropped],
         "known": one.known,
         "again": one.again,
+        "busy": one.busy,
         "stored": [asdict(answer) for answer in one.stored],
         "usage": asdict(one.usage),
     }

@@ -45,7 +45,8 @@ class Reflected:
     first with the events that they cite, `dropped` those that their events do not hold. `step` is
     the step that went wrong. `known` counts how often the same was seen before: then no model was
     asked. `error` says why the model's answer was not used. `stored` answers for the two lessons,
-    empty where nothing was written; `again`: this very episode was reflected on before, or is now.
+    empty where nothing was written; `again`: this very episode was reflected on before, or it is
+    `busy`: another is at work on it, or was killed in the last 15 minutes.
     """
 
     reflection: Reflection
@@ -59,6 +60,7 @@ class Reflected:
     error: str = ""
     stored: tuple[Remembered, ...] = ()
     again: bool = False
+    busy: bool = False
 
     @property
     def text(self) -> str:
@@ -109,9 +111,10 @@ async def reflect(
     work = _Work(kept, model, prompts, score, on_model_error, max_tokens)
     if keeps is not None:
         filed = await asyncio.to_thread(file, episode, digest, trust)
-        if await keeps.store.episodes.admit(keeps.scope, filed) is not None:
+        if state := await keeps.store.episodes.admit(keeps.scope, filed):
             found = await work.found(episode, trust)
-            return replace(await work.lessons(found, by_rules(found), digest, related), again=True)
+            made = await work.lessons(found, by_rules(found), digest, related)
+            return replace(made, again=True, busy=state != "reflected")
     return await work.done(episode, digest, trust, related, keeps)
 
 
@@ -192,7 +195,8 @@ class _Work:
         try:
             return await self._reflected(episode, digest, trust, related, keeps)
         except BaseException as error:
-            self._failed(error)
+            if isinstance(error, Exception):
+                self._failed(error)
             if keeps is not None:
                 told = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
                 with suppress(StoreError):  # what went wrong is raised below
@@ -324,7 +328,7 @@ class _Work:
         there = tuple(sorted(one.id for one in await store.held(scope, list(ids)))) if ids else ()
         return there, len(there) == len(ids)
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: Exception) -> None:
         """Tell of a failure without a word of what was read or answered."""
         where = "".join(traceback.format_tb(error.__traceback__))
         told = {"error": type(error).__name__, "traceback": where}
