@@ -138,8 +138,12 @@ def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
         )
     ]
     entries.append({"type": "assistant", "message": {"usage": {"input_tokens": None}}})
-    events = only(*entries).events
-    assert [event.content for event in events] == ["first", "second", "third", "fourth"]
+    episode = only(*entries)
+    assert [one.content for one in episode.events] == ["first", "second", "third", "fourth"]
+    assert episode.task == "first"
+    assert only(*entries[1:]).task == "third"
+    early = {"type": "user", "sessionId": "s", "timestamp": 7, "message": {"content": "early"}}
+    assert only(*entries[1:], early).task == "early"
 
 
 # OpenTelemetry GenAI

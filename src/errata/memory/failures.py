@@ -20,7 +20,7 @@ TIMES, CERTAIN = 3, 5
 SAME = 1 / 4
 # Or how near its values are, letter by letter: what `difflib` calls a close match. Values longer
 # than this have words enough.
-CLOSE, LONGEST_VALUE = 0.6, 100
+CLOSE, LONGEST_VALUE = 0.6, 40
 
 _ERROR = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE

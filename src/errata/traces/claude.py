@@ -24,6 +24,7 @@ class _Session:
     seen: set[str] = field(default_factory=set)
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
     task: str = ""
+    asked: float = 0.0  # when the task was given, in seconds since 1970; 0: not known
 
 
 class Sessions:
@@ -70,8 +71,10 @@ def _enter(session: _Session, entry: Mapping[str, Any]) -> None:
     agent = (text_in(entry, "agentId") or "sidechain") if side else ""
     at = moment(entry.get("timestamp"))
     for place, event in enumerate(_events(session, entry)):
-        if event.type == "user_message" and not (side or session.task):
+        earlier = at is not None and at < session.asked
+        if event.type == "user_message" and not side and (earlier or not session.task):
             session.task = event.content
+            session.asked = at or 0.0
         id = f"{uuid}/{place}" if uuid and place else uuid
         rest = (
             event.tool,
