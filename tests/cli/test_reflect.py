@@ -125,6 +125,13 @@ def test_what_failed_is_told_by_doctor_and_tried_again(errata_):
     assert "0 episodes: 0 new" in errata_("reflect", "--waiting").out
 
 
+def test_a_failure_is_told_in_words_alone(errata_, desk):
+    done = desk.errata("reflect", "runs.jsonl", "--model", "reflectors:late")
+    assert done.code == 1
+    assert "run 1: no answer within 3 s" in done.err
+    assert "reflection_generation_failed" not in done.err
+
+
 def test_what_another_is_at_work_on_is_told_as_such(errata_, desk):
     """Or was, until it was killed: that is known after a while."""
     errata_("reflect", "runs.jsonl", "--no-store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "errata reflect --waiting tries again"
 BUSY = f"another is at work on it, or was killed: after 15 minutes {AGAIN}"
+QUIET = logging.NullHandler()
 SIGNALS = 5
 WORDS = 300
 NAME = 60
@@ -90,6 +92,7 @@ def reflect(
     if trust not in ("external", "operator"):
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     values = settings(db=db, model=model)
+    logging.getLogger("errata").addHandler(QUIET)  # what fails is told below
     sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
     with Progress() as progress:
         asked = _reflected(values, files or [], format, trust, keep, bool(model), progress)
