@@ -149,6 +149,24 @@ def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
 # OpenTelemetry GenAI
 
 
+def test_calls_that_come_after_each_other_with_one_id_are_calls_of_their_own():
+    ask = message("assistant", {"type": "tool_call", "id": "c", "name": "look", "arguments": {}})
+    given = {"tool__name": "look", "tool__call__id": "c", "tool__call__arguments": {}}
+    turns = [
+        one
+        for n in (1, 11, 21)
+        for one in (
+            at((n, n + 1), "chat", f"m{n}", "r", output__messages=json.dumps([ask])),
+            at((n + 2, n + 5), "execute_tool", f"t{n}", "r", tool__call__result="dark", **given),
+            # Told by another library, too.
+            at((n + 3, n + 4), "execute_tool", f"i{n}", f"t{n}", **given),
+        )
+    ]
+    episode = otlp(at((0, 40), "invoke_agent", "r"), *turns)
+    assert told(episode) == 3 * [("tool_call", "look"), ("tool_response", "dark")]
+    assert len({one.call for one in episode.events}) == 3
+
+
 def test_without_content_the_steps_are_there_but_no_result_that_was_not_recorded():
     episode = otlp(
         at((0, 9), "invoke_agent", "r", usage__input_tokens=9),

@@ -46,7 +46,8 @@ class Traces:
     and its output at its end, parents before children; without times in that of the file. What
     models and agents are told again is told once. A call that a model asks for, its tool's span and
     the result in the next prompt are one tool_call and one tool_response; without an id in common,
-    a span belongs to the oldest open call of its tool. A result that was not recorded is no event.
+    a span belongs to the oldest open call of its tool. A span that comes after another of the same
+    call has ended is a call of its own. A result that was not recorded is no event.
     The outcome is success or error where the status of the root span says so.
     """
 
@@ -150,6 +151,8 @@ class _Telling:
         self.gathering = Gathering(limits, SOURCE)
         self._told: Counter[Hashable] = Counter()
         self._calls: set[tuple[str, str]] = set()  # by type and call: calls and responses
+        self._done: set[str] = set()  # calls of which a span has ended
+        self._now: dict[str, str] = {}  # what a call of the same id is called by now
         self._open: dict[str, dict[str, object]] = {}  # tool -> its calls without a span
         self._tools: dict[str, str] = {}
         self._made: Counter[str] = Counter()
@@ -165,6 +168,8 @@ class _Telling:
         """What came out of it."""
         if step.kind == "around":
             self._pass_on(node, step.said, step.agent, at)
+        if step.kind == "tool":
+            self._done.add(step.asked[0].call)
         for event in step.said if step.kind != "around" else ():
             if step.kind == "tool":
                 event = replace(event, call=step.asked[0].call)
@@ -183,7 +188,10 @@ class _Telling:
         waiting = self._open.get(event.tool, {})
         oldest = islice(waiting.items(), OPEN)
         same = (call for call, given in oldest if given == event.arguments)
-        call = event.call or next(same, "") or next(iter(waiting), "") or node.id
+        named = event.call or next(same, "") or next(iter(waiting), "") or node.id
+        call = self._now.get(named, named)
+        if call in self._done:  # some give the calls of every answer the same ids
+            call = self._now[named] = node.id
         waiting.pop(call, None)
         step.asked[0] = event = replace(event, call=call)
         if (event.type, call) not in self._calls:
