@@ -735,6 +735,16 @@ def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling):
     assert meta == "{}"
 
 
+def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
+    """It stands beside rules that do not wait."""
+    events = FAILED.events[1:3]
+    said = Episode(events, "error", TASK, fault=errata.Fault(EVIL, "boom"))
+    made = run(reflect(said, memory=memory, trust="operator"))
+    assert made.strategy.state == "candidate"
+    told = table(memory, "select meta, tags, error_type from reflection where kind = 'strategy'")
+    assert "zzevil" not in str(told)
+
+
 def own_loop(id="loop 1"):
     def attempt(number, text, *errors):
         told = tuple(Finding("unit", one, "Name the unit.", key=one) for one in errors)

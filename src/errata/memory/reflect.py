@@ -388,7 +388,7 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "task_description": redacted(episode.task)[:LONGEST],
         "event_count": len(episode.events) + episode.omitted,
         "session_id": episode.session,
-        "error_category": episode.fault.category if episode.fault else "",
+        "error_category": found.category,
         "source_event_ids": [name_of(episode, at) for at in events],
         "related_memory_ids": list(related),
         "ungrounded": [n for n, one in enumerate(draft.claims, 1) if not one.grounded],

@@ -77,13 +77,19 @@ class Study:
         return -1, ""
 
     @property
+    def category(self) -> str:
+        """That of the error which ended the run, where it is a name; else "".
+
+        It is shown with what is held back: nothing but a name is taken from a file.
+        """
+        told = self.episode.fault.category if self.episode.fault else ""
+        return told if _CATEGORY.fullmatch(told) else ""
+
+    @property
     def signature(self) -> Signature:
         """The name of what went wrong: the same failure of the same tool, else the same task."""
         episode, (place, line) = self.episode, self.failure
-        kind = episode.fault.category if episode.fault else ""
-        # It is shown with what is held back: nothing but a name is taken from a file.
-        kind = kind if _CATEGORY.fullmatch(kind) else ""
-        kind = kind or ("error" if line else episode.outcome)
+        kind = self.category or ("error" if line else episode.outcome)
         if line:
             event = episode.events[place]
             where = self.tool or event.code
