@@ -79,8 +79,7 @@ def test_it_says_why_nothing_happened(told):
     assert told("dream", "--mode", "deep").code == 2
 
 
-def test_a_model_is_asked_by_name(told, desk, monkeypatch):
-    monkeypatch.syspath_prepend(desk.folder)
+def test_a_model_is_asked_by_name(told, desk):
     desk.write(
         "lesser.py", 'def answer(messages):\n    return \'{"reflection": "", "strategy": ""}\'\n'
     )

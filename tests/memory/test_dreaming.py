@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 import errata
 from errata import Dreams, Example, consolidate
-from errata.errors import InvalidInput, ModelUnavailable, NotFound, RollbackRefused, StoreError
+from errata.errors import (
+    InvalidInput,
+    MalformedAnswer,
+    ModelUnavailable,
+    NotFound,
+    RollbackRefused,
+    StoreError,
+)
 from errata.memory.dreaming import WORSE
 from errata.memory.memory import Memory
 from errata.protocols import Scope
@@ -474,6 +481,7 @@ def test_a_model_may_find_what_a_group_has_in_common(path):
     ("line", "why"),
     [
         ("no JSON", "no lesson"),
+        (MalformedAnswer("it began: 'Search the page of Ada'", "Search"), "no lesson"),
         ("[1]", "no lesson"),
         ('{"reflection": null, "strategy": ""}', "no lesson"),
         ('{"reflection": ["Search the page of each person"], "strategy": ""}', "no lesson"),

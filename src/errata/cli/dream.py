@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,6 +52,7 @@ def dream(
     if context.invoked_subcommand is not None:
         return 0
     given: dict[str, Any] = {"mode": mode, "dry_run": dry_run, "by": by}
+    sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
     with Progress() as progress:
         one = drive(_dreamt(db, model, given, progress), lambda: STOPPED)
     if json:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from errata.delimited import between, cut, mark_of
-from errata.errors import ModelError
+from errata.errors import MalformedAnswer, ModelError
 from errata.memory.consolidate import DREAM, SAME_WORDS, VETOES, Lesson, Proposal, near_words
 from errata.memory.learn import Reflection
 from errata.memory.memory import Memory
@@ -51,8 +51,11 @@ async def generalised(
     """
     best, ids = group[0], tuple(one.id for one in group)
     proposal = Proposal("generalise", ids, 0, "they have something in common")
+    none = replace(proposal, outcome="the model's answer has no lesson")
     try:
         answer = await model.complete(_asked(prompts, group), schema=SCHEMA, max_tokens=TOKENS)
+    except MalformedAnswer:  # which tells words of it, and those may be revoked
+        return none, None
     except ModelError as error:
         return replace(proposal, outcome=f"the model failed: {error}"), None
     try:
@@ -60,7 +63,7 @@ async def generalised(
     except (ValueError, KeyError, TypeError, RecursionError):
         said = None
     if not isinstance(said, str):
-        return replace(proposal, outcome="the model's answer has no lesson"), None
+        return none, None
     text = neutral(redacted(said)).strip()
     if why := _unfaithful(text, group):
         return replace(proposal, outcome=why), None
