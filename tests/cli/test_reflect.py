@@ -162,6 +162,14 @@ def test_damage_is_told_after_what_is_whole(errata_, desk):
     assert "cut.jsonl" in done.err
 
 
+def test_a_file_that_tells_of_no_run_is_told_as_such(errata_, desk):
+    desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
+    done = errata_("reflect", "other.jsonl", "runs.jsonl")
+    assert done.code == 0
+    assert "other.jsonl tells of no run of an agent" in done.err
+    assert "2 episodes" in done.out
+
+
 def test_an_empty_run_is_told_as_such(errata_, desk):
     desk.write("empty.jsonl", '{"events": [], "outcome": "success"}\n')
     done = errata_("reflect", "empty.jsonl")

@@ -306,6 +306,16 @@ def test_the_same_call_that_works_later_is_a_retry_in_which_nothing_changed():
     assert found("retry", call(arguments="ls"), LOST, call(arguments="ls"), result())
 
 
+def test_what_came_between_two_equal_calls_is_named():
+    test, edit, ok = call("test", {"path": "a"}), call("edit", {"new": "b"}), result("done")
+    events = (test, LOST, call("read"), ok, *(3 * (edit, ok)), test, result("5 passed"))
+    [one] = found("retry", *events)
+    assert one.words.startswith("works after a call that failed and edit in between; what changed")
+    assert one.evidence == (0, 4, 6, 8, 10)
+    [one] = found("retry", test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok)
+    assert (one.evidence, "between" in one.words) == ((0, 4), False)
+
+
 def test_another_agent_or_tool_is_no_retry():
     assert not found("retry", call(agent="a"), LOST, call(agent="b"), result())
     assert not found("retry", call("a"), LOST, call("b"), result())

@@ -52,7 +52,8 @@ class _Told:
 class _Work:
     """What is reflected with, and what came of it so far; `damage` is where reading ended.
 
-    Others are at work on so many of those that waited (`left`), or were killed.
+    Others are at work on so many of those that waited (`left`), or were killed. The files that are
+    `empty` tell of no run.
     """
 
     memory: Memory
@@ -62,6 +63,7 @@ class _Work:
     done: list[_Told] = field(default_factory=list)
     damage: ErrataError | None = None
     left: int = 0
+    empty: list[str] = field(default_factory=list)
 
 
 def reflect(
@@ -103,6 +105,8 @@ def reflect(
         for told in work.done:
             _print(told, keep)
         _sum(work, db or "")
+    for name in work.empty:
+        say(f"errata: {name} tells of no run of an agent; is it in one of the formats?")
     if work.damage is not None:
         raise work.damage
     return 1 if any(told.error for told in work.done) else 0
@@ -154,9 +158,12 @@ def _episodes(work: _Work, files: Sequence[Path], format: str) -> Iterator[tuple
     from errata.traces import read
 
     for file in files:
+        number = 0
         try:
             for number, episode in enumerate(read(file, format), 1):
                 yield f"{file.name}:{clean(episode.id, NAME) or number}", episode
+            if not number:
+                work.empty.append(file.name)
         except UsageError as error:
             work.damage = error
             return

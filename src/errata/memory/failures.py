@@ -21,6 +21,8 @@ SAME = 1 / 4
 # Or how near its values are, letter by letter: what `difflib` calls a close match. Values longer
 # than this have words enough.
 CLOSE, LONGEST_VALUE = 0.6, 40
+# So many calls are named that came between two equal ones.
+MOST_BETWEEN = 3
 
 _ERROR = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
@@ -142,8 +144,18 @@ def _retries(course: Course) -> Iterator[Signal]:
             open_calls[key] = at
         elif before is not None and (changed := _changed(course, before, at)):
             del open_calls[key]
-            words = f"works after a call that failed; what changed: {changed}"
-            yield signal(course, "retry", at, (before, at), 0.9, words)
+            between = _between(course, before, at) if changed == "nothing" else []
+            tools = ", ".join(dict.fromkeys(shown(course.events[one].tool) for one in between))
+            other = f" and {tools} in between" if tools else ""
+            words = f"works after a call that failed{other}; what changed: {changed}"
+            yield signal(course, "retry", at, (before, *between, at), 0.9, words)
+
+
+def _between(course: Course, before: int, at: int) -> list[int]:
+    """The last calls of other tools between two: what may have made the second one work."""
+    tool, events = course.events[at].tool, course.events
+    others = (one for one in reversed(range(before + 1, at)) if events[one].tool not in ("", tool))
+    return list(islice((one for one in others if course.roles[one] == "act"), MOST_BETWEEN))[::-1]
 
 
 def _changed(course: Course, before: int, at: int) -> str:
