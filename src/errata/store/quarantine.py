@@ -123,7 +123,7 @@ def _revoked(db: Db, key: Plain, source: str, now: float) -> Removed:
     )
     vectors = db.execute(statements()["delete_vectors"], values).rowcount
     gone = db.execute(statements()["delete_examples"], values).fetchall()
-    for name in ("delete_origins", "delete_lineage"):
+    for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.execute(statements()[name], values)
     lessons = 0
     for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):

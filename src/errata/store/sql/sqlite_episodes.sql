@@ -16,6 +16,11 @@ where id = (
 )
 returning digest, name, session, outcome, state, tries, error, record, at;
 
+-- name: forget_record
+-- An episode that is revoked as a source; that it was reflected on stays known, so that it is not again.
+update episode set record = '{}', name = '', session = '', error = ''
+where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
+
 -- name: episode_state
 select state from episode where tenant = :tenant and project = :project and digest = :digest;
 
