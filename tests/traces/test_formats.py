@@ -429,6 +429,8 @@ def test_retrievers_agents_and_the_old_of_openinference():
             "t", "TOOL", (9, 10), {"tool.name": "look", "tool_call.id": "k9", "output.value": "{}"}
         ),
     )
+    # Without a name of its own an agent has that of its span.
+    assert {one.agent for one in episode.events if one.type != "user_message"} == {"agent"}
     assert told(episode) == [
         ("user_message", "Find it."),
         ("tool_call", "retriever"),

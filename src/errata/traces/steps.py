@@ -120,6 +120,8 @@ def _plain(body: Mapping[str, Any]) -> dict[str, Any]:
 def _openinference(step: Step, span: Span, error: Error | None) -> None:
     held = span.attributes
     step.agent = text_of(held.get("agent.name"))
+    if not step.agent and text_of(held[OPENINFERENCE]).upper() == "AGENT":
+        step.agent = span.name  # a decorated function has no other
     step.session = text_of(held.get("session.id"))
     step.tokens = _both(held.get(f"llm.token_count.{n}", 0) for n in ("prompt", "completion"))
     cost = held.get("llm.cost.total")
