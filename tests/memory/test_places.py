@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput
@@ -20,6 +20,7 @@ from errata.memory.places import BATCH, Spaces
 from errata.protocols import Scope
 from errata.store.sqlite import Sqlite
 from errata.testing import FixedEmbedder
+from tests.conftest import SOAK
 from tests.store.support import opened, python, rows
 
 NAMES = "ash birch cedar elm fir hazel ivy larch maple oak pine rowan".split()
@@ -190,6 +191,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
     assert vectors(path) == []
 
 
+@settings(max_examples=40 * SOAK)
 @given(st.lists(st.sampled_from([0, 1, 2, None]), max_size=len(NAMES)))
 def test_any_embedders_in_turn_never_mix_lengths(turns):
     """Each round learns a lesson with one of three embedders or none; each third one moves all."""

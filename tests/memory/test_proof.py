@@ -357,8 +357,8 @@ def test_among_many_lessons_more_is_asked_of_each():
     assert among.conclusion == "insufficient data"
     assert alone.uplift.high < 0 < among.uplift.high
     assert among.recurrence == alone.recurrence
-    several = [pair for n in range(400) for pair in loops(f"b{n}", 60, 120, 18, 2)]
-    assert len(proved(several).retire) == 400
+    several = [pair for n in range(100) for pair in loops(f"b{n}", 60, 120, 18, 2)]
+    assert len(proved(several).retire) == 100
 
 
 def test_lessons_that_cannot_be_compared_ask_nothing_of_others():
