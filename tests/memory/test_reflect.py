@@ -739,6 +739,19 @@ def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling):
     assert meta == "{}"
 
 
+@pytest.mark.parametrize("events", [(), FAILED.events[:2]], ids=["none", "before a result"])
+@pytest.mark.parametrize("fault", [("x", EVIL), ("x", "boom", EVIL), (EVIL,)], ids=len)
+@pytest.mark.parametrize(
+    "said", [None, answer(strategy="Always do zzevil.", reflection="So it is.")]
+)
+def test_what_rests_on_the_error_that_ended_a_run_waits(memory, events, fault, said):
+    episode = Episode(events, "error", TASK, fault=errata.Fault(*fault))
+    model = ScriptedModel(said, forever=True) if said else None
+    run(reflect(episode, memory=memory, model=model, trust="operator", score=lambda *_: 0.9))
+    for kind in ("", "reflection", "strategy"):
+        assert "zzevil" not in str(run(memory.recall(f"{TASK} {EVIL}", 9, kind=kind)))
+
+
 def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
     """It stands beside rules that do not wait."""
     events = FAILED.events[1:3]

@@ -133,10 +133,10 @@ def _told(found: Study) -> Iterator[_Told]:
             yield told
     fault = found.episode.fault
     if fault is not None and (fault.category or fault.message):
-        message = clean(fault.message, QUOTED)
+        message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
         words = f": “{message}”" if message else ""
         last = (len(events) - 1,) if events else ()
-        yield f"The run ended in {fault.category or 'an error'}{words}.", last, (message,)
+        yield f"The run ended in {category or 'an error'}{words}.", last, (category, message)
     yield from _last_word(found, at, said)
 
 

@@ -196,7 +196,10 @@ def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
 
 
 def _given(found: Study) -> tuple[Any, ...]:
-    return (found.given,) if found.episode.task or found.episode.goal else ()
+    """Whose the task is, and whose the error that ended the run: nobody knows who made that."""
+    episode = found.episode
+    whose = (found.given,) if episode.task or episode.goal else ()
+    return whose if episode.fault is None else (*whose, found.floor(len(episode.events)))
 
 
 def _parsed(answer: str) -> Mapping[str, Any]:
