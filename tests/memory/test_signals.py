@@ -352,6 +352,8 @@ def test_a_run_that_is_not_known_to_have_failed_is_not_said_to():
     events = (call(), result("It is 41.90"), said("It costs 41.90."))
     assert "failed run" in found("answer", *events, outcome="failure")[0].words
     assert "failed" not in found("answer", *events, outcome="partial")[0].words
+    assert not found("answer", *events, outcome="error")
+    assert not found("answer", *events, outcome="timeout")
 
 
 def test_what_the_task_holds_and_what_every_text_holds_is_no_value():

@@ -29,9 +29,12 @@ def brought(course: Course) -> Iterator[Signal]:
 
 
 def _answer(course: Course) -> Iterator[Signal]:
-    """Where the values of the last word came up first, in a run that did not succeed."""
+    """Where the values of the last word came up first, in a run that did not succeed.
+
+    What ended by an error or out of time was not answered.
+    """
     last = course.answer
-    if last is None or course.outcome == "success":
+    if last is None or course.outcome not in ("failure", "partial"):
         return
     run = "run" if course.outcome == "partial" else "failed run"
     origins = course.origins()
