@@ -102,7 +102,7 @@ def by_rules(found: Study) -> Draft:
         redacted(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest((found.trust_in(words_of), *map(found.floor, cites))),
+        trust=lowest((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
         rule_trust=found.trust_in((found.tool, *parts)),
     )
 
