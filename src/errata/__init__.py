@@ -113,6 +113,7 @@ _HOMES = {
     "decide": "errata.loop.decide",
     "episode_of": "errata.memory.episode",
     "explain": "errata.loop.explain",
+    "keep_dreaming": "errata.memory.dreaming",
     "open_model": "errata.models",
     "open_store": "errata.store",
     "override": "errata.overrides",
@@ -189,7 +190,7 @@ if TYPE_CHECKING:
     from errata.memory.consolidate import Proposal
     from errata.memory.difference import Difference
     from errata.memory.drafting import Draft, self_rated
-    from errata.memory.dreaming import Dream, Dreams, consolidate
+    from errata.memory.dreaming import Dream, Dreams, consolidate, keep_dreaming
     from errata.memory.episode import Episode, Event, Fault, episode_of
     from errata.memory.expected import Expected
     from errata.memory.grounded import Claim
@@ -331,6 +332,7 @@ __all__ = [
     "decide",
     "episode_of",
     "explain",
+    "keep_dreaming",
     "open_model",
     "open_store",
     "override",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from errata.errors import InvalidInput, NotFound
+from errata.errors import InvalidInput, ModelError, NotFound, StoreError
+from errata.loop.measure import LARGEST, number
 from errata.memory.arguments import decides, integer, numbered
 from errata.memory.consolidate import (
     DREAM,
+    LOOKBACK,
     MODES,
     Lesson,
     Mode,
@@ -29,6 +33,7 @@ from errata.protocols import Model
 from errata.redact import redacted
 from errata.store import open_store
 
+_log = logging.getLogger("errata")
 # What is done, how much of it, and of how much.
 Told = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
@@ -173,6 +178,30 @@ async def consolidate(
     texts = {n: one.text for n, one in expected.items() if n in named}
     told = [asdict(one) for one in tried]
     return Dream.of({**report, "id": id, "by": by, "at": now, "texts": texts, "proposals": told})
+
+
+async def keep_dreaming(
+    memory: Memory,
+    every: float = LOOKBACK,
+    *,
+    model: Model | None = None,
+    prompts: Prompts = DEFAULT,
+    by: str = "errata",
+) -> None:
+    """Consolidate in mode "full", now and `every` so many seconds, until the task is cancelled.
+
+    A dream that fails with a StoreError or a ModelError is logged as `dream_failed`, without
+    content, and the next one comes at its time. Raises InvalidInput.
+    """
+    number("every", every, 0, LARGEST)
+    while True:
+        try:
+            await consolidate(memory, mode="full", model=model, prompts=prompts, by=by)
+        except (StoreError, ModelError) as error:
+            where = "".join(traceback.format_tb(error.__traceback__))
+            told = {"error": type(error).__name__, "traceback": where}
+            _log.warning("dream_failed", extra=told)
+        await asyncio.sleep(every)
 
 
 async def _material(
