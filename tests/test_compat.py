@@ -1,0 +1,330 @@
+"""Reflections in the shapes that callers of earlier systems rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from errata import Memory, Scope
+from errata.compat import (
+    Reflections,
+    generate_reflection,
+    query_reflections,
+    store_reflection,
+)
+from errata.errors import InvalidInput
+from errata.testing import ScriptedModel
+from tests.memory.reflections import answer
+from tests.store.support import opened, rows
+
+TASK = "What does the blue kettle cost?"
+EVENTS: list[dict[str, Any]] = [
+    {"event_type": "llm_call", "content": TASK},
+    {"event_type": "tool_call", "content": '{"item": "pot"}', "tool_name": "price"},
+    {
+        "event_type": "tool_response",
+        "content": "",
+        "tool_name": "price",
+        "error": {"message": "3 items match", "code": "E3"},
+    },
+]
+FAILED: dict[str, Any] = {
+    "tenant_id": "t",
+    "project_id": "p",
+    "events": EVENTS,
+    "outcome": "error",
+    "error": {
+        "error_category": "timeout_error",
+        "error_message": "no answer within 30 s",
+        "context": {"seconds": 30},
+    },
+    "task_description": TASK,
+    "task_goal": "A price",
+    "session_id": "s1",
+    "related_memory_ids": ["m1"],
+}
+SPOKEN: dict[str, Any] = {
+    "tenant_id": "t",
+    "project_id": "p",
+    "events": [{"event_type": "llm_response", "content": "It costs 4."}],
+    "outcome": "failure",
+    "task_description": TASK,
+}
+TYPES: dict[str, Any] = {
+    "reflection_id": str,
+    "strategy_id": (str, type(None)),
+    "reflection_text": str,
+    "strategy_text": (str, type(None)),
+    "importance": float,
+    "confidence": float,
+    "tags": list,
+    "error_category": (str, type(None)),
+    "source_event_ids": list,
+    "related_memory_ids": list,
+    "metadata": dict,
+    "generated_at": str,
+}
+FOUND: dict[str, Any] = {
+    "reflection_id": str,
+    "kind": str,
+    "reflection_text": str,
+    "importance": float,
+    "tags": list,
+    "error_category": (str, type(None)),
+    "source": str,
+    "layer": str,
+    "generated_at": str,
+}
+METADATA = {"outcome": str, "task_description": str, "event_count": int, "session_id": str}
+MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        yield store
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+def has_shape(value: dict[str, Any], types: dict[str, Any]) -> None:
+    assert list(value) == list(types)
+    wrong = {name: value[name] for name, kind in types.items() if not isinstance(value[name], kind)}
+    assert wrong == {}
+    assert re.fullmatch(MOMENT, value.get("generated_at", "2026-01-31T12:00:00.000Z"))
+
+
+def without(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in value.items() if key != name}
+
+
+async def kept(store: Any) -> int:
+    return await Memory(store, Scope("t", "p")).count()
+
+
+@pytest.mark.parametrize("outcome", ["success", "failure", "partial", "timeout", "error"])
+@pytest.mark.parametrize("error", [None, FAILED["error"]])
+def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome, error):
+    made = do(generate_reflection({**FAILED, "outcome": outcome, "error": error}, store=store))
+    has_shape(made, TYPES)
+    has_shape(made["metadata"], METADATA)
+    assert json.loads(json.dumps(made)) == made
+    assert 0 <= made["importance"] <= 1
+    assert made["confidence"] == 0.5
+    assert do(kept(store)) == 0
+
+
+def test_a_failure_with_its_error(store):
+    made = do(generate_reflection(FAILED, store=store))
+    assert "3 items match" in made["reflection_text"]
+    assert made["error_category"] == "timeout_error"
+    assert made["source_event_ids"] == ["e2", "e3"]
+    assert made["related_memory_ids"] == ["m1"]
+    assert made["metadata"] == {
+        "outcome": "error",
+        "task_description": TASK,
+        "event_count": 3,
+        "session_id": "s1",
+    }
+
+
+def test_a_success_without_anything_that_may_be_left_out(store):
+    events = [{"event_type": "llm_response", "content": "52.75"}]
+    made = do(
+        generate_reflection(
+            {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"},
+            store=store,
+        )
+    )
+    assert made["importance"] == 0.3
+    assert [made[name] for name in ("strategy_id", "strategy_text", "error_category")] == [None] * 3
+    assert made["related_memory_ids"] == []
+    assert made["metadata"] == {
+        "outcome": "success",
+        "task_description": "",
+        "event_count": 1,
+        "session_id": "",
+    }
+
+
+def test_types_that_nobody_knows_and_values_of_python_are_read(store):
+    id = UUID(int=7)
+    event = {
+        "event_type": "weather_report",
+        "content": {"rain": True},
+        "event_id": id,
+        "timestamp": datetime(2026, 1, 31, tzinfo=UTC),
+        "metadata": {"n": 1},
+        "error": {"message": "no rain", "code": "R"},
+    }
+    context = {**FAILED, "events": (event,), "error": {"error_category": "odd_error"}}
+    made = do(generate_reflection(context, store=store))
+    assert made["error_category"] == "odd_error"
+    assert made["source_event_ids"] in ([], [str(id)])
+
+
+def test_a_model_words_it(store):
+    said = answer(("price failed with 3 items match.", [3]), importance=0.9, confidence=0.7)
+    made = do(generate_reflection(FAILED, store=store, model=ScriptedModel(said)))
+    assert made["confidence"] == 0.7
+    assert made["tags"] == ["t"]
+    assert made["reflection_text"].startswith("price failed with 3 items match")
+
+
+def test_what_is_stored_is_found_and_twice_adds_nothing(store):
+    async def run():
+        made = await generate_reflection(SPOKEN, store=store, trust="operator")
+        ids = [await store_reflection(made, "t", "p", "s2", store=store) for _ in range(2)]
+        assert rows(store.url, "select json_extract(meta, '$.session_id') from reflection") == [
+            ("s2",)
+        ]
+        again = await generate_reflection(SPOKEN, store=store, trust="operator")
+        ids.append(await store_reflection(again, "t", "p", store=store))
+        assert ids == [{name: made[name] for name in ("reflection_id", "strategy_id")}] * 3
+        assert await kept(store) == 1
+        by_text = await query_reflections("t", "p", TASK, store=store)
+        listed = await query_reflections("t", "p", store=store)
+        elsewhere = await query_reflections("t", "q", TASK, store=store)
+        return made, by_text, listed, elsewhere
+
+    made, by_text, listed, elsewhere = do(run())
+    assert elsewhere == []
+    for (found,) in (by_text, listed):
+        has_shape(found, FOUND)
+        assert found["reflection_id"] == made["reflection_id"]
+        assert found["reflection_text"] == made["reflection_text"]
+        assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
+
+
+def test_the_strategy_is_a_lesson_of_its_own_with_its_tag_and_more_importance(store):
+    async def run():
+        context = without("error", {**FAILED, "outcome": "failure"})
+        made = await generate_reflection(context, store=store, trust="operator")
+        await store_reflection(made, "t", "p", store=store)
+        found = await query_reflections("t", "p", TASK, tags=["strategy"], store=store)
+        listed = await query_reflections("t", "p", tags=["strategy"], store=store)
+        return made, found, listed
+
+    made, found, listed = do(run())
+    assert [one["reflection_id"] for one in found] == [made["strategy_id"]]
+    assert found[0]["kind"] == "strategy"
+    assert "strategy" in found[0]["tags"]
+    assert found[0]["importance"] == pytest.approx(made["importance"] * 1.1)
+    assert [one["reflection_id"] for one in listed] == [made["strategy_id"]]
+
+
+def test_what_tools_and_users_said_is_found_when_an_operator_has_released_it(store):
+    async def run():
+        made = await generate_reflection(FAILED, store=store)
+        await store_reflection(made, "t", "p", store=store)
+        before = [
+            *await query_reflections("t", "p", TASK, store=store),
+            *await query_reflections("t", "p", store=store),
+        ]
+        quarantine = Memory(store, Scope("t", "p")).quarantine
+        await quarantine.release([one.id for one in await quarantine.waiting()], by="ada")
+        after = await query_reflections("t", "p", TASK, store=store)
+        return made, before, after
+
+    made, before, after = do(run())
+    assert before == []
+    assert made["reflection_id"] in [one["reflection_id"] for one in after]
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        ({}, 1),
+        ({"min_importance": 0.7}, 1),
+        ({"min_importance": 0.71}, 0),
+        ({"tags": ["failure", "x"]}, 1),
+        ({"tags": ["x"]}, 0),
+    ],
+)
+@pytest.mark.parametrize("text", [None, TASK])
+def test_a_query_asks_for_importance_and_any_of_the_tags(store, text, more, count):
+    async def run():
+        made = await generate_reflection(SPOKEN, store=store, trust="operator")
+        await store_reflection(made, "t", "p", store=store)
+        return await query_reflections("t", "p", text, store=store, **more)
+
+    assert len(do(run())) == count
+
+
+def test_without_a_store_it_is_a_file_in_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def run():
+        await store_reflection(await generate_reflection(FAILED), "t", "p")
+        return await query_reflections("t", "p")
+
+    assert do(run()) == []
+    with opened(tmp_path / "errata.db") as store:
+        assert do(kept(store)) == 2
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        without("tenant_id", FAILED),
+        {**FAILED, "project_id": 7},
+        {**FAILED, "outcome": "odd"},
+        {**FAILED, "events": "none"},
+        without("events", FAILED),
+        {**SPOKEN, "events": []},
+        {**FAILED, "related_memory_ids": "m1"},
+        7,
+        {**FAILED, "events": [{"content": "no type"}]},
+        {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
+    ],
+)
+def test_a_context_that_cannot_be_read_is_said(store, context: Any):
+    with pytest.raises(InvalidInput):
+        do(generate_reflection(context, store=store))
+
+
+def test_a_copy_of_a_result_is_not_stored_since_nobody_knows_whose_words_it_has(store):
+    async def run():
+        made = await generate_reflection(SPOKEN, store=store)
+        await store_reflection(dict(made), "t", "p", store=store)
+
+    with pytest.raises(InvalidInput, match="generate_reflection"):
+        do(run())
+
+
+@pytest.mark.parametrize("more", [{"k": 0}, {"min_importance": 2}, {"tags": "x"}, {"tags": [7]}])
+def test_a_query_that_cannot_be_is_said(store, more):
+    with pytest.raises(InvalidInput):
+        do(query_reflections("t", "p", store=store, **more))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"PATH": "/bin"}, Reflections(True, "full")),
+        ({"ERRATA_REFLECTION_ENABLED": " False "}, Reflections(False, "full")),
+        ({"errata_reflection_mode": "LITE"}, Reflections(True, "lite")),
+        (
+            {"REFLECTIVE_MEMORY_ENABLED": "0", "REFLECTIVE_MEMORY_MODE": "lite"},
+            Reflections(False, "lite"),
+        ),
+        ({"ERRATA_REFLECTION_MODE": "full", "REFLECTIVE_MEMORY_MODE": "lite"}, Reflections()),
+        ({"ERRATA_REFLECTION_ENABLED": False}, Reflections(False)),
+    ],
+)
+def test_settings_are_read_from_a_mapping_under_new_names_and_older_ones(settings, expected):
+    assert Reflections.of(settings) == expected
+
+
+@pytest.mark.parametrize("name", ["ERRATA_REFLECTION_ENABLED", "REFLECTIVE_MEMORY_MODE"])
+def test_a_setting_that_cannot_be_is_said(name):
+    with pytest.raises(InvalidInput, match="maybe"):
+        Reflections.of({name: "maybe"})
