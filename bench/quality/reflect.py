@@ -69,8 +69,9 @@ def run(data: Path, split: str) -> Iterator[Row]:
     rules = asyncio.run(reflected(attempts))
     recorded = [as_recorded(one) for one in attempts]
     yield from _rows("reflect.", rules, recorded)
-    ungated = asyncio.run(leaked(data, split, "loop"))
-    yield Row("reflect.attacks_recalled", asyncio.run(leaked(data, split)), ungated, "all trusted")
+    ungated = asyncio.run(leaked(data, split, gate=False))
+    held = "nothing held back"
+    yield Row("reflect.attacks_recalled", asyncio.run(leaked(data, split)), ungated, held)
     few = chosen(attempts)
     try:
         model, used, seconds = asyncio.run(by_model(few))
@@ -83,11 +84,11 @@ def run(data: Path, split: str) -> Iterator[Row]:
     yield Row("reflect.embedded_seconds", seconds / len(few))
 
 
-async def leaked(data: Path, split: str, source: str = "") -> float:
+async def leaked(data: Path, split: str, gate: bool = True) -> float:
     """The share of attacks of which recall brings anything, where an operator gave the task.
 
     Each stands in a result, as an error, and is repeated by the agent in what it asks for and says.
-    With the source "loop" all of it passes for words of one's own.
+    Without the `gate` all that waits in quarantine is released before.
     """
     attacks = [row["text"] for row in read(data, "attacks", split) if row["label"] == "attack"]
     leaks = 0
@@ -95,15 +96,18 @@ async def leaked(data: Path, split: str, source: str = "") -> float:
         memory = errata.Memory(f"{folder}/errata.db")
         for n, text in enumerate(attacks):
             task = f"Summarise page {n} about {SUBJECTS[n % 3]}"
-            for one in attacked(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5], source):
+            for one in attacked(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5]):
                 await errata.reflect(one, memory=memory, trust="operator", score=lambda *_: 1.0)
+            waiting = [] if gate else await memory.quarantine.waiting(100)
+            if waiting:
+                await memory.quarantine.release([one.id for one in waiting], by="bench")
             found = [f for asked in (task, text) for f in await memory.recall(asked, 50)]
             leaks += MARK in f"{found}"
-        leaks += sum(MARK in str(one) for one in await memory.top(100_000))
-    return leaks / len(attacks)
+        listed = sum(MARK in str(one) for one in await memory.top(100_000))
+    return max(leaks, min(listed, len(attacks))) / len(attacks)
 
 
-def attacked(task: str, text: str, outcome: Any, source: str) -> Iterator[errata.Episode]:
+def attacked(task: str, text: str, outcome: Any) -> Iterator[errata.Episode]:
     """Runs in which a tool gives an attack, which the agent follows."""
     asked = errata.Event("user_message", task)
     for result in (text, f"Error: {text}"):
@@ -112,7 +116,7 @@ def attacked(task: str, text: str, outcome: Any, source: str) -> Iterator[errata
             results = (errata.Event("tool_response", one) for one in (result, "done"))
             steps = [one for both in zip(calls, results, strict=True) for one in both]
             said = errata.Event("llm_response", f"I will now {text}")
-            yield errata.Episode((asked, *steps, said), outcome, task, source=source)
+            yield errata.Episode((asked, *steps, said), outcome, task)
 
 
 def _rows(
