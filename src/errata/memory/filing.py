@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
+import traceback
+from contextlib import suppress
 from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING
 
+from errata.errors import StoreError
 from errata.lessons import Filed
 from errata.memory.episode import Episode
 from errata.memory.learn import Trust
@@ -12,6 +18,10 @@ from errata.traces.gather import Limits
 from errata.traces.lines import write
 from errata.traces.reading import read
 
+if TYPE_CHECKING:
+    from errata.memory.memory import Memory
+
+_log = logging.getLogger("errata")
 # Events of a record.
 RECORDED = 2_000
 
@@ -33,3 +43,40 @@ def unfiled(one: Filed) -> tuple[Episode, Trust]:
     limits = Limits(events=RECORDED, bytes=len(line))
     (episode,) = read(line, "errata", limits)
     return replace(episode, source=one.record["source"]), one.record["trust"]
+
+
+class OnRecord:
+    """While an episode is at work: what ends that early is told, and put on record in `memory`.
+
+    It is raised all the same. An interruption is no failure; the episode is free again.
+    """
+
+    def __init__(self, memory: Memory | None, digest: str) -> None:
+        self._memory, self._digest = memory, digest
+
+    async def __aenter__(self) -> None:
+        """Nothing: the episode was claimed before."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Put on record what went wrong, where something did."""
+        if error is None:
+            return
+        told = ""
+        if isinstance(error, Exception):
+            failed(error)
+            told = f"{type(error).__name__}: {error}"
+        if self._memory is not None:
+            with suppress(StoreError):  # what went wrong first is raised
+                await self._memory.store.episodes.failed(self._memory.scope, self._digest, told)
+
+
+def failed(error: Exception) -> None:
+    """Tell of a failure without a word of what was read or answered."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    told = {"error": type(error).__name__, "traceback": where}
+    _log.warning("reflection_generation_failed", extra=told)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from errata.errors import InvalidInput, ModelError, StoreError
+from errata.errors import InvalidInput, ModelError
 from errata.inquiry import asked
 from errata.lessons import Filed
 from errata.memory.arguments import fraction, several
 from errata.memory.attribution import Suspect
 from errata.memory.drafting import Draft, Score, by_outcome, by_rules, name_of
 from errata.memory.episode import LOOP, Episode
-from errata.memory.filing import file, unfiled
+from errata.memory.filing import OnRecord, failed, file, unfiled
 from errata.memory.grounded import Claim
 from errata.memory.learn import LONGEST, Example, Reflection, Trust, located
 from errata.memory.memory import Memory
@@ -192,16 +190,8 @@ class _Work:
         keeps: Memory | None,
     ) -> Reflected:
         """The reflection, worded and written; what fails is put on record, to be tried again."""
-        try:
+        async with OnRecord(keeps, digest):
             return await self._reflected(episode, digest, trust, related, keeps)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                self._failed(error)
-            if keeps is not None:
-                told = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
-                with suppress(StoreError):  # what went wrong is raised below
-                    await keeps.store.episodes.failed(keeps.scope, digest, told)
-            raise
 
     async def _reflected(
         self,
@@ -263,7 +253,7 @@ class _Work:
         except ModelError as error:
             if self.on_model_error == "raise":
                 raise
-            self._failed(error)
+            failed(error)
             usage = getattr(error, "usage", None) or NOTHING
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
@@ -327,12 +317,6 @@ class _Work:
         ids = {id for one in past.exposures if one.shown for id in one.examples}
         there = tuple(sorted(one.id for one in await store.held(scope, list(ids)))) if ids else ()
         return there, len(there) == len(ids)
-
-    def _failed(self, error: Exception) -> None:
-        """Tell of a failure without a word of what was read or answered."""
-        where = "".join(traceback.format_tb(error.__traceback__))
-        told = {"error": type(error).__name__, "traceback": where}
-        _log.warning("reflection_generation_failed", extra=told)
 
 
 async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
