@@ -19,7 +19,7 @@ import errata
 from bench.core import generate, short
 from bench.rows import Figure
 from bench.timing import best_async
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 
 CYCLES = 40
 ROUNDS = 7
@@ -94,7 +94,7 @@ def commits(path: str, check: object) -> float:
         return db
 
     async def count() -> float:
-        store = Sqlite(path)
+        store = in_file(path)
         await store.count(errata.Scope())
         await store.remember(errata.Scope(), [])  # the connection that writes is open, too
         seen.clear()

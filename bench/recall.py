@@ -39,9 +39,11 @@ from errata.memory.words import words
 from errata.models import open_embedder
 from errata.protocols import ANY, Scope
 from errata.store import search
+from errata.store.database import Db
 from errata.store.reflections import key_of, token
-from errata.store.sqlite import Sqlite
-from errata.store.statements import statements
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
+from errata.store.vectors import Vectors
 
 Rows = NDArray[np.float32]
 PAGES = ("README.md", "docs/*.md", "examples/*/README.md")
@@ -105,9 +107,9 @@ def scope(folder: str, size: Size, asked: Known) -> Iterable[Figure]:
     yield Figure(f"first search of a process, {size.name}", first(path, asked), "ms")
     with closing(sqlite3.connect(f"{path}-plain")) as db:
         plain = median(by_bm25(db, size.texts, asked))
-    store = Sqlite(path)
+    store = in_file(path)
     legs, found = asyncio.run(vector_legs(store, asked))
-    yield Figure(f"RAM of its codes, {size.name}", store._vectors.bytes / 1e6, "MB")
+    yield Figure(f"RAM of its codes, {size.name}", asyncio.run(codes(store)).bytes / 1e6, "MB")
     yield from spread(f"vector leg, {size.name}", legs, size.leg)
     exact, nearest = scanned(size.vectors, asked)
     yield Figure(f"exact scan by numpy, {size.name}, p50", median(exact), "ms")
@@ -126,20 +128,28 @@ def spread(name: str, spent: Sequence[float], most: float | None = None) -> Iter
     yield Figure(f"{name}, p99", quantiles(spent, n=100)[98], "ms")
 
 
-async def vector_legs(store: Sqlite, asked: Known) -> tuple[list[float], list[set[int]]]:
+async def codes(store: SqlStore) -> Vectors:
+    """What the connection that reads keeps of vectors."""
+    return await store._access.read(Scope(), lambda db: db.kept(Vectors))
+
+
+async def vector_legs(store: SqlStore, asked: Known) -> tuple[list[float], list[set[int]]]:
     """Milliseconds of each vector leg, and the ten it found; rows count from 0."""
 
-    def leg(db: sqlite3.Connection, vector: Any) -> tuple[float, set[int]]:
+    def leg(db: Db, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
         at = {"scope": token(Scope())}
-        corpus = db.execute(statements()["read_corpus"], at).fetchone()
+        corpus = db.named("read_corpus", at).fetchone()
         key = {**key_of(Scope()), "space": space_of(asked)}
         sought = search.Sought(db, key, corpus, LEG, ANY)
-        ids = list(search.by_vector(sought, store._vectors, vector))
+        ids = list(search.by_vector(sought, vector))
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
     rounds = [
-        [await store._read(partial(leg, vector=one)) for one in asked.vectors.values()]
+        [
+            await store._access.read(Scope(), partial(leg, vector=one))
+            for one in asked.vectors.values()
+        ]
         for _ in range(ROUNDS)
     ]
     spent = fastest([[spent for spent, _ in one] for one in rounds])
@@ -159,7 +169,7 @@ def scanned(vectors: Rows, asked: Known) -> tuple[list[float], list[set[int]]]:
     return spent, [ids for _, ids in rounds[0]]
 
 
-async def recalls(store: Sqlite, scopes: Sequence[Scope], asked: Known) -> list[float]:
+async def recalls(store: SqlStore, scopes: Sequence[Scope], asked: Known) -> list[float]:
     """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the scopes."""
 
     async def recall(text: str, scope: Scope) -> float:
@@ -178,7 +188,7 @@ def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [min(spent) for spent in zip(*rounds, strict=True)]
 
 
-async def remembered(store: Sqlite, asked: Known) -> list[float]:
+async def remembered(store: SqlStore, asked: Known) -> list[float]:
     """Milliseconds of each of so many new lessons, one after the other."""
     memory, spent = errata.Memory(store, embedder=asked), []
     for number, text in enumerate(asked.vectors):
@@ -232,9 +242,9 @@ def tenants(folder: str, vectors: Rows, asked: Known) -> Iterable[Figure]:
     scopes, count = [Scope(f"tenant {n}") for n in range(TENANTS)], TENANTS * EACH
     path = f"{folder}/tenants.db"
     asyncio.run(filled(path, scopes, texts(count), perturbed(vectors, count)))
-    store, name = Sqlite(path), f"{TENANTS:,} tenants of {EACH}"
+    store, name = in_file(path), f"{TENANTS:,} tenants of {EACH}"
     yield from spread(f"recall, {name}", asyncio.run(recalls(store, scopes, asked)))
-    yield Figure(f"RAM of their codes, {name}", store._vectors.bytes / 1e6, "MB")
+    yield Figure(f"RAM of their codes, {name}", asyncio.run(codes(store)).bytes / 1e6, "MB")
     asyncio.run(store.close())
 
 
@@ -248,7 +258,7 @@ def fsyncs(folder: str) -> Iterable[Figure]:
 
 async def some(path: str, count: str) -> None:
     """Remember so many lessons, one after the other."""
-    store = Sqlite(path)
+    store = in_file(path)
     for number in range(int(count)):
         await store.remember(Scope(), [lesson(number, f"text {number}", None)])
     await store.close()
@@ -256,7 +266,7 @@ async def some(path: str, count: str) -> None:
 
 async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
     """A database with a lesson a text, as many in each scope."""
-    store, each = Sqlite(path), len(made) // len(scopes)
+    store, each = in_file(path), len(made) // len(scopes)
     together = min(BATCH, each)
     for begin in range(0, len(made), together):
         numbers = range(begin, min(begin + together, len(made)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from errata.store.sqlite import Sqlite
+from errata.store import sqlite
 
 # `make soak` sets it to 100; a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("ERRATA_SOAK", "1"))
@@ -21,6 +21,6 @@ settings.load_profile("soak" if SOAK > 1 else "test")
 def no_store_stays_open() -> Iterator[None]:
     """A store that is opened by its path is shared for as long as the process lives."""
     yield
-    for store in list(Sqlite._open.values()):
+    for store in list(sqlite._open.values()):
         asyncio.run(store.close())
-    Sqlite._open.clear()
+    sqlite._open.clear()

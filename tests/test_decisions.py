@@ -18,7 +18,7 @@ from errata.loop.policies import orchestrator
 from errata.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Override
 from errata.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from errata.testing import history
 from tests.drive.support import WANTED, Check, Generator
 from tests.loop import support
@@ -183,7 +183,7 @@ def test_it_is_a_reading_of_verdict_and_attempts(loop, policy):
 
 def kept(path: Any, policy: Policy, *answers: str, **options: Any) -> Any:
     async def scenario() -> Any:
-        store = Sqlite(str(path))
+        store = in_file(str(path))
         run = Run[str](
             "t",
             generate=Generator(*answers),

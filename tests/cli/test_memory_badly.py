@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from errata import Memory, open_store, signature
-from errata.store.sqlite import SCHEMA, Sqlite
+from errata.store.sqlite import SCHEMA
+from errata.store.sqlstore import SqlStore
 from tests.store.support import ended, python, rows
 
 TEXT = "login failed for ada here"
@@ -115,8 +116,8 @@ def test_another_programs_database(told, desk, arguments):
 
 @every
 def test_a_locked_database_is_read_and_not_written(told, path, arguments, monkeypatch):
-    monkeypatch.setattr(Sqlite, "_open", {})
-    monkeypatch.setattr(Sqlite.__init__, "__defaults__", (0.05,))
+    monkeypatch.setattr(SqlStore, "_open", {})
+    monkeypatch.setattr(SqlStore.__init__, "__defaults__", (0.05,))
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("begin immediate")
     try:

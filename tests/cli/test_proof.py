@@ -19,7 +19,8 @@ from errata.memory.memory import Memory
 from errata.memory.proof import Exposure, Outcome, concluded
 from errata.memory.signature import signature
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from tests.cli.support import Desk, following, task
 
 SCOPE = Scope()
@@ -41,7 +42,7 @@ class World:
         """Of each lesson: right and wrong where shown, and where withheld."""
 
         async def all() -> None:
-            store = Sqlite(str(self.desk.folder / "errata.db"))
+            store = in_file(str(self.desk.folder / "errata.db"))
             await store.remember(SCOPE, [lesson(name) for name in TEXTS])
             for name, *counts in made:
                 await self._exposed(store, name, counts, share)
@@ -49,7 +50,9 @@ class World:
 
         asyncio.run(all())
 
-    async def _exposed(self, store: Sqlite, name: str, counts: Sequence[int], share: float) -> None:
+    async def _exposed(
+        self, store: SqlStore, name: str, counts: Sequence[int], share: float
+    ) -> None:
         digest = signature(name, name).digest
         kinds = [(True, True), (True, False), (False, True), (False, False)]
         for (shown, right), n in zip(kinds, counts, strict=True):
@@ -156,8 +159,8 @@ def test_a_lesson_that_is_gone_is_still_told(world, monkeypatch):
     world.fill(HELP)
 
     async def forget() -> None:
-        store = Sqlite(str(world.desk.folder / "errata.db"))
-        await store._write(lambda db: db.execute("delete from reflection"))
+        store = in_file(str(world.desk.folder / "errata.db"))
+        await store._access.write(Scope(), lambda db: db.execute("delete from reflection"))
         await store.close()
 
     asyncio.run(forget())
@@ -167,7 +170,7 @@ def test_a_lesson_that_is_gone_is_still_told(world, monkeypatch):
 
 def test_loops_under_way_are_told(world, monkeypatch):
     async def begin() -> None:
-        store = Sqlite(str(world.desk.folder / "errata.db"))
+        store = in_file(str(world.desk.folder / "errata.db"))
         await store.remember(SCOPE, (), exposures=[Exposure("check/a", "l", True, "a")])
         await store.close()
 

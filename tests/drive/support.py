@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from errata.loop.decide import Policy
 from errata.loop.record import Finding
 from errata.loop.stop import MaxAttempts
 from errata.protocols import Context
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import BUSY_SECONDS, Connection, File
+from errata.store.sqlstore import SqlStore
 
 FOUR = Policy((MaxAttempts(4),), name="four")
 WANTED = "right"
@@ -55,16 +55,16 @@ class Check:
         return [Finding("wanted", f"{candidate} is not right", "write right")]
 
 
-def counted(path: Path | str) -> tuple[Sqlite, Callable[[], int]]:
+def counted(path: Path | str) -> tuple[SqlStore, Callable[[], int]]:
     """A store and how many transactions it has committed."""
     statements: list[str] = []
-    store = Sqlite(str(path))
-    connect = store._writer._connect
+    file = File(str(path), BUSY_SECONDS)
+    connect = file.writer._connect
 
-    def traced() -> sqlite3.Connection:
+    def traced() -> Connection:
         db = connect()
         db.set_trace_callback(lambda s: statements.append(s) if s.lower() == "commit" else None)
         return db
 
-    store._writer._connect = traced
-    return store, lambda: len(statements)
+    file.writer._connect = traced
+    return SqlStore(str(path), file), lambda: len(statements)

@@ -16,7 +16,7 @@ from errata.loop.replay import replay
 from errata.loop.stop import MaxAttempts
 from errata.near import near
 from errata.protocols import Context, Usage
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from tests.loop import support
 
 TEXTS = ["alpha", "beta gamma delta", "x = 1", "x = 2", "the same words again and again"]
@@ -80,7 +80,7 @@ def test_the_driver_decides_as_the_core_does(
     seen: list[Context] = []
 
     async def scenario() -> None:
-        store = Sqlite(":memory:") if durable else None
+        store = in_file(":memory:") if durable else None
         run = Run[str](
             "task", generate=generate, evaluate=evaluate, goals=goals, policy=policy, store=store
         )

@@ -13,7 +13,7 @@ import errata
 from errata.decorator import self_correcting
 from errata.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
 from errata.portal import run_sync
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
 
@@ -276,7 +276,7 @@ def test_an_interrupted_run_can_be_resumed(tmp_path):
 
 
 def test_with_a_store_a_plain_function_is_durable(tmp_path):
-    store = Sqlite(str(tmp_path / "a.db"))
+    store = in_file(str(tmp_path / "a.db"))
 
     @self_correcting(checks=[Check()], store=store, memory=store)
     def function(task: str, hint: str) -> str:

@@ -20,7 +20,8 @@ from errata.loop.stop import MaxAttempts, Stop
 from errata.memory.memory import Memory
 from errata.protocols import Answer, Context, Head, Message, Scope, Usage
 from errata.store.lease import new_owner
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from errata.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.store.support import rows, threads
@@ -35,7 +36,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    one = Sqlite(str(path))
+    one = in_file(str(path))
     yield one
     asyncio.run(one.close())
 
@@ -98,7 +99,9 @@ def test_loops_that_run_together_share_their_commits(path):
 # -- resuming
 
 
-def session(store: Sqlite, generate: Any, *checks: Any, id: str = "a", **options: Any) -> Run[Any]:
+def session(
+    store: SqlStore, generate: Any, *checks: Any, id: str = "a", **options: Any
+) -> Run[Any]:
     options = {"policy": FOUR, **options}
     return Run("task", generate=generate, checks=checks, store=store, id=id, **options)
 
@@ -217,8 +220,9 @@ def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeyp
     head = Head("task")
 
     async def hang(task: Any, hint: str) -> str:
-        await store._write(
-            lambda db: db.execute("update loop set epoch = epoch + 1 where id = 'a'").fetchall()
+        await store._access.write(
+            Scope(),
+            lambda db: db.execute("update loop set epoch = epoch + 1 where id = 'a'").fetchall(),
         )
         await asyncio.Event().wait()
         return "never"
@@ -252,7 +256,7 @@ def test_the_lease_is_renewed_while_an_attempt_lasts(store, path, monkeypatch):
 
 def test_a_lease_that_cannot_be_renewed_for_a_while_is_tried_again(path, monkeypatch):
     monkeypatch.setattr(journal, "LEASE_SECONDS", 0.03)
-    store = Sqlite(str(path), busy_seconds=0.01)
+    store = in_file(str(path), busy_seconds=0.01)
 
     async def slow(task: Any, hint: str) -> str:
         other = sqlite3.connect(path, isolation_level=None)
@@ -374,7 +378,7 @@ TASKS = [f"How heavy is the parcel with the number {n}?" for n in (7, 8)]
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_second_task_is_right_at_once_because_of_the_first(store, tmp_path, shared):
     model = ScriptedModel(from_examples, forever=True)
-    other = Sqlite(str(tmp_path / "memory.db"))
+    other = in_file(str(tmp_path / "memory.db"))
     memory = Memory(store if shared else other)
 
     async def scenario() -> None:
@@ -513,7 +517,7 @@ def test_a_hint_of_a_plain_generator_holds_the_examples_as_data(store):
 
 
 def test_a_store_that_fails_raises_and_nothing_of_the_attempt_is_lost(tmp_path):
-    broken = Sqlite(str(tmp_path / "missing" / "a.db"))
+    broken = in_file(str(tmp_path / "missing" / "a.db"))
     one = session(broken, Generator(WANTED), Check(), id="")
 
     async def scenario() -> None:
@@ -529,7 +533,7 @@ def test_a_store_that_fails_raises_and_nothing_of_the_attempt_is_lost(tmp_path):
 
 def test_no_thread_or_connection_is_left(tmp_path: Path):
     async def scenario() -> None:
-        store = Sqlite(str(tmp_path / "a.db"))
+        store = in_file(str(tmp_path / "a.db"))
         await run("t", generate=Generator(WANTED), checks=[Check()], store=store, memory=store)
         await store.close()
 

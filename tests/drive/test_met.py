@@ -20,7 +20,7 @@ from errata.loop.decide import Done, Policy
 from errata.loop.record import Evaluation, Finding, Goal
 from errata.loop.stop import All, MaxAttempts, NothingMet, Repeat
 from errata.protocols import Context, Scope, Usage
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from errata.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
 
@@ -135,7 +135,7 @@ def test_the_share_is_stored(tmp_path):
     options: dict[str, Any] = {"checks": checks, "policy": Policy((MaxAttempts(1),))}
 
     async def scenario() -> None:
-        store = Sqlite(str(tmp_path / "a.db"))
+        store = in_file(str(tmp_path / "a.db"))
         made = await errata.run("t", generate=Generator("x"), store=store, id="a", **options)
         stored = await store.read(Scope(), "a")
         assert stored.loop.attempts == made.loop.attempts
@@ -268,7 +268,7 @@ def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(generate, options
 
 def test_what_was_greedy_is_known_after_a_resume(tmp_path):
     async def scenario() -> list[str]:
-        store = Sqlite(str(tmp_path / "a.db"))
+        store = in_file(str(tmp_path / "a.db"))
         options: dict[str, Any] = {"checks": [Check()], "policy": AT_THE_FIRST, "store": store}
         for _ in range(2):  # another session each time
             await Run[str]("t", generate=model(), id="a", **options).step()
@@ -297,7 +297,7 @@ def test_a_loop_without_goals_has_those_of_its_policy(tmp_path, given_, attempts
     policy = Policy((MaxAttempts(3),), goals=(Goal("quality", 0.7),))
 
     async def scenario() -> None:
-        store = Sqlite(str(tmp_path / "a.db"))
+        store = in_file(str(tmp_path / "a.db"))
         result = await errata.run(
             "t",
             generate=Generator("a", "b", "c"),

@@ -22,7 +22,8 @@ from errata.loop.record import Evaluation, Goal, Loop, Override
 from errata.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
 from errata.protocols import Context, Head, Scope, Stored
 from errata.store.lease import new_owner
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.loop import support
 from tests.store.support import ended, python, rows
@@ -39,17 +40,17 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    one = Sqlite(str(path))
+    one = in_file(str(path))
     yield one
     asyncio.run(one.close())
 
 
-def session(store: Sqlite, *answers: Any, policy: Policy = FOUR, id: str = "a") -> Run[Any]:
+def session(store: SqlStore, *answers: Any, policy: Policy = FOUR, id: str = "a") -> Run[Any]:
     generate = Generator(*answers) if answers else Generator("one", "two", "three", "four", "five")
     return Run("task", generate=generate, checks=[Check()], policy=policy, store=store, id=id)
 
 
-async def given_by_ada(store: Sqlite, rule: str = "attempts", **options: Any) -> Verdict:
+async def given_by_ada(store: SqlStore, rule: str = "attempts", **options: Any) -> Verdict:
     options = {"by": "ada", "store": store, **options}
     return await errata.override("a", rule, **options)
 
@@ -460,8 +461,8 @@ def test_one_that_expires_between_giving_and_deciding_lifts_nothing(store, expir
         await given_by_ada(store, until=time.time() + HOUR)
         # The time passes: what is stored says when. At 0 it expires after the last decision.
         until = None if expires is None else time.time() + expires
-        await store._write(
-            lambda db: db.execute("update override set until = ?", (until,)).rowcount
+        await store._access.write(
+            Scope(), lambda db: db.execute("update override set until = ?", (until,)).rowcount
         )
         result = await session(store).finish()
         assert len(result.loop.attempts) == attempts
@@ -483,7 +484,9 @@ def test_one_that_has_expired_and_another_that_has_not(store):
     async def scenario() -> None:
         await session(store).step()
         await given_by_ada(store, until=time.time() + HOUR)
-        await store._write(lambda db: db.execute("update override set until = 1.0").rowcount)
+        await store._access.write(
+            Scope(), lambda db: db.execute("update override set until = 1.0").rowcount
+        )
         await given_by_ada(store, by="bo")
         result = await session(store).finish()
         assert len(result.loop.attempts) == 5
@@ -516,7 +519,7 @@ def test_given_outside_it_is_decided_as_inside(made, goals, policy, data):
         return evaluation
 
     async def scenario() -> None:
-        stores = [Sqlite(":memory:"), Sqlite(":memory:")]
+        stores = [in_file(":memory:"), in_file(":memory:")]
         options: dict[str, Any] = {"goals": goals, "policy": policy, "id": "a"}
         inside, outside = (
             Run[str]("task", generate=generate, evaluate=evaluate, store=store, **options)

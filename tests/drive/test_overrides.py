@@ -16,13 +16,13 @@ from errata.loop.decide import Again, Done, Policy
 from errata.loop.record import Finding
 from errata.loop.stop import Budget, Echo, MaxAttempts
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from tests.drive.support import Check, Generator
 
 
 @pytest.fixture
 def store(tmp_path):
-    one = Sqlite(str(tmp_path / "a.db"))
+    one = in_file(str(tmp_path / "a.db"))
     yield one
     asyncio.run(one.close())
 

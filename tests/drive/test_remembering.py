@@ -21,7 +21,8 @@ from errata.memory.memory import Memory
 from errata.memory.proof import Exposure, Outcome
 from errata.memory.signature import signature
 from errata.protocols import Context, Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from errata.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import rows
@@ -40,7 +41,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    one = Sqlite(str(path))
+    one = in_file(str(path))
     yield one
     asyncio.run(one.close())
 
@@ -51,7 +52,7 @@ def kept(request, store, tmp_path):
     if request.param == "same store":
         yield store, store
     else:
-        other = Sqlite(str(tmp_path / "memory.db"))
+        other = in_file(str(tmp_path / "memory.db"))
         yield store, other
         asyncio.run(other.close())
 
@@ -64,7 +65,7 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Reflection:
     return Reflection("check", signature(name, name), name, name, name, **given)
 
 
-def taught(store: Sqlite, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE) -> None:
+def taught(store: SqlStore, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE) -> None:
     """A memory with these lessons, in which so many loops have ended."""
 
     async def fill() -> None:
@@ -372,7 +373,7 @@ def test_the_outcome_is_written_with_the_last_decision(kept, tmp_path, answers, 
 
 
 def test_both_kinds_of_memory_write_the_same(store, tmp_path):
-    other = Sqlite(str(tmp_path / "memory.db"))
+    other = in_file(str(tmp_path / "memory.db"))
     for one in (store, other):
         taught(one)
 
@@ -382,7 +383,7 @@ def test_both_kinds_of_memory_write_the_same(store, tmp_path):
                 model = ScriptedModel(*(["x"] * (n % 3)), WANTED, forever=True)
                 await drive(store, Memory(where, holdout=0.5), f"loop {n}", model=model)
                 # The loop of the other one is another loop.
-                await store._write(lambda db: db.execute("delete from loop"))
+                await store._access.write(Scope(), lambda db: db.execute("delete from loop"))
 
     asyncio.run(scenario())
     for table in ("exposure", "outcome", "reflection"):

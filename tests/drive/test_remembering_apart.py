@@ -15,7 +15,8 @@ from errata.errors import LeaseLost, StoreError, UserCodeError
 from errata.loop.decide import Done, Policy
 from errata.loop.stop import MaxAttempts
 from errata.memory.memory import Memory
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from errata.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
 from tests.drive.test_remembering import SCOPE, TASK, exposed, outcomes, shown, taught
@@ -29,7 +30,7 @@ TAUGHT = f"{SEEN} where error_type = 'wanted'"
 @pytest.fixture
 def stores(tmp_path):
     """The store of the loops and that of the memory."""
-    pair = Sqlite(str(tmp_path / "loops.db")), Sqlite(str(tmp_path / "memory.db"))
+    pair = in_file(str(tmp_path / "loops.db")), in_file(str(tmp_path / "memory.db"))
     yield pair
     for one in pair:
         asyncio.run(one.close())
@@ -52,7 +53,7 @@ def execute(path: Path, statement: str) -> None:
     db.close()
 
 
-def begun(stores: tuple[Sqlite, Sqlite], *answers: Any, **options: Any) -> Run[Any]:
+def begun(stores: tuple[SqlStore, SqlStore], *answers: Any, **options: Any) -> Run[Any]:
     journal, other = stores
     given = {"generate": Generator(*answers), "checks": [Check()], "id": "l", **options}
     return Run[Any](TASK, store=journal, memory=Memory(other, holdout=0), **given)

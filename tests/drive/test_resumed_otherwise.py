@@ -17,7 +17,8 @@ from errata.loop.decide import Again, Policy
 from errata.loop.record import Evaluation, Goal, Loop
 from errata.loop.stop import MaxAttempts
 from errata.protocols import Scope, Stored
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from tests.store.support import rows
 
 SCOPE = Scope()
@@ -25,7 +26,7 @@ GOAL = Goal("quality", 0.9)
 numbers = count()
 
 
-def session(store: Sqlite, policy: Policy, goals: Sequence[Goal] = (), id: str = "a") -> Run[str]:
+def session(store: SqlStore, policy: Policy, goals: Sequence[Goal] = (), id: str = "a") -> Run[str]:
     def half(candidate: str, at: Any) -> Evaluation:
         return Evaluation(scores={"quality": 0.5} if at.attempt > 1 else {"quality": 0.4})
 
@@ -40,7 +41,7 @@ def session(store: Sqlite, policy: Policy, goals: Sequence[Goal] = (), id: str =
     )
 
 
-async def read(store: Sqlite, id: str = "a") -> Stored:
+async def read(store: SqlStore, id: str = "a") -> Stored:
     return await store.read(SCOPE, id)
 
 
@@ -48,7 +49,7 @@ def test_an_override_from_outside_knows_the_goals_of_the_resume():
     """Else a loop that misses them all would be found to pass."""
 
     async def scenario() -> None:
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         await session(store, errata.policies.stage, [Goal("quality", 0.5)]).step()
         result = await session(store, errata.policies.stage, [GOAL]).finish()
         assert not result.passed
@@ -63,7 +64,7 @@ def test_an_override_from_outside_knows_the_goals_of_the_resume():
 
 def test_they_are_stored_with_the_first_decision_on_them():
     async def scenario() -> None:
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         policies = errata.policies.stage, errata.policy("stage, attempts.limit=2")
         await session(store, policies[0], [GOAL]).step()
         second = session(store, policies[1], [GOAL])
@@ -86,7 +87,7 @@ def test_an_override_from_outside_leaves_the_policy_as_it_is():
     policy = Policy((mine, MaxAttempts(1)))
 
     async def scenario() -> None:
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         await session(store, policy, [GOAL]).finish()
         await errata.override("a", "attempts", by="ada", store=store)
         stored = await read(store)
@@ -99,7 +100,7 @@ def test_an_override_from_outside_leaves_the_policy_as_it_is():
 
 def test_a_rule_of_the_resume_can_be_lifted_from_outside():
     async def scenario() -> None:
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         await session(store, errata.policies.stage, [GOAL]).step()
         await session(
             store, errata.policy("stage, plateau.patience=1, min_gain=0.2"), [GOAL]
@@ -116,7 +117,7 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
     path = tmp_path / "a.db"
 
     async def scenario() -> None:
-        store = Sqlite(str(path))
+        store = in_file(str(path))
         await session(store, errata.policies.stage, [GOAL]).step()
         before = await read(store)
         await session(store, errata.policies.stage, [Goal("quality", 0.5)]).finish()

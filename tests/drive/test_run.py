@@ -26,7 +26,7 @@ from errata.loop.decide import Again, Done, Policy
 from errata.loop.record import Evaluation, Finding, Goal
 from errata.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Repeat
 from errata.protocols import Answer, Context, Scope, Usage
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from errata.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 
@@ -41,7 +41,7 @@ def kept(request, tmp_path):
     if request.param == "no store":
         yield None
         return
-    store = Sqlite(str(tmp_path / "a.db"))
+    store = in_file(str(tmp_path / "a.db"))
     yield store
     asyncio.run(store.close())
 

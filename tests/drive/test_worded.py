@@ -17,7 +17,7 @@ from errata.loop.decide import Again
 from errata.loop.record import Evaluation, Finding, Goal
 from errata.memory.memory import Memory
 from errata.protocols import Context, Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import shared
 from errata.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import rows
@@ -237,7 +237,7 @@ def test_an_override_from_outside_leaves_the_words_of_other_loops(path: str) -> 
         generate = Generator("wrong")
         given: dict[str, Any] = {"checks": [Check()], "policy": FOUR, "store": path, "id": "a"}
         await run("t", generate=generate, labels={"stage": "train"}, **given)
-        verdict = await errata.override("a", "attempts", by="ada", store=Sqlite.shared(path))
+        verdict = await errata.override("a", "attempts", by="ada", store=shared(path))
         assert isinstance(verdict, Again)
         assert verdict.feedback.startswith("The last answer was not accepted:")
 

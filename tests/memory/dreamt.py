@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from errata.memory.memory import Memory
+from errata.protocols import Scope
 
 TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
 SAME = f"{TEXT}, then"
@@ -39,8 +40,8 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
             name: [tuple(row) for row in db.execute(sql, values)] for name, sql in TABLES.items()
         }
 
-    await store._write(lambda db: db.execute(CHECK))
-    found: dict[str, list[tuple[Any, ...]]] = await store._read(read)
+    await store._access.write(Scope(), lambda db: db.execute(CHECK))
+    found: dict[str, list[tuple[Any, ...]]] = await store._access.read(Scope(), read)
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 from errata.memory.learn import Example, Reflection
 from errata.memory.memory import Memory
 from errata.memory.signature import signature
-from errata.protocols import Filter
+from errata.protocols import Filter, Scope
 from errata.testing import FixedEmbedder
 from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
 from tests.store.support import opened
@@ -214,7 +214,7 @@ def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
         assert await brought(memory) == (set() if ruling == "clear" else before)
         store: Any = memory.store
         check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._write(lambda db: db.execute(check).fetchall())
+        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
         index = "select count(*) from example_fts where example_fts match 's1x' || ?"
         assert await rows(memory, index, EVIL) == [(0,)]
 

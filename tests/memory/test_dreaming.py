@@ -218,12 +218,12 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
             case "revoke":
                 await memory.quarantine.revoke("page", by="ada")
             case "evict":
-                await memory.store._write(
-                    lambda db: db.execute("delete from reflection where id=1")
+                await memory.store._access.write(
+                    Scope(), lambda db: db.execute("delete from reflection where id=1")
                 )
             case "prune":
                 sql = "update reflection set last_seen = 5 where id = 1"
-                await memory.store._write(lambda db: db.execute(sql))
+                await memory.store._access.write(Scope(), lambda db: db.execute(sql))
                 await memory.prune(by="ada", unused_for=3600)
             case "reworded":
                 await memory.remember("k", TEXT, lesson="weigh nothing", trust="operator")
@@ -245,7 +245,9 @@ def test_a_member_that_was_evicted_is_still_answered_for(memory):
     async def run():
         await told(memory, TEXT, SAME, TEXT)
         dream = await consolidate(memory)
-        await memory.store._write(lambda db: db.execute("delete from reflection where id = 2"))
+        await memory.store._access.write(
+            Scope(), lambda db: db.execute("delete from reflection where id = 2")
+        )
         seen = await memory.seen("k", SAME)
         assert [one["id"] for one in seen.lessons] == [1]
         assert await Dreams(memory).rollback(dream.id, **BY) == 0
@@ -420,7 +422,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, at):
         for n, text in enumerate((TEXT, SAME)):
             await memory.remember("k", text, example=example(n))
         before = await dump(memory)
-        known = named.statements()
+        known = named.statements("sqlite")
         memory_of_it = dict(known)
         with monkeypatch.context() as patch:
             store = type(memory.store.dreams)

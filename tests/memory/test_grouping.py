@@ -49,6 +49,11 @@ def do(coroutine: Any) -> Any:
 # -- a group is counted as one
 
 
+def forget(db):
+    """What the connection keeps of the templates."""
+    db.kept(grouping.Learned)._kept.clear()
+
+
 def test_a_pattern_answers_for_its_group(memory):
     async def scenario() -> None:
         await told(memory, LOGIN[:3])
@@ -354,7 +359,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
                 await memory.remember("log", LOGIN[at], trust=what)
             for text in LOGIN[:5]:
                 kept = await memory.seen("log", text)
-                memory.store._learned = grouping.Learned()  # type: ignore[attr-defined]
+                await memory.store._access.read(memory.scope, forget)  # type: ignore[attr-defined]
                 assert kept == await memory.seen("log", text)
                 own = [one for one in kept.lessons if one["signature"] == digest(text)]
                 assert kept.count == sum(one["seen"] for one in kept.lessons)
@@ -369,11 +374,14 @@ def test_the_reading_of_an_error_type_needs_no_sort_and_no_row(memory):
 
     values = {"tenant": "t", "project": "p", "error_type": "e", "most": 9}
     plan = do(
-        memory.store._read(
+        memory.store._access.read(
+            Scope(),
             lambda db: [
                 row["detail"]
-                for row in db.execute(f"explain query plan {statements()['learnt_state']}", values)
-            ]
+                for row in db.execute(
+                    f"explain query plan {statements('sqlite')['learnt_state']}", values
+                )
+            ],
         )
     )
     assert any("USING COVERING INDEX reflection_type" in line for line in plan)

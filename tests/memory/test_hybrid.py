@@ -117,7 +117,9 @@ def test_a_secret_in_the_context_is_not_kept(store):
 
     async def scenario() -> None:
         await memory.remember("a", "the upload", context="with AKIAIOSFODNN7EXAMPLE")
-        rows = await store._read(lambda db: db.execute("select words from example").fetchall())
+        rows = await store._access.read(
+            Scope(), lambda db: db.execute("select words from example").fetchall()
+        )
         assert "akia" not in str([tuple(row) for row in rows]).lower()
 
     do(scenario())

@@ -17,7 +17,7 @@ from errata.memory.learn import Example, Reflection, located
 from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.protocols import Remembered, Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.store.support import opened, rows
 
@@ -305,13 +305,13 @@ def test_clear_forgets_all_of_the_scope_and_nothing_else(store, path, embedder):
         assert len(await there.recall(SIMILAR)) == 1
         assert await here.clear() == 0
         for table in ("reflection", "occurrence", "example", "vector"):
-            found = await store._read(
-                lambda db, t=table: db.execute(f"select * from {t}").fetchall()
+            found = await store._access.read(
+                Scope(), lambda db, t=table: db.execute(f"select * from {t}").fetchall()
             )
             assert len(found) == (0 if table == "vector" and embedder is None else 2)
         # The index lost its rows with them: a check against the content table finds no difference.
         check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._write(lambda db: db.execute(check).fetchall())
+        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
         again = await here.remember("u", "x", example=WEIGHT)
         assert again.created
 
@@ -335,7 +335,7 @@ actions = st.lists(
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(done=actions)
 def test_nothing_ever_crosses_a_scope(embedder, done: Sequence[tuple[str, Scope, int]]):
-    async def scenario(store: Sqlite) -> None:
+    async def scenario(store: SqlStore) -> None:
         expected: dict[Scope, dict[int, int]] = {}
         for action, scope, number in done:
             memory, own = Memory(store, scope, embedder), expected.setdefault(scope, {})

@@ -18,7 +18,7 @@ from errata.memory.learn import Example
 from errata.memory.memory import Memory
 from errata.memory.places import BATCH, Spaces
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from errata.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.store.support import opened, python, rows
@@ -198,7 +198,7 @@ def test_any_embedders_in_turn_never_mix_lengths(turns):
     embedders = [FixedEmbedder(), FixedEmbedder(8), Other()]
 
     async def scenario() -> None:
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         for number, turn in enumerate(turns):
             memory = Memory(store, embedder=None if turn is None else embedders[turn])
             name = NAMES[number]
@@ -212,8 +212,9 @@ def test_any_embedders_in_turn_never_mix_lengths(turns):
             found = await memory.recall(f"the word {name}", 50)
             assert sum(one.cosine is not None for one in found) <= there.here
             assert (found[0].cosine is None) == (turn is None)
-        data = await store._read(
-            lambda db: db.execute("select space, length(data) / 4 as n from vector").fetchall()
+        data = await store._access.read(
+            Scope(),
+            lambda db: db.execute("select space, length(data) / 4 as n from vector").fetchall(),
         )
         assert all(row["space"].endswith(f"/{row['n']}") for row in data)
         await store.close()
@@ -224,7 +225,8 @@ def test_any_embedders_in_turn_never_mix_lengths(turns):
 KILLED = """
 import asyncio, sys
 from errata.memory.memory import Memory
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 
 def told(done, total):
@@ -232,7 +234,7 @@ def told(done, total):
     if done >= int(sys.argv[2]):
         sys.stdin.readline()  # until it is killed
 
-asyncio.run(Memory(Sqlite(sys.argv[1]), embedder=FixedEmbedder()).reembed(told))
+asyncio.run(Memory(in_file(sys.argv[1]), embedder=FixedEmbedder()).reembed(told))
 """
 
 

@@ -44,8 +44,8 @@ def do(coroutine: Any) -> Any:
 
 async def rows(memory: Memory, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     store: Any = memory.store
-    found: list[tuple[Any, ...]] = await store._read(
-        lambda db: [tuple(row) for row in db.execute(sql, values)]
+    found: list[tuple[Any, ...]] = await store._access.read(
+        Scope(), lambda db: [tuple(row) for row in db.execute(sql, values)]
     )
     return found
 
@@ -484,7 +484,7 @@ def test_the_same_words_have_one_row_whoever_says_them(memory):
         assert [one.lesson for one in await memory.recall("mine")] == ["Mine."]
         store: Any = memory.store
         check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._write(lambda db: db.execute(check).fetchall())
+        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
 
     do(scenario())
 
@@ -510,7 +510,7 @@ def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
         await memory.remember("u", "x", lesson="Two.", example=other, source="two")
         store: Any = memory.store
         retire = "update reflection set state = 'retired' returning id"
-        await store._write(lambda db: db.execute(retire).fetchall())
+        await store._access.write(Scope(), lambda db: db.execute(retire).fetchall())
         await memory.quarantine.revoke("one", by="ann")
         (known,) = await memory.top()
         assert (known["state"], known["text"]) == ("retired", "Two.")
@@ -646,7 +646,7 @@ def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
             await memory.remember(f"e{n}", "x", trust="external", source="page")
         store: Any = memory.store
         stop = "create trigger stop before insert on ruling begin select raise(abort, 'no'); end"
-        await store._write(lambda db: db.execute(stop).fetchall())
+        await store._access.write(Scope(), lambda db: db.execute(stop).fetchall())
         with pytest.raises(StoreError, match="no"):
             await memory.quarantine.revoke("page", by="ann")
         assert len(await memory.quarantine.waiting()) == 3

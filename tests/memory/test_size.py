@@ -67,7 +67,9 @@ async def kept(memory: Memory) -> set[str]:
     store: Any = memory.store
     sql = "select text from reflection where tenant = ? and project = ?"
     scope = (memory.scope.tenant, memory.scope.project)
-    found: set[str] = await store._read(lambda db: {text for (text,) in db.execute(sql, scope)})
+    found: set[str] = await store._access.read(
+        Scope(), lambda db: {text for (text,) in db.execute(sql, scope)}
+    )
     return found
 
 
@@ -79,7 +81,9 @@ async def set_to(store: Any, text: str, **columns: Any) -> None:
     """As a proof or a ruling would have left it."""
     for name, value in columns.items():
         sql = f"update reflection set {name} = ? where text = ?"
-        await store._write(lambda db, s=sql, v=value: db.execute(s, (v, text)).rowcount)
+        await store._access.write(
+            Scope(), lambda db, s=sql, v=value: db.execute(s, (v, text)).rowcount
+        )
 
 
 # -- max_entries
@@ -254,7 +258,7 @@ def test_nothing_is_left_of_what_is_evicted(store, path):
         (one,) = await memory.recall("weigh the parcel a")
         assert one.example.accepted == "2 kg"
         check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._write(lambda db: db.execute(check).fetchall())
+        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
 
     do(scenario())
     for table in ("reflection", "occurrence", "example", "vector"):
@@ -350,11 +354,12 @@ def test_what_is_evicted_is_found_without_a_sort(store):
 
     values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
     plan = do(
-        store._read(
+        store._access.read(
+            Scope(),
             lambda db: [
                 row["detail"]
-                for row in db.execute(f"explain query plan {statements()['evict']}", values)
-            ]
+                for row in db.execute(f"explain query plan {statements('sqlite')['evict']}", values)
+            ],
         )
     )
     assert any("INDEX reflection_useful (tenant=? AND project=? AND pinned=?)" in p for p in plan)

@@ -13,7 +13,8 @@ from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.memory.trust import ORDER
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.memory import transfers
@@ -48,18 +49,21 @@ RENAMED |= {("origin", "source"): "origins"}
 
 async def columns(memory: Memory) -> dict[str, set[str]]:
     store = memory.store
-    assert isinstance(store, Sqlite)
+    assert isinstance(store, SqlStore)
     sql = "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c"
     found: dict[str, set[str]] = {table: set() for table in LOCAL}
-    for table, name in await store._read(lambda db: db.execute(sql).fetchall()):
+    for table, name in await store._access.read(Scope(), lambda db: db.execute(sql).fetchall()):
         found.get(table, set()).add(name)
     return found
 
 
 async def rows(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
     store = memory.store
-    assert isinstance(store, Sqlite)
-    return [tuple(row) for row in await store._read(lambda db: db.execute(sql).fetchall())]
+    assert isinstance(store, SqlStore)
+    return [
+        tuple(row)
+        for row in await store._access.read(Scope(), lambda db: db.execute(sql).fetchall())
+    ]
 
 
 def fields(value: Any) -> set[str]:
@@ -135,7 +139,7 @@ def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
 def test_the_scope_is_the_callers():
     async def scenario() -> None:
         data = await exported(await everything())
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         acme = Memory(store, Scope("acme", "support"))
         done = await moved(data, acme)
         assert (done.tenant, done.project) == ("default", "default")

@@ -16,7 +16,8 @@ from errata.memory.portable import STATES, lowest_state, place
 from errata.memory.proof import Exposure, Outcome
 from errata.memory.trust import HELD, ORDER, RAISING, lowest
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.memory import transfers
@@ -180,7 +181,7 @@ def test_the_later_ruling_counts_wherever_it_was_made(rejected_last):
         first, then = ("release", "reject") if rejected_last else ("reject", "release")
         there, here = await ruled(first), await ruled(then)
         await moved(await exported(there), here)
-        await here.store._write(lambda db: db.execute("delete from reflection"))  # type: ignore[attr-defined]
+        await here.store._access.write(Scope(), lambda db: db.execute("delete from reflection"))  # type: ignore[attr-defined]
         await here.remember("F", "no unit", lesson="obey me", trust="tool")
         waiting = await here.store.held(here.scope, None)
         assert len(waiting) == (not rejected_last)
@@ -466,7 +467,7 @@ def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     data = sealed([HEADER, *sorted(made, key=place)])
 
     async def scenario() -> None:
-        memory = Memory(Sqlite(str(tmp_path / "a.db")))
+        memory = Memory(in_file(str(tmp_path / "a.db")))
         done = await (moved if vouched else transfers.given)(data, memory)
         assert done.new == len(PLANTED)
         files = [one.read_bytes() for one in tmp_path.iterdir()]
@@ -511,9 +512,11 @@ async def derived() -> Memory:
     await memory.remember("D", "made of that", derived_from=[middle])
     lessons = {one["text"]: one for one in await memory.top()}
     store = memory.store
-    assert isinstance(store, Sqlite)
+    assert isinstance(store, SqlStore)
     gone = int(lessons["made of both"]["id"])
-    await store._write(lambda db: db.execute("delete from reflection where id = ?", (gone,)))
+    await store._access.write(
+        Scope(), lambda db: db.execute("delete from reflection where id = ?", (gone,))
+    )
     return memory
 
 

@@ -40,8 +40,8 @@ def do(coroutine: Any) -> Any:
 
 
 async def rows(store: Any, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = await store._read(
-        lambda db: [tuple(row) for row in db.execute(sql, values)]
+    found: list[tuple[Any, ...]] = await store._access.read(
+        Scope(), lambda db: [tuple(row) for row in db.execute(sql, values)]
     )
     return found
 

@@ -18,7 +18,7 @@ from errata.memory.reflect import reflect
 from errata.memory.signature import signature
 from errata.memory.transfer import Imported
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from errata.testing import FixedEmbedder
 from tests.memory.reflections import FAILED
 from tests.planted import EVERY
@@ -33,7 +33,7 @@ def do(coroutine: Any) -> Any:
 
 def fresh(scope: Scope | None = None, **options: Any) -> Memory:
     """An empty memory of its own."""
-    return Memory(Sqlite(":memory:"), scope, **options)
+    return Memory(in_file(":memory:"), scope, **options)
 
 
 async def exported(memory: Memory, **options: Any) -> bytes:

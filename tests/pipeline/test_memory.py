@@ -22,7 +22,8 @@ from errata.memory.proof import Exposure, Outcome
 from errata.memory.signature import Signature, signature
 from errata.pipeline import Pipeline
 from errata.protocols import Context, Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import BUSY_SECONDS, File
+from errata.store.sqlstore import SqlStore
 from errata.testing import ScriptedModel
 from tests.pipeline.support import failing, ran
 
@@ -162,7 +163,7 @@ def test_feedback_is_bounded_however_much_is_known(path: str) -> None:
     assert "lll" in said[1]
 
 
-class Counting(Sqlite):
+class Counting(SqlStore):
     """A store that counts how often it is asked whether an error was seen."""
 
     asked = 0
@@ -178,7 +179,7 @@ def test_however_many_errors_few_are_looked_up() -> None:
         return found if at.attempt == 1 else []
 
     async def scenario() -> None:
-        store = Counting(":memory:")
+        store = Counting(":memory:", File(":memory:", BUSY_SECONDS))
         await Memory(store).remember("many", "many: wrong 999", lesson="the worst of them")
         said: list[str | None] = []
         pipeline = Pipeline("p", store=store, memory=store, progress=False)

@@ -23,7 +23,7 @@ from errata.pipeline import LONGEST, Pipeline
 from errata.protocols import Context, Scope
 from errata.reports import HEAD, TAIL, Report, stage_feedback
 from errata.runs import is_run, report_of
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import shared
 from tests.loop import support
 from tests.pipeline.support import failing, one, raising, ran, statuses, timeless
 
@@ -224,7 +224,7 @@ def test_the_status_of_a_run(make: Any, status: str) -> None:
 
 
 def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None:
-    store = Sqlite.shared(str(tmp_path / "a.db"))
+    store = shared(str(tmp_path / "a.db"))
     pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="a", checks=[failing(1)])(lambda state: 1)
 
@@ -331,7 +331,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert before.status == ("halted" if how == "halt" else "degraded")
     again = asyncio.run(errata.override("r/s", "attempts", by="ada", why="once more", store=path))
     assert isinstance(again, errata.Again)
-    open_report = asyncio.run(report_of(Sqlite.shared(path), Scope(), "r"))
+    open_report = asyncio.run(report_of(shared(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
     report = ran(pipeline, {}, id="r")
     assert len(said) == 4
@@ -343,11 +343,11 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended
-    stored = asyncio.run(report_of(Sqlite.shared(path), Scope(), "r"))
+    stored = asyncio.run(report_of(shared(path), Scope(), "r"))
     assert stored == report
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
-    run = asyncio.run(Sqlite.shared(path).read(Scope(), "r"))
+    run = asyncio.run(shared(path).read(Scope(), "r"))
     assert [v.passed for v in run.verdicts if isinstance(v, errata.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(errata.override("r/s", "attempts", by="ada", store=path))

@@ -23,17 +23,18 @@ from errata.portal import run_sync
 from errata.protocols import Context, Entry, Head, Scope, Stored, Usage
 from errata.reports import Report
 from errata.runs import report_of
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import BUSY_SECONDS, File, in_file
+from errata.store.sqlstore import SqlStore
 from tests.drive.test_agreement import TEXTS, bounded
 from tests.loop import support
 from tests.pipeline.support import timeless
 
 
-class Crashing(Sqlite):
+class Crashing(SqlStore):
     """A store whose claims and commits fail where they are told to, before they land or after."""
 
     def __init__(self, before: set[int], after: set[int]) -> None:
-        super().__init__(":memory:")
+        super().__init__(":memory:", File(":memory:", BUSY_SECONDS))
         self.before, self.after, self.writes = before, after, 0
 
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
@@ -177,7 +178,7 @@ def test_interrupted_anywhere_it_ends_the_same(
     volatile = asyncio.run(made(plans, None, quiet, False).run(first(), id="r"))
 
     async def scenario() -> None:
-        store = Sqlite(":memory:")
+        store = in_file(":memory:")
         undisturbed = await made(plans, store, still, False).run(first(), id="r")
         assert told(undisturbed) == told(volatile)
         await store.close()
@@ -223,13 +224,13 @@ def test_interrupted_anywhere_it_learns_and_is_told_the_same(
 ) -> None:
     quiet, loud = Ran(), Ran()
 
-    async def known(store: Sqlite) -> Any:
+    async def known(store: SqlStore) -> Any:
         lessons = await store.reflections(Scope(), 100)
         kept = [(one["signature"], one["text"], one["seen"], one["state"]) for one in lessons]
         return sorted(kept), [await store.past(Scope(), f"r/s{n}") for n in range(len(plans))]
 
     async def scenario() -> None:
-        quiet_store, quiet_memory, memory = (Sqlite(":memory:") for _ in range(3))
+        quiet_store, quiet_memory, memory = (in_file(":memory:") for _ in range(3))
         crashing = Crashing(before, after)
         stores = (quiet_store, quiet_memory, memory, crashing)
         if not apart:
@@ -272,7 +273,7 @@ def test_the_stage_host_decides_as_the_core_does(
 
     async def scenario() -> None:
         reports = []
-        for store in (None, Sqlite(":memory:")):
+        for store in (None, in_file(":memory:")):
             calls.clear()
             pipeline = Pipeline("p", store=store, on_exhausted="best", progress=False)
             pipeline.stage(name="s", evaluate=evaluate, goals=goals, policy=policy)(stage)

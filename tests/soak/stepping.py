@@ -56,7 +56,8 @@ from errata.loop.decide import Again, Verdict
 from errata.loop.stop import rule_name
 from errata.protocols import Context, Entry, Head, Stored
 from errata.store import lease, loops
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import BUSY_SECONDS, File
+from errata.store.sqlstore import SqlStore
 
 THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
@@ -156,11 +157,11 @@ class Log:
         os.close(self._steps)
 
 
-class Mortal(Sqlite):
+class Mortal(SqlStore):
     """A store whose process may be killed right before and right after a transaction."""
 
     def __init__(self, life: Life) -> None:
-        super().__init__(life.database)
+        super().__init__(life.database, File(life.database, BUSY_SECONDS))
         self._life, self._chance = life, random.Random(f"{life.seed} {life.number} store")
 
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
@@ -247,7 +248,7 @@ def pure(check: Callable[[str, Context], list[Finding]]) -> Any:
 class Thread:
     """What one thread does, step by step."""
 
-    def __init__(self, life: Life, number: int, log: Log, store: Sqlite) -> None:
+    def __init__(self, life: Life, number: int, log: Log, store: SqlStore) -> None:
         self.life, self.log, self.store = life, log, store
         self.chance = random.Random(f"{life.seed} {life.number} {number}")
         self._calls = count((life.number * 1000 + number) * 1_000_000 + 1)

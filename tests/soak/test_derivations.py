@@ -23,7 +23,7 @@ from errata.memory.memory import Memory
 from errata.memory.trust import HELD, ORDER, lowest, raises
 from errata.protocols import Scope
 from errata.store.reflections import mark
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.memory.test_quarantine import loop
 from tests.store.support import opened
@@ -71,7 +71,7 @@ class Text:
 class World:
     """A store with two scopes, what is done to it at random, and a model of what that allows."""
 
-    store: Sqlite
+    store: SqlStore
     chance: random.Random
     texts: dict[int, Text] = field(default_factory=dict)
     said: dict[int, list[Saying]] = field(default_factory=lambda: defaultdict(list))
@@ -342,7 +342,7 @@ class World:
         """Whatever is asked, what is brought may be."""
         rows = await self.rows()
         whole = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await self.store._write(lambda db: db.execute(whole).fetchall())
+        await self.store._access.write(Scope(), lambda db: db.execute(whole).fetchall())
         for memory in self.memories:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)
@@ -381,7 +381,9 @@ class World:
         return {row["id"]: row for row in await self.read(ROWS)}
 
     async def read(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
-        return await self.store._read(lambda db: [dict(row) for row in db.execute(sql, values)])
+        return await self.store._access.read(
+            Scope(), lambda db: [dict(row) for row in db.execute(sql, values)]
+        )
 
 
 async def _derive(seed: int) -> World:

@@ -10,7 +10,7 @@ import pytest
 from errata.drive import Run
 from errata.errors import LeaseLost
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.drive.support import FOUR, Check
 from tests.store.support import ended, python, rows
@@ -84,7 +84,7 @@ def test_processes_that_contend_for_the_same_loops_double_nothing(tmp_path):
 
 def test_cancelled_at_random_moments_a_loop_is_never_doubled(tmp_path):
     chance = random.Random(SOAK)
-    store = Sqlite(str(tmp_path / "a.db"))
+    store = in_file(str(tmp_path / "a.db"))
 
     async def generate(task: object, hint: str) -> str:
         await asyncio.sleep(0)
@@ -115,7 +115,7 @@ def test_cancelled_at_random_moments_a_loop_is_never_doubled(tmp_path):
 
 def test_two_sessions_in_one_process_step_at_random_and_agree(tmp_path):
     chance = random.Random(SOAK)
-    store = Sqlite(str(tmp_path / "a.db"))
+    store = in_file(str(tmp_path / "a.db"))
 
     async def generate(task: object, hint: str) -> str:
         await asyncio.sleep(chance.random() * 0.002)

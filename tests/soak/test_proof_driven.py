@@ -17,7 +17,7 @@ from errata.memory.memory import Memory
 from errata.memory.proof import Exposure, Outcome
 from errata.memory.signature import signature
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.soak.test_proof_simulation import at_most
@@ -132,7 +132,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def begun(store: Sqlite) -> None:
+async def begun(store: SqlStore) -> None:
     """A memory whose first loops are over, so that a coin decides."""
     await store.remember(SCOPE, [lesson(name) for name in GAINS])
     for n in range(FIRST):

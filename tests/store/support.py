@@ -16,7 +16,8 @@ import errata
 from errata.loop.decide import Again, Verdict
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding
 from errata.protocols import Entry, Head, Scope, Usage
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import BUSY_SECONDS, File
+from errata.store.sqlstore import SqlStore
 
 SCOPE = Scope()
 WAITING = 60.0  # seconds until a process that should have ended is given up
@@ -37,14 +38,14 @@ def report(
 
 
 @contextmanager
-def opened(path: Path | str) -> Iterator[Sqlite]:
+def opened(path: Path | str) -> Iterator[SqlStore]:
     """A store of its own, closed at the end."""
-    store = Sqlite(str(path))
+    file = File(str(path), BUSY_SECONDS)
     try:
-        yield store
+        yield SqlStore(str(path), file)
     finally:
-        store._writer.close()
-        store._reader.close()
+        file.writer.close()
+        file.reader.close()
 
 
 def rows(path: Path | str, sql: str, *values: Any) -> list[tuple[Any, ...]]:

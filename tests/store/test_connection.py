@@ -18,7 +18,8 @@ import pytest
 from errata.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from errata.store import open_store
 from errata.store.connection import Thread
-from errata.store.sqlite import Sqlite
+from errata.store.database import Db
+from errata.store.sqlite import in_file
 from tests.store.support import SCOPE, opened, python, report, rows, threads
 
 
@@ -126,7 +127,7 @@ def test_one_failing_job_leaves_the_others_whole(writer, counting, error):
 
 @pytest.mark.parametrize("value", ["text", 2**70, object(), 1])
 def test_what_sqlite_refuses_fails_alone(writer, counting, value):
-    def refused(db: sqlite3.Connection) -> None:
+    def refused(db: Db) -> None:
         db.execute("insert into t values (?)", (value,))
 
     answers = asyncio.run(together(writer, partial(insert, 1), refused, partial(insert, 2)))
@@ -215,7 +216,7 @@ def test_a_read_sees_one_state_though_another_commits_in_the_middle(counting, wr
     reader = Thread(counting, writes=False)
     begun, gate = threading.Event(), threading.Event()
 
-    def twice(db: sqlite3.Connection) -> list[int]:
+    def twice(db: Db) -> list[int]:
         before = db.execute("select count(*) from t").fetchone()[0]
         begun.set()
         gate.wait(30)
@@ -240,7 +241,7 @@ def test_a_read_sees_one_state_though_another_commits_in_the_middle(counting, wr
 def test_a_failing_read_is_answered(counting, error):
     reader = Thread(counting, writes=False)
 
-    def broken(db: sqlite3.Connection) -> None:
+    def broken(db: Db) -> None:
         raise error
 
     async def scenario() -> None:
@@ -269,7 +270,7 @@ def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(tmp_
 
 def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp_path):
     async def scenario() -> None:
-        store = Sqlite(str(tmp_path / "a.db"))
+        store = in_file(str(tmp_path / "a.db"))
         writes = [
             asyncio.create_task(store.commit(SCOPE, report(f"loop {n}", 1), "me")) for n in range(9)
         ]
@@ -287,7 +288,7 @@ def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp_path)
 
 
 def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
-    store = Sqlite(str(tmp_path / "a.db"))
+    store = in_file(str(tmp_path / "a.db"))
     stop = threading.Event()
     done: list[int] = []
 
@@ -317,7 +318,7 @@ def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
 
 def test_a_relative_path_is_one_file_wherever_the_process_goes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    store = Sqlite("a.db")
+    store = in_file("a.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     asyncio.run(store.commit(SCOPE, report("a", 1), "me"))
@@ -329,7 +330,7 @@ def test_a_relative_path_is_one_file_wherever_the_process_goes(tmp_path, monkeyp
 def test_a_store_that_nobody_uses_any_more_leaves_no_thread(tmp_path):
     async def scenario() -> None:
         for name in (":memory:", str(tmp_path / "a.db")):
-            store = Sqlite(name)
+            store = in_file(name)
             await store.commit(SCOPE, report("a", 1), "me")
             await store.read(SCOPE, "a")
             del store

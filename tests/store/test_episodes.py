@@ -13,7 +13,7 @@ from errata.memory.learn import Reflection
 from errata.memory.signature import signature
 from errata.protocols import Scope
 from errata.store import episodes as room
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from tests.store.support import SCOPE, ended, opened, python, rows
 
 ONE = Filed("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
@@ -78,8 +78,8 @@ def test_a_worker_that_is_not_heard_of_is_given_up(store, hours):
     assert run(store.episodes.take(SCOPE, before=LATER)).tries == 2
 
 
-def rows_of(store: Sqlite, sql: str) -> None:
-    run(store._writer.run(lambda db: db.execute(sql)))
+def rows_of(store: SqlStore, sql: str) -> None:
+    run(store._access.write(Scope(), lambda db: db.execute(sql)))
 
 
 def test_the_oldest_is_taken_first(store):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +18,10 @@ from errata.memory.memory import Memory
 from errata.memory.proof import MOST_CALLS, Comparison, Exposure, Outcome, _joined, concluded, proof
 from errata.memory.signature import Signature
 from errata.protocols import Past, Scope
+from errata.store.database import Db
 from errata.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
 from errata.store.reflections import remember
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
 
@@ -50,7 +50,7 @@ def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
 
 
 def write(
-    store: Sqlite,
+    store: SqlStore,
     exposures: Sequence[Exposure] = (),
     outcome: Outcome | None = None,
     lessons: Sequence[Reflection] = (),
@@ -176,7 +176,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
     outcomes: list[Outcome] = []
     with opened(":memory:") as store:
 
-        def fill(db: sqlite3.Connection) -> Any:
+        def fill(db: Db) -> Any:
             for n, one in enumerate(made):
                 loop = f"l{n}"
                 ranked, stored, counted = told(loop, one)
@@ -188,7 +188,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
                 outcomes.extend([counted] if counted else [])
             return evidence(db, SCOPE, MOST_CALLS, NOW)
 
-        found, pending = asyncio.run(store._write(fill))
+        found, pending = asyncio.run(store._access.write(Scope(), fill))
     cases, waiting = _joined(exposures, outcomes)
     capped = {
         name: {(*case[:4], min(case[4], MOST_CALLS)): 0 for case in counts}
@@ -203,7 +203,9 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
 
 def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
     write(store, [shown("a", "l", share=0.0)])
-    values = asyncio.run(store._read(lambda db: evidence(db, SCOPE, 10, time.time() + NOW)))
+    values = asyncio.run(
+        store._access.read(Scope(), lambda db: evidence(db, SCOPE, 10, time.time() + NOW))
+    )
     assert values == ({}, 0)
     assert asyncio.run(store.evidence(SCOPE, 10)) == ({}, 1)
 
@@ -319,7 +321,7 @@ def said(trust: str, text: str = "lesson a") -> Reflection:
     return replace(lesson("a", state="candidate", trust=trust), text=text)
 
 
-def shown_and_retired(store: Sqlite, one: Reflection) -> None:
+def shown_and_retired(store: SqlStore, one: Reflection) -> None:
     write(store, [shown("a", "before")], Outcome("before", False, 1), [one])
     asyncio.run(store.conclude(SCOPE, {"check/a": 0.55}, [hurting("a")]))
 
@@ -412,7 +414,7 @@ def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, wo
     write(store, lessons=[said("model")])
     ((id,),) = rows(path, "select id from reflection")
 
-    def steps(db: sqlite3.Connection) -> None:
+    def steps(db: Db) -> None:
         before, after = Outcome("before", False, 1), Outcome("after", True, 1)
         times = iter([NOW + n * clock for n in range(6)])
         expose(db, SCOPE, [shown("a", "before")], before, next(times))
@@ -427,5 +429,5 @@ def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, wo
         conclude(db, SCOPE, {}, [hurting("a")], next(times))
         restore(db, SCOPE, id, "ada", "", next(times, NOW))
 
-    asyncio.run(store._write(steps))
+    asyncio.run(store._access.write(Scope(), steps))
     assert now(path)[0] == "candidate"

@@ -22,7 +22,7 @@ from errata.memory.proof import Exposure
 from errata.memory.signature import signature
 from errata.protocols import Entry, Head, Scope, Usage
 from errata.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -339,7 +339,7 @@ def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tm
 def test_what_is_read_is_what_was_committed(loop, policy, text):
     """Loops of all kinds, with lone surrogates and control characters in their texts."""
 
-    async def scenario(store: Sqlite) -> None:
+    async def scenario(store: SqlStore) -> None:
         owner = "nobody"
         head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
         await store.claim(SCOPE, "a", head, owner)
@@ -450,7 +450,7 @@ def test_the_database_is_durable_and_marked(store, owner, tmp_path):
             names = ("journal_mode", "synchronous", "foreign_keys")
             return tuple(db.execute(f"pragma {name}").fetchone()[0] for name in names)
 
-        return await store._write(look)
+        return await store._access.write(Scope(), look)
 
     assert asyncio.run(scenario()) == ("wal", 2, 1)
     assert rows(tmp_path / "a.db", "pragma application_id") == [(0x65727261,)]

@@ -20,7 +20,7 @@ from errata.loop.decide import Again, Done, Policy, Trigger
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
 from errata.loop.stop import MaxAttempts, Stop
 from errata.protocols import Scope, Usage
-from errata.store.sqlite import APPLICATION, SCHEMA, Sqlite
+from errata.store.sqlite import APPLICATION, SCHEMA, in_file
 from errata.store.statements import read_sql
 from tests.drive.support import WANTED, Check, Generator
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -131,7 +131,7 @@ def test_all_that_it_held_is_kept(old):
 
 def test_a_loop_of_it_is_driven_on_and_its_overrides_are_used_up(old):
     async def scenario() -> None:
-        store = Sqlite(str(old))
+        store = in_file(str(old))
         generate = Generator("two", "three", "four", "five")
         run = Run[str](
             "task", generate=generate, checks=[Check()], policy=POLICY, store=store, id="a"
@@ -180,7 +180,7 @@ def test_it_is_migrated_once(old):
 
 def test_many_that_open_it_at_once_migrate_it_once(old):
     async def scenario() -> None:
-        stores = [Sqlite(str(old)) for _ in range(8)]
+        stores = [in_file(str(old)) for _ in range(8)]
         found = await asyncio.gather(*(store.read(SCOPE, "a") for store in stores))
         assert all(len(stored.loop.overrides) == 2 for stored in found)
         for store in stores:

@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from errata.protocols import Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from tests.conftest import SOAK
 
 
 def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
     async def opened(path: Path) -> list[int]:
-        stores = [Sqlite(str(path)) for _ in range(12)]
+        stores = [in_file(str(path)) for _ in range(12)]
         try:
             return await asyncio.gather(*(store.count(Scope()) for store in stores))
         finally:

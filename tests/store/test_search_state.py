@@ -26,7 +26,7 @@ from errata.memory.words import coverage, weights, words
 from errata.protocols import Filter, Found, Scope
 from errata.store import texts
 from errata.store.reflections import token
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
 from tests.conftest import SOAK
 
 SCOPES = [Scope(), Scope("acme", "support")]
@@ -58,7 +58,7 @@ class Searched(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.stores = [Sqlite(str(Path(self.folder.name) / "a.db")) for _ in range(2)]
+        self.stores = [in_file(str(Path(self.folder.name) / "a.db")) for _ in range(2)]
         self.made = 0
         self.touched: list[int] = []
 
@@ -74,10 +74,14 @@ class Searched(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def change(self, side: int, sql: str, *values: Any) -> None:
-        asyncio.run(self.stores[side]._write(lambda db: db.execute(sql, values).fetchall()))
+        asyncio.run(
+            self.stores[side]._access.write(Scope(), lambda db: db.execute(sql, values).fetchall())
+        )
 
     def read(self, sql: str, *values: Any) -> list[Any]:
-        return asyncio.run(self.stores[0]._read(lambda db: db.execute(sql, values).fetchall()))
+        return asyncio.run(
+            self.stores[0]._access.read(Scope(), lambda db: db.execute(sql, values).fetchall())
+        )
 
     def pick(self, table: str, pick: int) -> int:
         column = "example" if table == "vector" else "id"
@@ -207,7 +211,7 @@ class Searched(RuleBasedStateMachine):
             assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
             counted = Counter(word for row in live for word in set(row["words"].split()))
             count = partial(texts.counts, corpus=corpus[0], words=WORDS)
-            found = asyncio.run(self.stores[1]._read(count))
+            found = asyncio.run(self.stores[1]._access.read(Scope(), count))
             assert found == {word: counted[word] for word in WORDS}
 
     @invariant()

@@ -13,14 +13,15 @@ import pytest
 from errata.memory.learn import Example
 from errata.memory.memory import Memory
 from errata.memory.transfer import RECORDS
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from tests.memory.transfers import exported, fresh, full, moved, only, records, sealed
 from tests.store.support import ended, opened, python, rows
 
 IMPORTER = """
 import asyncio, sys
 from errata.memory.memory import Memory
-from errata.store.sqlite import Sqlite
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 
 def told(what, done, total):
     print(what, flush=True)
@@ -28,7 +29,7 @@ def told(what, done, total):
         sys.stdin.readline()
 
 async def main():
-    store = Sqlite(sys.argv[1])
+    store = in_file(sys.argv[1])
     own = {"trust": "operator", "by": "ada", "why": "mine"}
     done = await Memory(store).import_(sys.argv[2], progress=told, **own)
     print(done.new, done.merged, done.known)
@@ -122,7 +123,7 @@ def test_who_remembers_meanwhile_is_counted_too(tmp_path, data, file):
 def test_an_export_is_as_of_one_moment(tmp_path):
     """What is learnt while it is written is not in it, and nobody waits for it."""
 
-    async def scenario(store: Sqlite) -> None:
+    async def scenario(store: SqlStore) -> None:
         memory = Memory(store)
         await moved(await exported(await full()), memory)
         before = await exported(memory)

@@ -13,7 +13,7 @@ import pytest
 from errata.memory.learn import Reflection
 from errata.memory.signature import signature
 from errata.protocols import Filter, Found, Scope
-from errata.store.sqlite import Sqlite
+from errata.store.sqlstore import SqlStore
 from errata.store.texts import MATCHES
 from errata.store.vectors import Vectors
 from tests.store.support import opened
@@ -37,7 +37,7 @@ def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
 
 
 def keep(
-    store: Sqlite, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
+    store: SqlStore, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
     """A lesson a vector; their ids."""
     lessons = [
@@ -58,10 +58,22 @@ def keep(
     return [one.id for one in asyncio.run(store.remember(scope, lessons))]
 
 
-def found(store: Sqlite, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
+def found(store: SqlStore, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
     only = {"only": Filter(**only)}
     near = asyncio.run(store.search(scope, "", "s", vector, limit, **only))
     return sorted(near, key=lambda one: -(one.cosine or 0.0))
+
+
+def kept(store):
+    """What the connection that reads keeps of vectors."""
+    return asyncio.run(store._access.read(Scope(), lambda db: db.kept(Vectors)))
+
+
+def let_keep(store, vectors):
+    """Let it keep these."""
+    asyncio.run(
+        store._access.read(Scope(), lambda db: db._kept._kept.__setitem__(Vectors, vectors))
+    )
 
 
 def test_the_nearest_are_those_of_an_exact_scan(store):
@@ -101,11 +113,11 @@ def test_what_went_is_forgotten_with_its_memory(store):
     query = units(1)[0]
     keep(store, HERE, units(2_000))
     found(store, HERE, query)
-    full = store._vectors.bytes
+    full = kept(store).bytes
     asyncio.run(store.clear(HERE))
     keep(store, HERE, [query])
     assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([1])
-    assert store._vectors.bytes < full / 10
+    assert kept(store).bytes < full / 10
 
 
 def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
@@ -114,11 +126,11 @@ def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
     ids = np.array(keep(store, HERE, places))
     found(store, HERE, query)
     sql = f"update reflection set state = 'retired' where id in {tuple(ids[order[:200]].tolist())}"
-    asyncio.run(store._write(lambda db: db.execute(sql).fetchall()))
+    asyncio.run(store._access.write(Scope(), lambda db: db.execute(sql).fetchall()))
     for _ in range(2):
         left = [one.reflection for one in found(store, HERE, query)]
         assert left == ids[order[200:210]].tolist()
-    (codes,) = store._vectors._kept.values()
+    (codes,) = kept(store)._kept.values()
     assert codes.count == 100
 
 
@@ -129,7 +141,7 @@ def test_they_grow_and_places_are_used_again(store):
         left |= set(ids[90:])
         assert {one.reflection for one in found(store, HERE, query, 1_000)} == left | set(ids)
         sql = f"delete from reflection where id between {ids[0]} and {ids[89]}"
-        asyncio.run(store._write(lambda db, sql=sql: db.execute(sql).fetchall()))
+        asyncio.run(store._access.write(Scope(), lambda db, sql=sql: db.execute(sql).fetchall()))
     assert {one.reflection for one in found(store, HERE, query, 1_000)} == left
 
 
@@ -139,15 +151,15 @@ def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
     for n, scope in enumerate(scopes):
         keep(store, scope, [query, *units(300, seed=n)])
     found(store, HERE, query)
-    alone = store._vectors.bytes
-    store._vectors = Vectors(most=2 * alone)
+    alone = kept(store).bytes
+    let_keep(store, Vectors(most=2 * alone))
     for _ in range(2):
         for scope in scopes:
             assert found(store, scope, query)[0].cosine == pytest.approx(1)
-            assert store._vectors.bytes <= 2 * alone
-    store._vectors = Vectors(most=1)
+            assert kept(store).bytes <= 2 * alone
+    let_keep(store, Vectors(most=1))
     assert found(store, HERE, query)[0].cosine == pytest.approx(1)
-    assert store._vectors.bytes == alone
+    assert kept(store).bytes == alone
 
 
 def test_another_file_in_its_place_is_another_file(tmp_path):

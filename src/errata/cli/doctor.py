@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from errata.cli.interrupt import drive
 from errata.cli.opening import EMBEDDER, by_meaning, embedder_of, scope_of
@@ -19,6 +19,9 @@ from errata.cli.output import Db, Json, ModelName, print_json, show
 from errata.cli.settings import Settings, settings
 from errata.errors import ErrataError, StoreCorrupt, StoreNewer
 from errata.loop.feedback import clean
+
+if TYPE_CHECKING:
+    from errata.store.sqlite import Connection
 
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
@@ -132,8 +135,11 @@ def _database(values: Settings) -> Iterator[Sign]:
     yield Sign("open loops", True, found)
 
 
-def _looking(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
+def _looking(path: Path) -> Connection:
+    from errata.store.sqlite import Connection
+
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    db = sqlite3.connect(uri, uri=True, timeout=5, factory=Connection)
     db.row_factory = sqlite3.Row
     return db
 
@@ -173,7 +179,7 @@ def _episodes(values: Settings) -> Iterator[Sign]:
         yield Sign("episodes", not failed, said, "errata reflect --waiting")
 
 
-def _examined(db: sqlite3.Connection) -> tuple[str, str]:
+def _examined(db: Connection) -> tuple[str, str]:
     """What the database is, and "ok" or what is wrong with it. Raises StoreCorrupt, StoreNewer."""
     from errata.store.sqlite import APPLICATION, SCHEMA
 

@@ -12,10 +12,10 @@ def open_store(url: str) -> Store:
     A file is opened once a process and shared; it is created at the first use. Raises UnknownName,
     InvalidInput.
     """
-    from errata.store.sqlite import Sqlite
+    from errata.store.sqlite import shared
 
     if not url.strip():
         raise InvalidInput("store", url, "a path such as errata.db, or :memory:")
     if "://" in url:
         raise UnknownName("store", url, ["a path such as errata.db", ":memory:"])
-    return Sqlite.shared(url)
+    return shared(url)

@@ -9,13 +9,16 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from errata.errors import InvalidInput, StoreCorrupt, StoreError, StoreUnavailable
+from errata.store.database import Work
+
+if TYPE_CHECKING:
+    from errata.store.sqlite import Connection
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
 
 # How many waiting writes one commit takes along at most.
 GROUP = 256
@@ -34,7 +37,7 @@ class Thread:
     after the commit.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], *, writes: bool) -> None:
+    def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
         self._connect = connect
         self._writes = writes
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -67,14 +70,14 @@ class Thread:
         self._jobs, self._lock, self._thread = queue.SimpleQueue(), threading.Lock(), None
 
     def _main(self) -> None:
-        db: sqlite3.Connection | None = None
+        db: Connection | None = None
         while (group := self._group()) is not None:
             db = self._done(db, group)
             group.clear()  # while it waits, it keeps nobody's objects
         if db is not None:
             db.close()
 
-    def _done(self, db: sqlite3.Connection | None, group: list[_Job]) -> sqlite3.Connection | None:
+    def _done(self, db: Connection | None, group: list[_Job]) -> Connection | None:
         """Do and answer every job; the connection for the next ones, where one is open."""
         try:
             db = db or self._connect()
@@ -102,7 +105,7 @@ class Thread:
         return [job for job in jobs if job.answer.set_running_or_notify_cancel()]
 
 
-def _commit(db: sqlite3.Connection, group: list[_Job]) -> None:
+def _commit(db: Connection, group: list[_Job]) -> None:
     if not group:
         return
     db.execute("begin immediate")
@@ -113,7 +116,7 @@ def _commit(db: sqlite3.Connection, group: list[_Job]) -> None:
             job.answer.set_result(value)
 
 
-def _in_savepoint(db: sqlite3.Connection, job: _Job) -> Any:
+def _in_savepoint(db: Connection, job: _Job) -> Any:
     """What the job returns; where it fails, it alone is undone and told."""
     db.execute("savepoint work")
     try:
@@ -129,7 +132,7 @@ def _in_savepoint(db: sqlite3.Connection, job: _Job) -> Any:
     return value
 
 
-def _each(db: sqlite3.Connection, group: list[_Job]) -> None:
+def _each(db: Connection, group: list[_Job]) -> None:
     """Each reads one state of the database, whatever others commit in the middle."""
     for job in group:
         db.execute("begin")
@@ -138,7 +141,7 @@ def _each(db: sqlite3.Connection, group: list[_Job]) -> None:
         job.answer.set_result(value)
 
 
-def _undone(db: sqlite3.Connection | None) -> sqlite3.Connection | None:
+def _undone(db: Connection | None) -> Connection | None:
     """The connection without an open transaction; None where it has to be opened anew."""
     try:
         if db is not None and db.in_transaction:

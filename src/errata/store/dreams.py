@@ -1,30 +1,25 @@
-"""Dreams in SQLite: what they see and supersede, in one transaction, and how that is undone."""
+"""Dreams in SQL: what they see and supersede, in one transaction, and how that is undone."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from errata.errors import NotFound, RollbackRefused
 from errata.memory.consolidate import Lesson, Proposal
 from errata.protocols import Scope
-from errata.store.connection import Work
+from errata.store.database import Access, Db, Row
 from errata.store.reflections import key_of, remember, storable
 from errata.store.rulings import rule
-from errata.store.statements import statements
 from errata.store.superseded import carry
 
 if TYPE_CHECKING:
     from errata.memory.learn import Reflection
 
-T = TypeVar("T")
-Db = sqlite3.Connection
 Plain = dict[str, Any]
-Does = Callable[[Work[Any]], Awaitable[Any]]
 FIELDS = (
     "id", "kind", "signature", "error_type", "text", "state", "trust", "importance", "useful",
     "seen", "helped", "hurt", "source", "author", "first_seen", "last_seen", "last_shown",
@@ -34,24 +29,21 @@ QUERIES = 5
 CHANGED = "a lesson of it changed meanwhile"
 
 
-class SqliteDreams:
-    """The Dreams of a SQLite store."""
+class SqlDreams:
+    """The Dreams of a store."""
 
-    def __init__(self, read: Does, write: Does) -> None:
-        self._read, self._write = read, write
+    def __init__(self, access: Access) -> None:
+        self._access: Access = access
 
     async def material(
         self, scope: Scope, space: str
     ) -> Sequence[tuple[Lesson, Sequence[float] | None]]:
         """What may be recalled, by name, each with the place of its words where it has one."""
-        found: Sequence[tuple[Lesson, Sequence[float] | None]]
-        found = await self._read(lambda db: material(db, scope, space))
-        return found
+        return await self._access.read(scope, lambda db: material(db, scope, space))
 
     async def asked(self, scope: Scope, ids: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """The newest texts that each of the lessons was found by, without its own."""
-        found: Mapping[int, Sequence[str]] = await self._read(lambda db: asked(db, ids))
-        return found
+        return await self._access.read(scope, lambda db: asked(db, ids))
 
     async def supersede(
         self,
@@ -64,37 +56,34 @@ class SqliteDreams:
     ) -> tuple[int, Sequence[Proposal]]:
         """Do all that is proposed in one transaction, but where a lesson changed meanwhile."""
         now = time.time()
-        done: tuple[int, Sequence[Proposal]] = await self._write(
-            lambda db: _Dreaming(db, scope, by, now).dream(report, proposals, expected, made)
+        return await self._access.write(
+            scope, lambda db: _Dreaming(db, scope, by, now).dream(report, proposals, expected, made)
         )
-        return done
 
     async def log(
         self, scope: Scope, limit: int, id: int | None = None
     ) -> Sequence[Mapping[str, Any]]:
         """Dreams as plain data, the newest first, each with the `texts` of its lessons."""
-        found: Sequence[Mapping[str, Any]] = await self._read(lambda db: log(db, scope, limit, id))
-        return found
+        return await self._access.read(scope, lambda db: log(db, scope, limit, id))
 
     async def undo(self, scope: Scope, id: int, by: str, why: str) -> int:
         """Take a dream back, on record; how many lessons are back."""
         now = time.time()
-        back: int = await self._write(lambda db: undo(db, scope, id, by, why, now))
-        return back
+        return await self._access.write(scope, lambda db: undo(db, scope, id, by, why, now))
 
 
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
     """What may be recalled, in the order of its names, with vectors."""
     import numpy as np
 
-    rows = db.execute(statements()["material"], {**key_of(scope), "space": space})
+    rows = db.named("material", {**key_of(scope), "space": space})
     return [
         (_lesson(row), None if row["data"] is None else np.frombuffer(row["data"], "<f4"))  # type: ignore[misc]
         for row in rows
     ]
 
 
-def _lesson(row: sqlite3.Row) -> Lesson:
+def _lesson(row: Row) -> Lesson:
     told = {name: row[name] for name in FIELDS} | {name: bool(row[name]) for name in FLAGS}
     return Lesson(**told)
 
@@ -103,7 +92,7 @@ def asked(db: Db, ids: Sequence[int]) -> dict[int, list[str]]:
     """The newest texts that each lesson was found by, five at most."""
     found = {}
     for id in ids:
-        rows = db.execute(statements()["asked"], {"reflection": id, "most": QUERIES})
+        rows = db.named("asked", {"reflection": id, "most": QUERIES})
         found[id] = [row["text"] for row in rows]
     return found
 
@@ -114,7 +103,7 @@ class _Dreaming:
     def __init__(self, db: Db, scope: Scope, by: str, now: float) -> None:
         self._db, self._scope, self._now = db, scope, now
         values = {**key_of(scope), "by": storable(by), "now": now}
-        self.id = int(db.execute(statements()["insert_dream"], values).fetchall()[0]["id"])
+        self.id = int(db.named("insert_dream", values).fetchall()[0]["id"])
 
     def dream(
         self,
@@ -130,7 +119,7 @@ class _Dreaming:
             done.append(one)
         told = {**report, "proposals": [plain(one) for one in done]}
         values = {"report": json.dumps(told), "dream": self.id}
-        self._db.execute(statements()["set_report"], values)
+        self._db.named("set_report", values)
         return self.id, done
 
     def _do(
@@ -145,7 +134,7 @@ class _Dreaming:
         if new is not None:
             name = f"{new.kind}/{new.signature.digest}"
             known = {**key_of(self._scope), "kind": new.kind, "signature": new.signature.digest}
-            if self._db.execute(statements()["find_lesson"], known).fetchall():
+            if self._db.named("find_lesson", known).fetchall():
                 return replace(one, outcome="what the model wrote is known already")
             (answer,) = remember(self._db, self._scope, [new], self._now)
             survivor = answer.id
@@ -160,7 +149,7 @@ class _Dreaming:
             name: getattr(lesson, name) for name in ("id", "kind", "signature", "text", "trust")
         }
         values = {**key_of(self._scope), **same, "member": member}
-        return bool(self._db.execute(statements()["unchanged"], values).fetchall())
+        return bool(self._db.named("unchanged", values).fetchall())
 
     def _supersede(self, lesson: Lesson, survivor: int, name: str, why: str) -> None:
         before = json.dumps({"lesson": lesson.name, "state": lesson.state})
@@ -178,9 +167,9 @@ class _Dreaming:
             "now": self._now,
         }
         for statement in ("insert_supersession", "insert_became"):
-            self._db.execute(statements()[statement], values)
+            self._db.named(statement, values)
         carry(self._db, self.id, lesson.id, survivor)
-        self._db.execute(statements()["supersede"], values)
+        self._db.named("supersede", values)
 
 
 def plain(one: Proposal) -> Plain:
@@ -192,11 +181,11 @@ def log(db: Db, scope: Scope, limit: int, id: int | None) -> list[Mapping[str, A
     """Dreams, the newest first, or the one of that id; with the texts that there are still."""
     values = {**key_of(scope), "limit": limit, "dream": id}
     found: list[Mapping[str, Any]] = []
-    for row in db.execute(statements()["read_dreams"], values).fetchall():
+    for row in db.named("read_dreams", values).fetchall():
         report = json.loads(row["report"])
         ids = {n for one in report["proposals"] for n in (*one["members"], one["survivor"])}
         named = {**key_of(scope), "ids": json.dumps(sorted(ids))}
-        texts = {one["id"]: one["text"] for one in db.execute(statements()["texts_of"], named)}
+        texts = {one["id"]: one["text"] for one in db.named("texts_of", named)}
         known = {name: row[name] for name in ("id", "by", "at", "undone")}
         found.append({**report, **known, "texts": texts})
     return found
@@ -210,19 +199,19 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> int:
     if known[0]["undone"] is not None:
         raise RollbackRefused(id, "it was rolled back before; errata dream log shows when")
     values: Plain = {**key_of(scope), "dream": id, "now": now}
-    for later in db.execute(statements()["superseded_later"], values).fetchall():
+    for later in db.named("superseded_later", values).fetchall():
         what = f"dream {later['dream']} superseded its lesson {later['subject']} since"
         do = f"roll that back first: errata dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
     back = 0
-    for row in db.execute(statements()["read_supersessions"], values).fetchall():
+    for row in db.named("read_supersessions", values).fetchall():
         if row["what"] == "reflection":
             child = json.loads(row["before"])["lesson"]
-            rows = db.execute(statements()["delete_became"], {**values, "child": child})
+            rows = db.named("delete_became", {**values, "child": child})
             back += sum(one["back"] for one in rows.fetchall())
     for one in known[0]["proposals"]:
         if one["action"] == "generalise" and one["outcome"] == "done":
-            db.execute(statements()["delete_made"], {**values, "made": one["survivor"]})
-    db.execute(statements()["set_undone"], values)
+            db.named("delete_made", {**values, "made": one["survivor"]})
+    db.named("set_undone", values)
     rule(db, scope, "rollback", f"dream/{id}", by, why, now)
     return back

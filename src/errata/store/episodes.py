@@ -1,12 +1,11 @@
-"""Episodes in SQLite: each kept once, reflected on by one worker at a time, tried again."""
+"""Episodes in SQL: each kept once, reflected on by one worker at a time, tried again."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from errata.errors import Conflict
@@ -17,21 +16,19 @@ from errata.protocols import Remembered, Scope
 from errata.redact import redacted_data
 from errata.store import reflections as lessons
 from errata.store import size
+from errata.store.database import Access, Db, Row
 from errata.store.reflections import key_of, storable, token
-from errata.store.statements import statements
 
-Db = sqlite3.Connection
-Transact = Callable[[Callable[[Db], Any]], Awaitable[Any]]
 # Seconds after which a worker that was not heard of is given up: longer than a model answers.
 LEASE = 900.0
 LONGEST_ERROR = 500
 
 
-class SqliteEpisodes:
+class SqlEpisodes:
     """The episodes of a store; every method is one transaction."""
 
-    def __init__(self, read: Transact, write: Transact) -> None:
-        self._read, self._write = read, write
+    def __init__(self, access: Access) -> None:
+        self._access: Access = access
 
     async def admit(self, scope: Scope, one: Filed) -> FiledState | None:
         """Keep an episode unless it is there, and take it; else its state.
@@ -44,21 +41,17 @@ class SqliteEpisodes:
         def work(db: Db) -> FiledState | None:
             now = time.time()
             values = {**_key(scope, one.digest), **kept, "now": now}
-            db.execute(statements()["insert_episode"], values)
+            db.named("insert_episode", values)
             if _take(db, scope, one.digest, now, now + 1) is not None:
                 return None
-            state: FiledState = db.execute(statements()["episode_state"], values).fetchone()[0]
+            state: FiledState = db.named("episode_state", values).fetchone()[0]
             return state
 
-        answer: FiledState | None = await self._write(work)
-        return answer
+        return await self._access.write(scope, work)
 
     async def take(self, scope: Scope, before: float) -> Filed | None:
         """The oldest that waits or failed, and was not tried since `before`; None without."""
-        answer: Filed | None = await self._write(
-            lambda db: _take(db, scope, "", time.time(), before)
-        )
-        return answer
+        return await self._access.write(scope, lambda db: _take(db, scope, "", time.time(), before))
 
     async def reflected(
         self,
@@ -82,58 +75,54 @@ class SqliteEpisodes:
             names = [lessons.name_of(one) for one in reflections]
             for child in names[1:]:
                 link = {"child": child, "relation": "strategy", "parent": names[0], "now": now}
-                db.execute(statements()["insert_link"], {**key_of(scope), **link})
+                db.named("insert_link", {**key_of(scope), **link})
             return size.evict(db, scope, answers, most)
 
-        answers: Sequence[Remembered] = await self._write(work)
-        return answers
+        return await self._access.write(scope, work)
 
     async def failed(self, scope: Scope, digest: str, error: str) -> None:
         """Put on record that reflecting failed, so that it is tried again; "" gives it back."""
         state: FiledState = "failed" if error else "waiting"
-        await self._write(lambda db: _settle(db, scope, digest, state, error))
+        await self._access.write(scope, lambda db: _settle(db, scope, digest, state, error))
 
     async def newest(self, scope: Scope, limit: int, state: str = "") -> Sequence[Filed]:
         """Those in that state, or all, the newest first."""
         values = {**key_of(scope), "state": state, "limit": limit}
 
         def work(db: Db) -> list[Filed]:
-            return list(map(_filed, db.execute(statements()["newest_episodes"], values).fetchall()))
+            return list(map(_filed, db.named("newest_episodes", values).fetchall()))
 
-        found: Sequence[Filed] = await self._read(work)
-        return found
+        return await self._access.read(scope, work)
 
     async def counts(self, scope: Scope) -> Mapping[FiledState, int]:
         """How many are in each state."""
-        found: Mapping[FiledState, int] = await self._read(lambda db: counts(db, scope))
-        return found
+        return await self._access.read(scope, lambda db: counts(db, scope))
 
     async def examples(self, scope: Scope, digests: Collection[str]) -> Collection[str]:
         """Those of the digests that examples of the scope have."""
         values = {"scope": token(scope), "digests": json.dumps(list(digests))}
 
         def work(db: Db) -> set[str]:
-            return {row[0] for row in db.execute(statements()["known_examples"], values)}
+            return {row[0] for row in db.named("known_examples", values)}
 
-        found: Collection[str] = await self._read(work)
-        return found
+        return await self._access.read(scope, work)
 
 
 def counts(db: Db, scope: Scope) -> dict[FiledState, int]:
     """How many episodes are in each state."""
-    return dict(db.execute(statements()["count_episodes"], key_of(scope)).fetchall())
+    return dict(db.named("count_episodes", key_of(scope)).fetchall())
 
 
 def last_error(db: Db, scope: Scope) -> str:
     """Why the newest of those that failed did; "" where none is."""
     values = {**key_of(scope), "state": "failed", "limit": 1}
-    rows = db.execute(statements()["newest_episodes"], values).fetchall()
+    rows = db.named("newest_episodes", values).fetchall()
     return str(rows[0]["error"]) if rows else ""
 
 
 def clear(db: Db, scope: Scope) -> None:
     """Forget the episodes of the scope."""
-    db.execute(statements()["clear_episodes"], key_of(scope))
+    db.named("clear_episodes", key_of(scope))
 
 
 def _kept(one: Filed) -> dict[str, str]:
@@ -148,20 +137,18 @@ def _kept(one: Filed) -> dict[str, str]:
 
 def _take(db: Db, scope: Scope, digest: str, now: float, before: float) -> Filed | None:
     values = {**_key(scope, digest), "now": now, "before": before, "lease": LEASE}
-    rows = db.execute(statements()["take_episode"], values).fetchall()
+    rows = db.named("take_episode", values).fetchall()
     return _filed(rows[0]) if rows else None
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: FiledState, error: str) -> bool:
     told = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
-    return bool(
-        db.execute(statements()["settle_episode"], {**_key(scope, digest), **told}).fetchall()
-    )
+    return bool(db.named("settle_episode", {**_key(scope, digest), **told}).fetchall())
 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-def _filed(row: sqlite3.Row) -> Filed:
+def _filed(row: Row) -> Filed:
     return Filed(**{**dict(row), "record": json.loads(row["record"])})

@@ -1,9 +1,8 @@
-"""What loops were shown, what came of it, and what was ruled on that, in SQLite."""
+"""What loops were shown, what came of it, and what was ruled on that, in SQL."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from errata.errors import NotFound
 from errata.protocols import Past, Scope
+from errata.store.database import Db
 from errata.store.reflections import LESSON, key_of, mark
 from errata.store.rulings import rule
-from errata.store.statements import statements
 
 if TYPE_CHECKING:
     from errata.memory.learn import Reflection
     from errata.memory.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome
 
-Db = sqlite3.Connection
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
 
@@ -44,7 +42,7 @@ def expose(
                 "examples": json.dumps(one.examples),
                 "now": at,
             }
-            db.execute(statements()["insert_exposure"], values)
+            db.named("insert_exposure", values)
     if outcome is not None:
         _end(db, scope, outcome, now)
 
@@ -59,13 +57,13 @@ def _end(db: Db, scope: Scope, outcome: Outcome, now: float) -> None:
         "signatures": json.dumps(sorted(outcome.signatures)),
         "now": now,
     }
-    if db.execute(statements()["insert_outcome"], values).fetchall():
-        db.execute(statements()["count_outcome"], values)
+    if db.named("insert_outcome", values).fetchall():
+        db.named("count_outcome", values)
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
     """What the loop was shown and whether it has taught, and how many loops have an outcome."""
-    row = db.execute(statements()["count_outcomes"], {**key_of(scope), "loop": loop}).fetchone()
+    row = db.named("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
     return Past(tuple(_read(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
 
 
@@ -73,7 +71,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
     """Those of no loop, and of loops that had taught nothing here; from now on these have."""
     new = {""}
     for loop in {one.loop for one in reflections if one.loop}:
-        if db.execute(statements()["teach"], {**key_of(scope), "loop": loop}).rowcount:
+        if db.named("teach", {**key_of(scope), "loop": loop}).rowcount:
             new.add(loop)
     return [one for one in reflections if one.loop in new]
 
@@ -81,7 +79,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 def _read(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     from errata.memory.proof import Exposure
 
-    rows = db.execute(statements()["read_exposures"], {**key_of(scope), "loop": loop}).fetchall()
+    rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [
         Exposure(
             f"{row['kind']}/{row['signature']}",
@@ -100,23 +98,23 @@ def evidence(db: Db, scope: Scope, most_calls: int, now: float) -> tuple[Cases, 
     """How often each case was met, counted by the database; and the loops under way."""
     values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": now}
     cases: defaultdict[Lesson | None, dict[Case, int]] = defaultdict(dict)
-    for row in db.execute(statements()["read_evidence"], values):
+    for row in db.named("read_evidence", values):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
-    return dict(cases), int(db.execute(statements()["count_pending"], values).fetchone()["n"])
+    return dict(cases), int(db.named("count_pending", values).fetchone()["n"])
 
 
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison], now: float
 ) -> list[str]:
     """Set by what lessons are ranked, and retire; the names of those that were not before."""
-    db.execute(statements()["reset_useful"], key_of(scope))
+    db.named("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
-        db.execute(statements()["set_useful"], {**_key(scope, lesson), "useful": factor})
+        db.named("set_useful", {**_key(scope, lesson), "useful": factor})
     retired = []
     for one in hurting:
         lesson = str(one.lesson)
-        for row in db.execute(statements()["retire"], _key(scope, lesson)).fetchall():
+        for row in db.named("retire", _key(scope, lesson)).fetchall():
             record = {**asdict(one), "digest": mark(LESSON, row["text"])}
             at = _after(db, scope, lesson, now)
             rule(db, scope, "retire", lesson, "proof", str(one), at, record)
@@ -126,7 +124,7 @@ def conclude(
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> None:
     """Bring back a lesson that a proof retired; on record. Raises NotFound."""
-    rows = db.execute(statements()["restore"], {**key_of(scope), "id": id}).fetchall()
+    rows = db.named("restore", {**key_of(scope), "id": id}).fetchall()
     if not rows:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
@@ -137,20 +135,20 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> Non
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """What was done to which lessons, by whom and why, newest first."""
-    rows = db.execute(statements()["read_rulings"], {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.named("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
 def clear(db: Db, scope: Scope) -> None:
     """Delete exposures and outcomes of the scope, and who taught; rulings stay on record."""
     for table in ("exposures", "outcomes", "taught"):
-        db.execute(statements()[f"clear_{table}"], key_of(scope))
+        db.named(f"clear_{table}", key_of(scope))
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
     """Now, but later than what was last ruled on the lesson: a clock may be set back."""
     values = {**key_of(scope), "subject": lesson, "now": now}
-    return float(db.execute(statements()["after_ruling"], values).fetchone()["at"])
+    return float(db.named("after_ruling", values).fetchone()["at"])
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

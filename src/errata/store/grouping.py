@@ -1,4 +1,4 @@
-"""The learned level in SQLite: patterns that count as one, by evidence, and apart again.
+"""The learned level in SQL: patterns that count as one, by evidence, and apart again.
 
 Rows are never merged. Every pattern keeps its own lesson; which of them are a group is a reading of
 the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
@@ -7,7 +7,6 @@ the patterns of their error type, in the order learnt, so that a merge is undone
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -15,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 from errata.errors import NotFound
 from errata.lessons import Seen
 from errata.protocols import KINDS, Scope
+from errata.store.database import Db, Row
 from errata.store.reflections import key_of, plain, storable
 from errata.store.rulings import rule
-from errata.store.statements import statements
 
 if TYPE_CHECKING:
     from errata.memory.signature import Signature
     from errata.memory.templates import Merge, Templates
 
-Db = sqlite3.Connection
 # Of so many error types a process keeps the templates; of a group so many lessons are shown.
 KEPT = 32
 LESSONS = 50
@@ -43,10 +41,10 @@ class Learned:
         from errata.memory.templates import MOST_PATTERNS
 
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
-        state = db.execute(statements()["learnt_state"], values).fetchall()[0]["state"]
+        state = db.named("learnt_state", values).fetchall()[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
         if kept is None or kept[0] != state:
-            rows = db.execute(statements()["learnt_patterns"], values).fetchall()
+            rows = db.named("learnt_patterns", values).fetchall()
             kept = state, _templates(error_type, rows)
         self._kept[scope, error_type] = kept
         if len(self._kept) > KEPT:
@@ -54,7 +52,7 @@ class Learned:
         return kept[1]
 
 
-def seen(db: Db, scope: Scope, given: Signature, learned: Learned) -> Seen:
+def seen(db: Db, scope: Scope, given: Signature) -> Seen:
     """The lessons of a pattern and of its group, by indexed reads; a group costs two more.
 
     What a dream superseded is answered by what took its place.
@@ -62,7 +60,7 @@ def seen(db: Db, scope: Scope, given: Signature, learned: Learned) -> Seen:
     alone = _lessons(db, scope, given.digest, (given.digest,))
     if any(one["apart"] for one in alone):
         return Seen(sum(one["seen"] for one in alone), alone)
-    merge = _merge(db, scope, given, learned)
+    merge = _merge(db, scope, given)
     members = _with_superseded(db, scope, (given.digest,) if merge is None else merge.members)
     if members == (given.digest,):
         return Seen(sum(one["seen"] for one in alone), alone)
@@ -71,14 +69,14 @@ def seen(db: Db, scope: Scope, given: Signature, learned: Learned) -> Seen:
         "signature": given.digest,
         "members": json.dumps(members),
     }
-    count = db.execute(statements()["count_seen"], values).fetchall()[0]["n"]
+    count = db.named("count_seen", values).fetchall()[0]["n"]
     return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
 
 
 def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
     """The groups of a scope and what is kept apart, as plain data, the most seen first."""
     values = {**key_of(scope), "error_type": storable(error_type)}
-    rows = db.execute(statements()["every_pattern"], values).fetchall()
+    rows = db.named("every_pattern", values).fetchall()
     told = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
@@ -93,7 +91,7 @@ def set_apart(
     """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
     for digest in digests:
         values = {**key_of(scope), "signature": digest, "apart": apart}
-        if not db.execute(statements()["set_apart"], values).fetchall():
+        if not db.named("set_apart", values).fetchall():
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
         rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, now)
 
@@ -107,17 +105,17 @@ def _lessons(
         "members": json.dumps(members),
         "limit": LESSONS,
     }
-    return tuple(map(plain, db.execute(statements()["seen"], values).fetchall()))
+    return tuple(map(plain, db.named("seen", values).fetchall()))
 
 
 def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
     """The same patterns, with those that a dream has made one lesson with any of them."""
     told = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-    rows = db.execute(statements()["became_one"], {**key_of(scope), **told}).fetchall()
+    rows = db.named("became_one", {**key_of(scope), **told}).fetchall()
     return (*members, *(row["signature"] for row in rows))
 
 
-def _templates(error_type: str, rows: Sequence[sqlite3.Row]) -> Templates:
+def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
     from errata.memory.signature import Signature
     from errata.memory.templates import Templates, learnable
 
@@ -128,19 +126,19 @@ def _templates(error_type: str, rows: Sequence[sqlite3.Row]) -> Templates:
     return Templates().learn(*(one for one, _ in given)).unmerge(*apart)
 
 
-def _merge(db: Db, scope: Scope, given: Signature, learned: Learned) -> Merge | None:
+def _merge(db: Db, scope: Scope, given: Signature) -> Merge | None:
     from errata.memory.signature import Signature
     from errata.memory.templates import learnable
 
     if not learnable(given):
         return None
     error_type = storable(given.error_type)
-    known = learned.templates(db, scope, error_type)
+    known = db.kept(Learned).templates(db, scope, error_type)
     return known.merge(Signature("", storable(given.pattern), given.digest, error_type))
 
 
 def _grouped(
-    db: Db, scope: Scope, error_type: str, rows: Sequence[sqlite3.Row]
+    db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
 ) -> Iterator[Mapping[str, Any]]:
     from errata.memory.templates import MOST_PATTERNS
 
@@ -154,7 +152,7 @@ def _grouped(
     for row in rows:
         if row["apart"]:
             values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
-            ruled = db.execute(statements()["last_ruling"], values).fetchall()
+            ruled = db.named("last_ruling", values).fetchall()
             why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
             yield _entry(error_type, row["pattern"], [told[row["signature"]]], why, True)
 

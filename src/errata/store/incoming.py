@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from base64 import b64decode
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,14 +13,12 @@ from errata.memory.words import MOST, words
 from errata.protocols import Scope
 from errata.redact import redacted_data
 from errata.store import trust
+from errata.store.database import Db, Row
 from errata.store.names import VOICE, Names, finite
 from errata.store.outgoing import MOVED
 from errata.store.reflections import LESSON, key_of, mark, step_aside, storable, token
 from errata.store.rulings import rule
-from errata.store.statements import statements
 
-Db = sqlite3.Connection
-Row = sqlite3.Row
 STAYS = ("retired", "superseded")
 TEXTS = ("error_type", "pattern", "text", "source")
 SAME = (
@@ -69,10 +66,10 @@ class _Sink:
         return self._kinds[record["is"]](record)
 
     def _rows(self, name: str, **values: Any) -> list[Row]:
-        return self._db.execute(statements()[name], {**self._key, **values}).fetchall()
+        return self._db.named(name, {**self._key, **values}).fetchall()
 
     def _changes(self, name: str, **values: Any) -> bool:
-        return self._db.execute(statements()[name], {**self._key, **values}).rowcount > 0
+        return self._db.named(name, {**self._key, **values}).rowcount > 0
 
     def _find(self, lesson: str) -> Row | None:
         """The lesson of that name; None where it was forgotten meanwhile."""

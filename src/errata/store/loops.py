@@ -1,9 +1,8 @@
-"""Loops in SQLite: claim, commit, read. Every function runs inside one transaction."""
+"""Loops in SQL: claim, commit, read. Every function runs inside one transaction."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,10 +16,9 @@ from errata.loop.record import Attempt, Loop, Override
 from errata.protocols import Entry, Head, Scope, Stored, Usage
 from errata.redact import redacted_data
 from errata.store import exposures, reflections, size
+from errata.store.database import Db, Row
 from errata.store.lease import LEASE_SECONDS, alive
-from errata.store.statements import statements
 
-Db = sqlite3.Connection
 Plain = Mapping[str, Any]
 
 
@@ -38,7 +36,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> 
             )
         _same_task(db, key, head)
         lease = {"n": row["n"], "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
-        db.execute(statements()["take_over"], lease)
+        db.named("take_over", lease)
     return read(db, scope, id)
 
 
@@ -61,19 +59,19 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         return
     if entry.step is not None:
         step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
-        db.execute(statements()["insert_step"], step)
+        db.named("insert_step", step)
     if entry.extra is not None:
         extra = dump(codec.sparse(entry.extra))
-        db.execute(statements()["set_extra"], {"n": n, "extra": extra})
+        db.named("set_extra", {"n": n, "extra": extra})
     if entry.cancelled:
         cancelled = reflections.storable(entry.cancelled)
-        db.execute(statements()["set_cancelled"], {"n": n, "cancelled": cancelled})
+        db.named("set_cancelled", {"n": n, "cancelled": cancelled})
     if entry.override is not None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
         _decision(db, at, entry, entry.verdict)
     if entry.leaves:
-        db.execute(statements()["end_lease"], {"n": n})
+        db.named("end_lease", {"n": n})
     exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
         answers = reflections.remember(db, scope, entry.reflections, now)
@@ -91,7 +89,7 @@ def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:
 def newest(db: Db, scope: Scope, limit: int, prefix: str) -> list[Stored]:
     """The newest loops, newest first."""
     values = {"tenant": scope.tenant, "project": scope.project, "limit": limit, "prefix": prefix}
-    rows = db.execute(statements()["newest_loops"], values).fetchall()
+    rows = db.named("newest_loops", values).fetchall()
     return [_stored(db, row) for row in rows]
 
 
@@ -101,7 +99,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     As inside a loop: since its last improvement, persistent findings since its start. What a loop
     has mended echoes no more.
     """
-    rows = db.execute(statements()["echoing"], {**_key(scope, id), "window": window}).fetchall()
+    rows = db.named("echoing", {**_key(scope, id), "window": window}).fetchall()
     counts: Counter[str] = Counter()
     for row in rows:
         loop = _stored(db, row).loop
@@ -110,9 +108,9 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     return dict(counts)
 
 
-def one(db: Db, name: str, values: Plain) -> sqlite3.Row | None:
+def one(db: Db, name: str, values: Plain) -> Row | None:
     """The first row of a named statement."""
-    rows = db.execute(statements()[name], values).fetchall()
+    rows = db.named(name, values).fetchall()
     return rows[0] if rows else None
 
 
@@ -158,7 +156,7 @@ def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
-            db.execute(statements()["set_head"], {"n": row["n"], **head})
+            db.named("set_head", {"n": row["n"], **head})
         return int(row["n"])
     if entry.head is None or one(db, "find_loop", key) is not None:
         raise _lost(entry.id)
@@ -174,20 +172,20 @@ def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
             raise Conflict(f"attempt {attempt.number} of {entry.id!r} is stored with other content")
         return False
     values = {**at, "number": attempt.number, "record": record, "value": value}
-    db.execute(statements()["insert_attempt"], values)
-    db.execute(statements()["clear_steps"], at)
+    db.named("insert_attempt", values)
+    db.named("clear_steps", at)
     return True
 
 
 def _decision(db: Db, at: Plain, entry: Entry, verdict: Verdict) -> None:
-    row = db.execute("select coalesce(max(number), 0) from attempt where loop = :n", at).fetchone()
+    row = db.named("last_attempt", at).fetchone()
     record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.execute(statements()["insert_decision"], {**at, "attempt": row[0], "record": record})
+    db.named("insert_decision", {**at, "attempt": row[0], "record": record})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
-        db.execute(statements()["end_loop"], {"n": at["n"], "state": state})
+        db.named("end_loop", {"n": at["n"], "state": state})
     else:
-        db.execute(statements()["reopen_loop"], at)
+        db.named("reopen_loop", at)
         for index in sorted({one.override for one in verdict.lifted}):
             if one(db, "use_override", {"n": at["n"], "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")
@@ -202,18 +200,18 @@ def _override(db: Db, at: Plain, override: Override) -> None:
         "decisions": override.decisions,
         "until": override.until,
     }
-    db.execute(statements()["insert_override"], values)
+    db.named("insert_override", values)
 
 
-def _stored(db: Db, row: sqlite3.Row) -> Stored:
+def _stored(db: Db, row: Row) -> Stored:
     n = {"n": row["n"]}
-    attempts = db.execute(statements()["read_attempts"], n).fetchall()
+    attempts = db.named("read_attempts", n).fetchall()
     decisions = tuple(
         codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
-        for d in db.execute(statements()["read_decisions"], n).fetchall()
+        for d in db.named("read_decisions", n).fetchall()
     )
-    overrides = db.execute(statements()["read_overrides"], n).fetchall()
-    steps = db.execute(statements()["read_steps"], n).fetchall()
+    overrides = db.named("read_overrides", n).fetchall()
+    steps = db.named("read_steps", n).fetchall()
     head = Head(json.loads(row["task"]), json.loads(row["goals"]), json.loads(row["policy"]))
     loop = Loop(
         row["id"],
@@ -238,5 +236,5 @@ def _stored(db: Db, row: sqlite3.Row) -> Stored:
     )
 
 
-def _values(attempts: Sequence[sqlite3.Row]) -> tuple[Any, ...]:
+def _values(attempts: Sequence[Row]) -> tuple[Any, ...]:
     return tuple(json.loads(a["value"]) for a in attempts)

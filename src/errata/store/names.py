@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
 from errata.memory.portable import Plain, encoded, gone, parted
 from errata.protocols import Scope
+from errata.store.database import Db, Row
 from errata.store.reflections import LESSON, key_of, mark, storable, token
-from errata.store.statements import statements
 
-Row = sqlite3.Row
 Rest = tuple[frozenset[str], frozenset[str]]
 NOTHING: Rest = (frozenset(), frozenset())
 VOICE = f"{LESSON}:"
@@ -41,7 +39,7 @@ class Names:
     and the examples that it derived from, through others that are gone.
     """
 
-    def __init__(self, db: sqlite3.Connection, scope: Scope) -> None:
+    def __init__(self, db: Db, scope: Scope) -> None:
         self._db, self._key = db, {**key_of(scope), "scope": token(scope)}
         self._rests: dict[int, Rest] = {}
         self._made: dict[bytes, int] = {}
@@ -85,7 +83,7 @@ class Names:
         return sorted({id for id in found if id is not None})
 
     def _rows(self, name: str, **values: Any) -> list[Row]:
-        return self._db.execute(statements()[name], {**self._key, **values}).fetchall()
+        return self._db.named(name, {**self._key, **values}).fetchall()
 
     def _rest(self, id: int) -> Rest:
         if id not in self._rests:

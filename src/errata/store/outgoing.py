@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -15,12 +14,10 @@ from errata.memory.learn import Example
 from errata.memory.portable import FORMAT, VERSION, Plain, credit, encoded, place
 from errata.protocols import Scope
 from errata.redact import redacted_data
+from errata.store.database import Db, Row
 from errata.store.names import Names, digest_of, finite
 from errata.store.reflections import count, key_of, storable
-from errata.store.statements import statements
 
-Db = sqlite3.Connection
-Row = sqlite3.Row
 # Between the id of a loop elsewhere and its time: here another one may have that id.
 MOVED = "\x1e"
 BLANK = asdict(Example("", ""))
@@ -65,7 +62,7 @@ class _Source:
         yield from sorted(links, key=place)
 
     def _rows(self, name: str, **values: Any) -> Iterator[Row]:
-        return self._db.execute(statements()[name], {**key_of(self._scope), **values})
+        return iter(self._db.named(name, {**key_of(self._scope), **values}))
 
     def _header(self) -> Plain:
         spaces = {row["space"]: row["n"] for row in self._rows("export_spaces")}

@@ -1,29 +1,27 @@
-"""Vectors in SQLite: how many lie in which space, which are missing, and where they go."""
+"""Vectors in SQL: how many lie in which space, which are missing, and where they go."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from errata.protocols import Scope
+from errata.store.database import Db
 from errata.store.reflections import blob, key_of
-from errata.store.statements import statements
 
-Db = sqlite3.Connection
 # A task of nothing else has no place in any space.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
     """Space -> how many examples that may be recalled lie in it; "" where they have no vector."""
-    rows = db.execute(statements()["count_spaces"], {**key_of(scope), "blank": BLANK}).fetchall()
+    rows = db.named("count_spaces", {**key_of(scope), "blank": BLANK}).fetchall()
     return {row["space"]: row["n"] for row in rows}
 
 
 def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
     """The examples above the id `after` without a vector in that space: id and task, in order."""
     values = {**key_of(scope), "blank": BLANK, "space": space, "after": after, "limit": limit}
-    rows = db.execute(statements()["unplaced"], values).fetchall()
+    rows = db.named("unplaced", values).fetchall()
     return [(row["id"], row["task"]) for row in rows]
 
 
@@ -34,5 +32,5 @@ def place(
     written = 0
     for id, task, vector in places:
         values = {**key_of(scope), "id": id, "task": task, "space": space, "data": blob(vector)}
-        written += db.execute(statements()["place"], values).rowcount
+        written += db.named("place", values).rowcount
     return written

@@ -1,9 +1,8 @@
-"""The quarantine in SQLite: what waits, what is released or rejected, and sources revoked."""
+"""The quarantine in SQL: what waits, what is released or rejected, and sources revoked."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -13,12 +12,11 @@ from errata.errors import InvalidInput, NotFound, NotQuarantined
 from errata.memory.learn import Example, Reflection
 from errata.memory.trust import HELD, ORDER, Action, Held, Provenance, Removed, Sighting, begins
 from errata.protocols import Scope
+from errata.store.database import Db, Row
 from errata.store.reflections import LESSON, add_example, key_of, mark, storable, token
 from errata.store.rulings import rule
-from errata.store.statements import statements
 from errata.store.superseded import follow
 
-Db = sqlite3.Connection
 Plain = dict[str, Any]
 # How many sightings of a lesson are told, the newest.
 TOLD = 20
@@ -29,8 +27,8 @@ def held(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Held]:
     """Examples by their ids, whatever their state; None: all that wait in quarantine."""
     key = _key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.execute(statements()["waiting"], key).fetchall()]
-    rows = db.execute(statements()["read_held"], {**key, "ids": json.dumps(list(ids))}).fetchall()
+        ids = [row["id"] for row in db.named("waiting", key).fetchall()]
+    rows = db.named("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
     return [_held(row) for row in rows]
 
 
@@ -39,7 +37,7 @@ def provenance(db: Db, scope: Scope, one: Held) -> Provenance:
     lesson = {"kind": one.kind, "signature": one.signature, "most": TOLD}
     values = {**_key(scope), "example": one.id, "subject": f"{one.kind}/{one.signature}", **lesson}
     told = {
-        name: db.execute(statements()[name], values).fetchall()
+        name: db.named(name, values).fetchall()
         for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
     }
     return Provenance(
@@ -77,9 +75,9 @@ def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, 
         "trust": "operator" if released else one.trust,
         "subject": f"{one.kind}/{one.signature}",
     }
-    rows = db.execute(statements()["settle_example"], values).fetchall()
+    rows = db.named("settle_example", values).fetchall()
     if not rows:
-        last = db.execute(statements()["rulings_on"], values).fetchone()
+        last = db.named("rulings_on", values).fetchone()
         ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
         raise NotQuarantined(one.id, one.state, ruled)
     (row,) = rows
@@ -89,7 +87,7 @@ def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, 
     values["reflection"] = row["reflection"]
     if released:
         follow(db, {**values, "kind": one.kind, "signature": one.signature})
-    lesson = db.execute(statements()["read_voice"], values).fetchone()
+    lesson = db.named("read_voice", values).fetchone()
     if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
         _speak(db, values, one.id if released else _best(db, values), lesson)
 
@@ -116,32 +114,30 @@ def revoke(
 
 def _revoked(db: Db, key: Plain, source: str, now: float) -> Removed:
     values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
-    rests = [row["id"] for row in db.execute(statements()["rests_on_source"], values).fetchall()]
+    rests = [row["id"] for row in db.named("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
-    seen = Counter(
-        row["reflection"] for row in db.execute(statements()["delete_sightings"], values).fetchall()
-    )
-    vectors = db.execute(statements()["delete_vectors"], values).rowcount
-    gone = db.execute(statements()["delete_examples"], values).fetchall()
+    seen = Counter(row["reflection"] for row in db.named("delete_sightings", values).fetchall())
+    vectors = db.named("delete_vectors", values).rowcount
+    gone = db.named("delete_examples", values).fetchall()
     for name in ("delete_origins", "delete_lineage", "forget_record"):
-        db.execute(statements()[name], values)
+        db.named(name, values)
     lessons = 0
     for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
         values |= {"reflection": reflection, "n": seen[reflection]}
-        db.execute(statements()["unsee"], values)
+        db.named("unsee", values)
         lessons += _bereft(db, values)
     return Removed(len(gone), lessons, sum(seen.values()), vectors)
 
 
 def _bereft(db: Db, values: Plain) -> bool:
     """Let a lesson whose author is gone speak with the words of what is left, or delete it."""
-    lesson = db.execute(statements()["read_voice"], values).fetchone()
+    lesson = db.named("read_voice", values).fetchone()
     if lesson["spoken_for"]:
         return False
-    db.execute(statements()["give_back"], values)
+    db.named("give_back", values)
     best = _best(db, values)
     if best is None and not _from_sighting(db, values, lesson):
-        db.execute(statements()["delete_reflection"], values)
+        db.named("delete_reflection", values)
         return True
     _speak(db, values, best or _best(db, values), lesson)
     return False
@@ -149,32 +145,32 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 def _best(db: Db, values: Plain) -> int | None:
     """The example of a lesson that is trusted most, then the oldest; rejected ones last."""
-    row = db.execute(statements()["best_example"], {**values, "order": json.dumps(ORDER)})
+    row = db.named("best_example", {**values, "order": json.dumps(ORDER)})
     found = row.fetchone()
     return int(found["id"]) if found is not None else None
 
 
-def _speak(db: Db, values: Plain, example: int | None, lesson: sqlite3.Row) -> None:
+def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     """Give a lesson the words, trust and state of an example; what a proof retired stays so."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
-    db.execute(statements()["bring_back"], values)
-    db.execute(statements()["set_voice"], values)
-    rows = db.execute(statements()["read_voices"], values).fetchall()
+    db.named("bring_back", values)
+    db.named("set_voice", values)
+    rows = db.named("read_voices", values).fetchall()
     # The row of the lesson itself has its words; that of other words has a digest of its own.
     for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
         alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
         digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
         if alone and row["digest"] != digest:
-            db.execute(statements()["set_digest"], {"example": row["id"], "digest": digest})
+            db.named("set_digest", {"example": row["id"], "digest": digest})
 
 
-def _from_sighting(db: Db, values: Plain, lesson: sqlite3.Row) -> bool:
+def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the lesson that the most trusted sighting makes by itself; whether there was one."""
     from errata.memory.signature import Signature  # whose patterns a store has no need of
 
     order = {**values, "order": json.dumps(ORDER)}
-    row = db.execute(statements()["best_sighting"], order).fetchone()
+    row = db.named("best_sighting", order).fetchone()
     if row is None:
         return False
     one = Reflection(
@@ -191,7 +187,7 @@ def _from_sighting(db: Db, values: Plain, lesson: sqlite3.Row) -> bool:
     return True
 
 
-def _held(row: sqlite3.Row) -> Held:
+def _held(row: Row) -> Held:
     plain = {name: row[name] for name in row.keys() if name != "record"}  # noqa: SIM118 - a Row
     example = Example(**json.loads(row["record"]))
     tags = tuple(json.loads(row["tags"]))

@@ -1,10 +1,9 @@
-"""Lessons in SQLite: the upsert and the indexed read."""
+"""Lessons in SQL: the upsert and the indexed read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
@@ -14,10 +13,9 @@ from errata.memory.trust import HELD, RAISING, Quota, lowest
 from errata.protocols import Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store import trust
-from errata.store.statements import statements
+from errata.store.database import Db, Row
 from errata.store.superseded import follow
 
-Db = sqlite3.Connection
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
@@ -62,18 +60,18 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
     }
     if reflection.trust in RAISING:
         words = mark(LESSON, values["text"])
-        db.execute(statements()["begin_anew"], {**values, "mark": words})
-    row = db.execute(statements()["upsert_reflection"], values).fetchall()[0]
+        db.named("begin_anew", {**values, "mark": words})
+    row = db.named("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     sighting = {**values, "text": storable(reflection.sighting)}
-    db.execute(statements()["insert_occurrence"], sighting)
+    db.named("insert_occurrence", sighting)
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         follow(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
 
 
-def _write(db: Db, values: Plain, reflection: Reflection, row: sqlite3.Row) -> None:
+def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     """Write what comes with a sighting: its example, or the row of the lesson itself, or both.
 
     `row` is the lesson, which has no author where its words are new or were replaced just now.
@@ -93,9 +91,9 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: sqlite3.Row) -> N
         if wrote == "nothing":  # the example is another's, the words are not
             values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
-        db.execute(statements()["set_author"], values)
+        db.named("set_author", values)
         if words == "nothing":  # and these words another's, too
-            db.execute(statements()["follow_author"], values)
+            db.named("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         digest = mark(values["digest"], values["text"])
         trust.vouched(db, values, name_of(reflection), digest)
@@ -103,21 +101,21 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: sqlite3.Row) -> N
 
 def step_aside(db: Db, values: Plain) -> None:
     """Let the words that a lesson had be an entry like others, since it has new ones now."""
-    for row in db.execute(statements()["old_voice"], values).fetchall():
+    for row in db.named("old_voice", values).fetchall():
         told = {"example": row["id"], "digest": mark(LESSON, row["lesson"])}
-        db.execute(statements()["step_aside"], told)
+        db.named("step_aside", told)
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
     """Write the row that a lesson is found by without an example."""
     if values["digest"] == LESSON:
         values["mark"] = mark(LESSON, values["text"])
-        db.execute(statements()["take_voice"], values)
+        db.named("take_voice", values)
     words = Example(reflection.text, "", context=reflection.context)
     return add_example(db, values, reflection, words)
 
 
-def _speaks(reflection: Reflection, row: sqlite3.Row, text: str) -> str:
+def _speaks(reflection: Reflection, row: Row, text: str) -> str:
     """The digest of the row that a lesson without an example has; "" where it has none.
 
     That of its own where these are its words. Others are kept beside it where they are no mere
@@ -152,15 +150,15 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         known = mark(values["digest"], values["text"])
         rejected = trust.was_rejected(db, values, name_of(reflection), known)
         values["state"] = "retired" if rejected else "quarantined"
-    rows = db.execute(statements()["insert_example"], values).fetchall()
+    rows = db.named("insert_example", values).fetchall()
     wrote: Wrote = "nothing"
     if rows:
         wrote = "raised" if trust.rests(db, values, rows[0]["id"]) else "new"
     else:
-        db.execute(statements()["verify_example"], values)
+        db.named("verify_example", values)
     if reflection.vector is not None and (rows or reflection.trust not in HELD):
         vector = {**values, "space": reflection.space, "data": blob(reflection.vector)}
-        db.execute(statements()["insert_vector"], vector)
+        db.named("insert_vector", vector)
     return wrote
 
 
@@ -176,20 +174,20 @@ def mark(digest: str, lesson: str) -> str:
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """The reflections most often seen."""
-    rows = db.execute(statements()["top_reflections"], {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.named("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
     return [plain(row) for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
     """How many reflections there are."""
-    return int(db.execute(statements()["count_reflections"], key_of(scope)).fetchone()["n"])
+    return int(db.named("count_reflections", key_of(scope)).fetchone()["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
     """Delete the reflections of the scope, with their examples, sightings and origins."""
-    deleted = db.execute(statements()["clear_reflections"], key_of(scope)).rowcount
+    deleted = db.named("clear_reflections", key_of(scope)).rowcount
     for name in ("clear_lineage", "clear_origins", "clear_dreams", "clear_links"):
-        db.execute(statements()[name], {**key_of(scope), "scope": token(scope)})
+        db.named(name, {**key_of(scope), "scope": token(scope)})
     return deleted
 
 
@@ -216,5 +214,5 @@ def blob(vector: Sequence[float]) -> bytes:
     return np.asarray(vector, dtype="<f4").tobytes()
 
 
-def plain(row: sqlite3.Row) -> Mapping[str, Any]:
+def plain(row: Row) -> Mapping[str, Any]:
     return {**dict(row), "tags": json.loads(row["tags"])}

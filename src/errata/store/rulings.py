@@ -1,9 +1,8 @@
-"""What was ruled on lessons, by whom and why, in SQLite."""
+"""What was ruled on lessons, by whom and why, in SQL."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -11,14 +10,14 @@ from typing import Any
 from errata.memory.arguments import decides
 from errata.protocols import Scope
 from errata.redact import redacted_data
+from errata.store.database import Db
 from errata.store.reflections import key_of, storable
-from errata.store.statements import statements
 
 NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
 def rule(
-    db: sqlite3.Connection,
+    db: Db,
     scope: Scope,
     action: str,
     subject: str,
@@ -41,4 +40,4 @@ def rule(
         "record": json.dumps(redacted_data(dict(record))),
         "now": now,
     }
-    db.execute(statements()["insert_ruling"], values)
+    db.named("insert_ruling", values)

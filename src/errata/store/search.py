@@ -1,9 +1,8 @@
-"""The two legs of a search in SQLite: by full text, and by vector."""
+"""The two legs of a search in SQL: by full text, and by vector."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from errata.memory.learn import Example
 from errata.protocols import ANY, Filter, Found, Scope
 from errata.store import texts
+from errata.store.database import Db, Row
 from errata.store.reflections import key_of, storable, token
-from errata.store.statements import statements
 
 if TYPE_CHECKING:
-    from errata.store.vectors import Rows, Vectors
+    from errata.store.vectors import Rows
 
-Db = sqlite3.Connection
 # Candidates beyond those that are wanted: codes tell the nearest, not quite in their order. Among
 # 100,000 vectors 99.5 % of the best 50 are among the first 50, 99.97 % among 52, all among 54.
 SPARE = 6
@@ -25,7 +23,6 @@ SPARE = 6
 
 def search(
     db: Db,
-    vectors: Vectors,
     scope: Scope,
     text: str,
     space: str,
@@ -36,13 +33,13 @@ def search(
     """Both legs; what either brought, with every distance there is."""
     from errata.memory.words import coverage, weights, words
 
-    corpus = db.execute(statements()["read_corpus"], {"scope": token(scope)}).fetchone()
+    corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
     one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only)
     counts = texts.counts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
-    cosine = {} if vector is None else by_vector(one, vectors, vector, keyword)
+    cosine = {} if vector is None else by_vector(one, vector, keyword)
     weighed, found = weights(counts, corpus["texts"]), []
     for id in keyword | cosine:
         share = coverage(weighed, frozenset(one.rows[id]["words"].split(" ")))
@@ -53,29 +50,27 @@ def search(
 class Sought:
     """What one search looks for in one transaction, and the rows that it has read."""
 
-    def __init__(
-        self, db: Db, key: dict[str, Any], corpus: sqlite3.Row, limit: int, only: Filter
-    ) -> None:
+    def __init__(self, db: Db, key: dict[str, Any], corpus: Row, limit: int, only: Filter) -> None:
         self.db: Db = db
         self.key: dict[str, Any] = key
-        self.corpus: sqlite3.Row = corpus
+        self.corpus: Row = corpus
         self.limit: int = limit
         self.all: bool = only == ANY
         self._values = {**key, **_filter(only)}
-        self.rows: dict[int, sqlite3.Row] = {}
+        self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
         """Those that exist, may be recalled and pass the filter, as the database says."""
         ids = list(ids)
         values = {**self._values, "ids": json.dumps([id for id in ids if id not in self.rows])}
-        rows = self.db.execute(statements()["read_examples"], values)
+        rows = self.db.named("read_examples", values)
         self.rows.update((row["id"], row) for row in rows)
         return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
 
     @cached_property
     def filtered(self) -> set[int]:
         """All that may be recalled and pass the filter."""
-        rows = self.db.execute(statements()["filtered"], self._values)
+        rows = self.db.named("filtered", self._values)
         return {id for (id,) in rows}
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
@@ -104,14 +99,14 @@ def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
     return {id: scores[id] / scores[best[0]] for id in best}
 
 
-def by_vector(
-    one: Sought, vectors: Vectors, vector: Sequence[float], also: Iterable[int] = ()
-) -> dict[int, float]:
+def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) -> dict[int, float]:
     """Example -> cosine: of the nearest, the nearest first; and of those in `also`."""
     import numpy as np
 
+    from errata.store.vectors import Vectors
+
     query = np.asarray(vector, "<f4")
-    codes = vectors.codes(one.db, one.key, one.corpus, len(query))
+    codes = one.db.kept(Vectors).codes(one.db, one.key, one.corpus, len(query))
     many = one.limit + SPARE
     ids = codes.nearest(query, many).tolist()
     found = one.read(ids)
@@ -139,7 +134,7 @@ def _filter(only: Filter) -> dict[str, Any]:
     }
 
 
-def _found(row: sqlite3.Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
+def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
     return Found(
         row["id"],
         row["reflection"],

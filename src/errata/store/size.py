@@ -1,20 +1,18 @@
-"""Keeping memory small in SQLite: a bound that evicts, and lessons removed on request."""
+"""Keeping memory small in SQL: a bound that evicts, and lessons removed on request."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from errata.errors import NotFound
 from errata.protocols import Remembered, Scope
+from errata.store.database import Db
 from errata.store.reflections import count, key_of, token
 from errata.store.rulings import rule
-from errata.store.statements import statements
 
-Db = sqlite3.Connection
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 
@@ -39,15 +37,15 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 
 def _evict(db: Db, scope: Scope, kept: Collection[int], excess: int) -> set[int]:
     values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-    return {row["id"] for row in db.execute(statements()["evict"], values).fetchall()}
+    return {row["id"] for row in db.named("evict", values).fetchall()}
 
 
 def _evict_examples(db: Db, scope: Scope, most: int) -> None:
     """Bring what may be recalled back to `most` texts: the oldest examples go, none pinned."""
     values = {"scope": token(scope)}
-    corpus = db.execute(statements()["read_corpus"], values).fetchone()
+    corpus = db.named("read_corpus", values).fetchone()
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
-        db.execute(statements()["evict_examples"], {**values, "excess": excess})
+        db.named("evict_examples", {**values, "excess": excess})
 
 
 def prunable(
@@ -76,7 +74,7 @@ def prune(
     """Remove what `prunable` names; on record, with the names."""
     found = prunable(db, scope, unused_for, keep, now)
     ids = json.dumps([one["id"] for one in found])
-    db.execute(statements()["delete_reflections"], {**key_of(scope), "ids": ids})
+    db.named("delete_reflections", {**key_of(scope), "ids": ids})
     if found:
         removed = [
             {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
@@ -88,7 +86,7 @@ def prune(
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str, now: float) -> None:
     """Keep a lesson from eviction and pruning, or no longer; on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
-    rows = db.execute(statements()["set_pinned"], values).fetchall()
+    rows = db.named("set_pinned", values).fetchall()
     if not rows:
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
     subject = f"{rows[0]['kind']}/{rows[0]['signature']}"
@@ -99,4 +97,4 @@ def _least(
     db: Db, scope: Scope, since: float, before: float, limit: int
 ) -> list[Mapping[str, Any]]:
     values = {**key_of(scope), "since": since, "before": before, "limit": limit}
-    return [dict(row) for row in db.execute(statements()["prunable"], values).fetchall()]
+    return [dict(row) for row in db.named("prunable", values).fetchall()]

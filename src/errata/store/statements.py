@@ -1,10 +1,12 @@
-"""The named statements of `sql/sqlite_*.sql`, a file a room."""
+"""The named statements of `sql/`, a file a room; those of one dialect in a file of their own."""
 
 from __future__ import annotations
 
 import os
 import re
 from functools import cache
+
+from errata.store.database import Dialect
 
 ROOMS = (
     "loops",
@@ -22,9 +24,9 @@ ROOMS = (
 
 
 @cache
-def statements() -> dict[str, str]:
+def statements(dialect: Dialect) -> dict[str, str]:
     """Name -> SQL, read once."""
-    text = "".join(read_sql(f"sqlite_{room}.sql") for room in ROOMS)
+    text = "".join(read_sql(f"{dialect}_{room}.sql") for room in ROOMS)
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 

@@ -1,14 +1,11 @@
-"""What a superseded lesson has, beside what took its place, in SQLite."""
+"""What a superseded lesson has, beside what took its place, in SQL."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any
 
-from errata.store.statements import statements
-
-Db = sqlite3.Connection
+from errata.store.database import Db
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
@@ -17,15 +14,15 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
     Each derives from the one that it copies, so that what a revocation removes it removes twice.
     """
     values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
-    for row in db.execute(statements()["carried"], values).fetchall():
+    for row in db.named("carried", values).fetchall():
         one = {**values, "example": row["id"]}
-        one["copy"] = db.execute(statements()["copy_example"], one).fetchall()[0]["id"]
+        one["copy"] = db.named("copy_example", one).fetchall()[0]["id"]
         for name in ("copy_origin", "copy_lineage", "copy_vector"):
-            db.execute(statements()[name], one)
+            db.named(name, one)
         before = json.dumps({"state": row["state"]})
         told = {"what": "example", "subject": row["id"], "before": before}
         told |= {"successor": one["copy"], "why": ""}
-        db.execute(statements()["insert_supersession"], {**values, **told})
+        db.named("insert_supersession", {**values, **told})
 
 
 def follow(db: Db, values: dict[str, Any]) -> None:
@@ -36,6 +33,6 @@ def follow(db: Db, values: dict[str, Any]) -> None:
     """
     name = f"{values['kind']}/{values['signature']}"
     told = {**values, "name": name, "subject": values["reflection"]}
-    for row in db.execute(statements()["became"], told).fetchall():
+    for row in db.named("became", told).fetchall():
         if row["dream"] is not None:
             carry(db, row["dream"], values["reflection"], row["id"])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import log
 
-from errata.store.statements import statements
+from errata.store.database import Db, Row
 
-Db = sqlite3.Connection
 # The words of a query that are counted, and the rarest of them, which are looked for: more than 12
 # brought nothing.
 COUNTED = 256
@@ -22,17 +20,17 @@ MATCHES, FOR_EACH = 2_000, 20
 K1, B = 1.2, 0.75
 
 
-def counts(db: Db, corpus: sqlite3.Row, words: Sequence[str]) -> dict[str, int]:
+def counts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
     """Word -> how many texts of the scope have it, the rarest first; of the first `COUNTED`."""
     wanted = list(dict.fromkeys(words))[:COUNTED]
     values = {"corpus": corpus["id"], "terms": json.dumps(wanted)}
-    rows = db.execute(statements()["count_terms"], values).fetchall() if wanted else []
+    rows = db.named("count_terms", values).fetchall() if wanted else []
     return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}
 
 
 def matching(
     db: Db,
-    corpus: sqlite3.Row,
+    corpus: Row,
     counts: Mapping[str, int],
     many: int,
     among: set[int] | None = None,
@@ -50,7 +48,7 @@ def matching(
             break
         limit = most if among is None else -1
         values = {"corpus": corpus["id"], "term": term, "limit": limit}
-        ids = json.loads(db.execute(statements()["match_term"], values).fetchone()["ids"])
+        ids = json.loads(db.named("match_term", values).fetchone()["ids"])
         weight = rarity(count, corpus["texts"])
         for id in ids if among is None else filter(among.__contains__, ids):
             scores[id] = scores.get(id, 0.0) + weight

@@ -1,18 +1,16 @@
-"""Trust in SQLite: as what a text is written, what it rests on, how much one source may say."""
+"""Trust in SQL: as what a text is written, what it rests on, how much one source may say."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
 from typing import Any
 
 from errata.errors import InvalidInput, QuotaExceeded
 from errata.memory.learn import Reflection
 from errata.memory.trust import HELD, RAISING, Quota, begins, bounded, derived
-from errata.store.statements import statements
+from errata.store.database import Db
 
-Db = sqlite3.Connection
 Plain = dict[str, Any]
 NOBODY = "[]"
 
@@ -26,16 +24,16 @@ def stamped(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     """
     parents = set(one.parents)
     if one.loop:
-        rows = db.execute(statements()["shown_to_loop"], {**key, "loop": one.loop}).fetchall()
+        rows = db.named("shown_to_loop", {**key, "loop": one.loop}).fetchall()
         parents |= {int(row["id"]) for row in rows}
     ids = {**key, "parents": json.dumps(sorted(parents))}
     if one.loop and one.trust == "measured":
-        traced = db.execute(statements()["count_traced"], ids).fetchone()["n"] if parents else 0
+        traced = db.named("count_traced", ids).fetchone()["n"] if parents else 0
         if traced < len(parents):
             return None
         trusts = []
     else:
-        known = db.execute(statements()["known_parents"], ids).fetchall() if parents else []
+        known = db.named("known_parents", ids).fetchall() if parents else []
         trusts = [row["trust"] for row in known]
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
@@ -56,15 +54,12 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     `values`: the scope, its `source`, and its `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = db.execute(statements()["has_origin"], values).fetchone() is not None
-    if (
-        values["parents"] == NOBODY
-        or not db.execute(statements()["is_own_ancestor"], values).fetchall()
-    ):
-        db.execute(statements()["drop_origin"], values)
-        db.execute(statements()["drop_lineage"], values)
-    db.execute(statements()["insert_origin"], values)
-    db.execute(statements()["insert_lineage"], values)
+    known = db.named("has_origin", values).fetchone() is not None
+    if values["parents"] == NOBODY or not db.named("is_own_ancestor", values).fetchall():
+        db.named("drop_origin", values)
+        db.named("drop_lineage", values)
+    db.named("insert_origin", values)
+    db.named("insert_lineage", values)
     return known
 
 
@@ -73,7 +68,7 @@ def vouched(db: Db, values: Plain, lesson: str, digest: str) -> None:
     by = values["source"] or "operator"
     record = json.dumps({"digest": digest, "source": values["source"]})
     told = {"action": "release", "subject": lesson, "by": by, "why": "said the same"}
-    db.execute(statements()["insert_ruling"], {**values, **told, "record": record})
+    db.named("insert_ruling", {**values, **told, "record": record})
 
 
 def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
@@ -83,7 +78,7 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
     ):
         values = {**key, "source": source, "most": most}
-        count = db.execute(statements()[name], values).fetchone()["n"]
+        count = db.named(name, values).fetchone()["n"]
         if count > most:
             raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
 
@@ -91,5 +86,5 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Whether the last ruling on this very text was that it is not wanted."""
     values = {**key, "subject": lesson, "digest": digest}
-    row = db.execute(statements()["ruled_last"], values).fetchone()
+    row = db.named("ruled_last", values).fetchone()
     return row is not None and row["action"] == "reject"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from errata.store.statements import statements
+from errata.store.database import Db, Row
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
     Rows = NDArray[np.float32]
 
-Db = sqlite3.Connection
 # What all scopes together may take, in bytes: a million vectors of 384 dimensions, and some more.
 MOST = 512 * 1024 * 1024
 # Vectors that are read and coded together: their numbers stay in the cache of a core.
@@ -25,18 +23,15 @@ TOGETHER = 256
 class Vectors:
     """The codes of the scopes searched last, within `most` bytes; the one in use always stays.
 
-    They belong to the thread that reads, and to its connection: another one knows nothing.
+    A connection keeps them, and they are true of it alone.
     """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._db: Db | None = None
         self._kept: dict[tuple[str, str, int], Codes] = {}
 
-    def codes(self, db: Db, key: dict[str, Any], corpus: sqlite3.Row, width: int) -> Codes:
+    def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
         """Those of the scope and space of `key`, as of the transaction that is open."""
-        if db is not self._db:
-            self._db, self._kept = db, {}
         name = corpus["scope"], key["space"], width
         codes = self._kept.pop(name, None)
         # What is gone is only found out where a search comes upon it.
@@ -83,7 +78,7 @@ class Codes:
         if changed == self._followed:
             return
         values = {**key, "since": self._followed}
-        rows = db.execute(statements()["new_vectors"], values)
+        rows = db.named("new_vectors", values)
         size = 4 * self._codes.shape[1]
         for part in _parts(rows, size):
             data = np.frombuffer(b"".join(data for _, data in part), "<f4")

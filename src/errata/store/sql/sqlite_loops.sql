@@ -91,3 +91,6 @@ delete from step where loop = :n;
 select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
 from loop where tenant = :tenant and project = :project and id <> :id
 order by created desc, n desc limit :window;
+
+-- name: last_attempt
+select coalesce(max(number), 0) as number from attempt where loop = :n;
