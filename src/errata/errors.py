@@ -29,12 +29,15 @@
     │   ├── StoreCorrupt           the file is not a healthy errata database
     │   ├── StoreNewer             the database was written by a newer errata
     │   └── LeaseLost              another process drives this loop
-    └── ModelError                 the model or its provider
-        ├── ModelUnavailable       not installed, no weights, no connection, no key
-        ├── WeightsError           weights cannot be fetched or are damaged
-        ├── ModelTimeout           no answer in time
-        ├── MalformedAnswer        an answer that is not what was asked for
-        └── PromptTooLong          the prompt does not fit the context
+    ├── ModelError                 the model or its provider
+    │   ├── ModelUnavailable       not installed, no weights, no connection, no key
+    │   ├── WeightsError           weights cannot be fetched or are damaged
+    │   ├── ModelTimeout           no answer in time
+    │   ├── MalformedAnswer        an answer that is not what was asked for
+    │   └── PromptTooLong          the prompt does not fit the context
+    └── RemoteError                a service that `errata.Client` asks, or the way to it
+        ├── Unreachable            no answer: no connection, or none in time
+        └── Refused                an answer of an error that is none of these
 
 Every message says what was wrong, with which value, and what to do.
 """
@@ -296,6 +299,33 @@ class MalformedAnswer(ModelError):
 
 class PromptTooLong(ModelError):
     """The prompt has more tokens than the model's context holds."""
+
+
+class RemoteError(ErrataError):
+    """A service that `errata.Client` asks, or the way to it."""
+
+
+class Unreachable(RemoteError):
+    """The service gave no answer; whether it did what was asked is not known."""
+
+    def __init__(self, url: str, what: str, told: str = "") -> None:
+        self.url: str = url
+        said = f": {_short(told)}" if told else ""
+        super().__init__(
+            f"no answer from {url}, {what}{said}; check the address and that the service runs"
+        )
+
+
+class Refused(RemoteError):
+    """The service answered with an error that is none of ours: a key, a limit, or a proxy's.
+
+    `status` is that of HTTP, `code` what the service calls it, "" where it says nothing.
+    """
+
+    def __init__(self, status: int, code: str, told: str) -> None:
+        self.status: int = status
+        self.code: str = code
+        super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {told}")
 
 
 def _short(value: object, most: int = 120) -> str:
