@@ -15,8 +15,13 @@
     │   ├── OverrideRefused        an override that cannot be given
     │   ├── NotQuarantined         an entry that was ruled on already, or never waited
     │   ├── RollbackRefused        a dream that cannot be rolled back, or not yet
+    │   ├── Changed                what was to be edited is another by now
     │   ├── QuotaExceeded          a source that is not trusted has said too much
     │   └── Conflict               another report is already stored for this attempt
+    ├── AccessDenied               the caller of a service: who it is, or what it may
+    │   ├── KeyRefused             no key, or one that is unknown, revoked or expired
+    │   └── Forbidden              the key is good, but not for this
+    │       └── TenantMismatch     another tenant is named than the key's
     ├── NotFound                   the caller: nothing is stored under this id
     ├── NotPassed                  nobody: the loop ended without an accepted candidate
     ├── UserCodeError              the callables that the caller handed over
@@ -28,6 +33,9 @@
     │   ├── StoreUnavailable       locked, read-only, full or gone
     │   ├── StoreCorrupt           the file is not a healthy errata database
     │   ├── StoreNewer             the database was written by a newer errata
+    │   ├── StoreOlder             the database waits for `errata migrate`
+    │   ├── StoreInDoubt           the server was lost while it committed
+    │   ├── RoleRefused            the database's role may too much, or too little
     │   └── LeaseLost              another process drives this loop
     ├── ModelError                 the model or its provider
     │   ├── ModelUnavailable       not installed, no weights, no connection, no key
@@ -159,6 +167,14 @@ class RollbackRefused(UsageError):
         super().__init__(f"dream {id} cannot be rolled back: {why}")
 
 
+class Changed(UsageError):
+    """What was to be edited changed meanwhile: `edition` is what it is now; nothing was done."""
+
+    def __init__(self, what: str, id: str, edition: str) -> None:
+        self.edition: str = edition
+        super().__init__(f"{what} {id} was changed meanwhile; read it again, then edit it")
+
+
 class QuotaExceeded(UsageError):
     """A source that is not trusted has as many `what` in a scope as it may; nothing was written."""
 
@@ -179,6 +195,22 @@ FINDS: Mapping[str, str] = MappingProxyType(
         "dream": "errata dream log shows the ids",
     }
 )
+
+
+class AccessDenied(ErrataError):
+    """The service does not let this caller do this."""
+
+
+class KeyRefused(AccessDenied):
+    """No key was given, or one that is unknown, revoked or expired; which of them is not told."""
+
+
+class Forbidden(AccessDenied):
+    """The key is good, but lacks a scope or a project."""
+
+
+class TenantMismatch(Forbidden):
+    """Another tenant was named than the one the key belongs to."""
 
 
 class NotFound(ErrataError):
@@ -254,6 +286,28 @@ class StoreCorrupt(StoreError):
 
 class StoreNewer(StoreError):
     """The database has a schema that this version does not know."""
+
+
+class StoreOlder(StoreError):
+    """The database has a schema that this version no longer knows, or none."""
+
+
+class StoreInDoubt(StoreError):
+    """The server was lost while it committed: all was written or nothing; ask again to know.
+
+    An attempt, a loop and an episode are told apart by their own numbers and ids, a call over HTTP
+    by its Idempotency-Key: the same again finds what is there, and writes it where it is not.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: the server was lost before it acknowledged the commit; do the same again: "
+            "where it was written it is found and not written twice"
+        )
+
+
+class RoleRefused(StoreError):
+    """The role of a PostgreSQL URL is above row-level security, or lacks a right."""
 
 
 class LeaseLost(StoreError):

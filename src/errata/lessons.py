@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -31,6 +32,33 @@ class Seen:
 
     def __bool__(self) -> bool:
         return self.count > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lessons to list; a field that is left alone lets all through.
+
+    Those with an id below `before`, so that the last id of a page asks for the next.
+    """
+
+    kind: str = ""
+    error_type: str = ""
+    tag: str = ""
+    state: str = ""
+    before: int = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a person changes of a lesson: None and False leave it as it is.
+
+    `pinned` keeps it from eviction and pruning, `apart` its pattern from groups, `restored` brings
+    it back where a proof retired it.
+    """
+
+    pinned: bool | None = None
+    apart: bool | None = None
+    restored: bool = False
 
 
 class Dreams(Protocol):
@@ -104,6 +132,10 @@ class Episodes(Protocol):
         """Keep an episode unless it is there, and take it: None; else the state it is in."""
         ...
 
+    async def put(self, scope: Scope, one: Filed) -> FiledState:
+        """Keep an episode unless it is there, for any worker to take; the state it is in."""
+        ...
+
     async def take(self, scope: Scope, before: float) -> Filed | None:
         """The oldest that waits or failed, and was not tried since `before`; None without."""
         ...
@@ -129,6 +161,12 @@ class Episodes(Protocol):
 
     async def newest(self, scope: Scope, limit: int, state: str = "") -> Sequence[Filed]:
         """Those in that state, or all, the newest first."""
+        ...
+
+    async def before(
+        self, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
+    ) -> Sequence[Filed]:
+        """As `newest` without their records: those that come after the one of `at` and `digest`."""
         ...
 
     async def counts(self, scope: Scope) -> Mapping[FiledState, int]:
@@ -166,6 +204,22 @@ class Lessons(Protocol):
 
     async def reflections(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
         """The reflections most often seen, as plain data."""
+        ...
+
+    async def listed(self, scope: Scope, wanted: Wanted, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Lessons as plain data, the newest first, without words that are held back.
+
+        Each with its `edition`, which changes with all that an editor sees but for counters.
+        """
+        ...
+
+    async def amend(
+        self, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
+    ) -> Mapping[str, Any]:
+        """Change a lesson that is still of that edition, on record; the lesson as it is then.
+
+        Raises NotFound, Changed, InvalidInput without an actor.
+        """
         ...
 
     async def seen(self, scope: Scope, signature: Signature) -> Seen:

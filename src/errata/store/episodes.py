@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from errata.errors import Conflict
@@ -44,6 +45,18 @@ class SqlEpisodes:
             db.named("insert_episode", values)
             if _take(db, scope, one.digest, now, now + 1) is not None:
                 return None
+            state: FiledState = db.named("episode_state", values).fetchone()[0]
+            return state
+
+        return await self._access.write(scope, work)
+
+    async def put(self, scope: Scope, one: Filed) -> FiledState:
+        """Keep an episode unless it is there, for any worker to take; the state it is in."""
+        kept = await asyncio.to_thread(_kept, one)
+
+        def work(db: Db) -> FiledState:
+            values = {**_key(scope, one.digest), **kept, "now": time.time()}
+            db.named("insert_episode", values)
             state: FiledState = db.named("episode_state", values).fetchone()[0]
             return state
 
@@ -91,6 +104,17 @@ class SqlEpisodes:
 
         def work(db: Db) -> list[Filed]:
             return list(map(_filed, db.named("newest_episodes", values).fetchall()))
+
+        return await self._access.read(scope, work)
+
+    async def before(
+        self, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
+    ) -> Sequence[Filed]:
+        """As `newest` without their records: those that come after the one of `at` and `digest`."""
+        values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
+
+        def work(db: Db) -> list[Filed]:
+            return list(map(_filed, db.named("episodes_before", values).fetchall()))
 
         return await self._access.read(scope, work)
 

@@ -19,17 +19,18 @@ from errata.protocols import (
     Scope,
     Stored,
 )
-from errata.store import episodes, grouping, loops, places, quarantine, search, size
+from errata.store import episodes, grouping, listing, loops, places, quarantine, search, size
 from errata.store import exposures as shown
 from errata.store import reflections as lessons
 from errata.store.database import MEMORY, Access, Db
 
 if TYPE_CHECKING:
-    from errata.lessons import Dreams, Episodes, Seen
+    from errata.lessons import Change, Dreams, Episodes, Seen, Wanted
     from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
     from errata.memory.trust import Action, Held, Provenance, Quota, Removed
+    from errata.store.keys import SqlKeys
 
 
 def of_loop(id: str) -> str:
@@ -101,6 +102,17 @@ class SqlStore:
     async def reflections(self, scope: Scope, limit: int) -> Sequence[Mapping[str, Any]]:
         """The reflections most often seen, as plain data."""
         return await self._access.read(scope, lambda db: lessons.top(db, scope, limit))
+
+    async def listed(self, scope: Scope, wanted: Wanted, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Lessons as plain data, the newest first, without words that are held back."""
+        return await self._access.read(scope, lambda db: listing.listed(db, scope, wanted, limit))
+
+    async def amend(
+        self, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
+    ) -> Mapping[str, Any]:
+        """Change a lesson that is still of that edition, on record. Raises NotFound, Changed."""
+        given = (id, edition, change, by, why, time.time())
+        return await self._access.write(scope, lambda db: listing.amend(db, scope, *given))
 
     async def seen(self, scope: Scope, signature: Signature) -> Seen:
         """The lessons of a pattern, and of those it is grouped with."""
@@ -252,6 +264,13 @@ class SqlStore:
         from errata.store.dreams import SqlDreams
 
         return SqlDreams(self._access)
+
+    @property
+    def keys(self) -> SqlKeys:
+        """Who may call a service, and for what."""
+        from errata.store.keys import SqlKeys
+
+        return SqlKeys(self._access)
 
     @property
     def episodes(self) -> Episodes:

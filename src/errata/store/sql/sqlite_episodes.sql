@@ -34,6 +34,12 @@ select digest, name, session, outcome, state, tries, error, record, at from epis
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
 order by at desc, id desc limit :limit;
 
+-- name: episodes_before
+select digest, name, session, outcome, state, tries, error, '{}' as record, at from episode
+where tenant = :tenant and project = :project and (:state = '' or state = :state)
+  and (at < :before or (at = :before and digest < :digest))
+order by at desc, digest desc limit :limit;
+
 -- name: count_episodes
 select state, count(*) as n from episode where tenant = :tenant and project = :project group by state;
 

@@ -84,6 +84,23 @@ select id, kind, signature, iif(trust in ('tool', 'external'), '', pattern) as p
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
+-- name: list_reflections
+-- A tag is looked for as it stands in the list of them: behind its bracket, or behind a comma.
+with visible as (
+  select id, kind, signature, error_type, state, trust, importance, seen, source, pinned, apart, useful, helped, hurt,
+         first_seen, last_seen, last_shown,
+         case when trust in ('tool', 'external') then '' else pattern end as pattern,
+         case when trust in ('tool', 'external') then '' else text end as text,
+         case when trust in ('tool', 'external') then '[]' else tags end as tags,
+         case when trust in ('tool', 'external') then '{}' else meta end as meta
+  from reflection where tenant = :tenant and project = :project and id < :before
+)
+select * from visible
+where (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
+  and (:state = '' or state = :state)
+  and (:tag = '' or replace(tags, '[' || :tag, '') <> tags or replace(tags, ', ' || :tag, '') <> tags)
+order by id desc limit :limit;
+
 -- name: count_reflections
 select coalesce(sum(lessons), 0) as n from tally where tenant = :tenant and project = :project;
 

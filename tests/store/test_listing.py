@@ -1,0 +1,139 @@
+"""Lessons and episodes page by page, and lessons edited by a person: nothing twice or lost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata.errors import Changed, NotFound
+from errata.lessons import Change, Filed, Wanted
+from errata.memory.memory import Memory
+from errata.protocols import Scope
+from tests.store.support import SCOPE, opened
+
+OTHER = Scope("other")
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "e.db") as one:
+        yield one
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def learnt(store, n: int, scope: Scope = SCOPE, **more) -> int:
+    said = run(
+        Memory(store, scope).remember(f"kind {n % 2}", f"what went wrong: {'x' * n}", **more)
+    )
+    return int(said.id)
+
+
+def pages(store, wanted: Wanted, size: int) -> list[int]:
+    found: list[int] = []
+    while page := run(store.listed(SCOPE, wanted, size)):
+        found += [one["id"] for one in page]
+        wanted = replace(wanted, before=found[-1])
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_pages_hold_every_lesson_once_whatever_comes_meanwhile(store, size):
+    ids = [learnt(store, n) for n in range(1, 8)]
+    learnt(store, 1, OTHER)
+    first = run(store.listed(SCOPE, Wanted(), size))
+    learnt(store, 20)
+    assert [*(one["id"] for one in first), *pages(store, Wanted(before=first[-1]["id"]), size)] == (
+        sorted(ids, reverse=True)
+    )
+
+
+@given(
+    all=st.lists(
+        st.lists(st.text('ab", [\\é', min_size=1, max_size=5), max_size=3), min_size=20, max_size=20
+    )
+)
+@settings(max_examples=5)
+def test_a_tag_is_found_where_a_lesson_has_it_and_nowhere_else(all):
+    with opened(":memory:") as store:
+        for n, tags in enumerate(all):
+            learnt(store, n, tags=tags)
+        lessons = run(store.listed(SCOPE, Wanted(), 99))
+        for tag in {tag for tags in all for tag in tags}:
+            expected = [one["id"] for one in lessons if tag in one["tags"]]
+            found = run(store.listed(SCOPE, Wanted(tag=tag), 99))
+            assert [one["id"] for one in found] == expected
+
+
+def test_filters_are_all_met(store):
+    one = learnt(store, 1, tags=["a"])
+    two = learnt(store, 2, tags=["a", 'b"'])
+    held = learnt(store, 3, trust="tool", tags=["a"])
+    for wanted, ids in (
+        (Wanted(error_type="kind 1"), [held, one]),
+        (Wanted(tag="a"), [two, one]),
+        (Wanted(tag='b"', error_type="kind 0"), [two]),
+        (Wanted(state="quarantined"), [held]),
+        (Wanted(kind="check"), []),
+    ):
+        assert [one["id"] for one in run(store.listed(SCOPE, wanted, 9))] == ids
+
+
+def test_words_that_are_held_back_are_in_no_list(store):
+    learnt(store, 3, trust="external", tags=["secret tag"])
+    [told] = run(store.listed(SCOPE, Wanted(), 9))
+    assert (told["text"], told["pattern"], told["tags"], told["meta"]) == ("", "", [], {})
+    assert run(store.listed(SCOPE, Wanted(tag="secret tag"), 9)) == []
+
+
+def test_an_edit_needs_the_edition_that_was_read(store):
+    id = learnt(store, 1)
+    [read] = run(store.listed(SCOPE, Wanted(), 1))
+    learnt(store, 1)  # seen again: a counter is no edit
+    pinned = run(store.amend(SCOPE, id, read["edition"], Change(pinned=True), "ada", "it is good"))
+    assert pinned["pinned"] is True
+    with pytest.raises(Changed) as told:
+        run(store.amend(SCOPE, id, read["edition"], Change(apart=True), "bo", ""))
+    assert told.value.edition == pinned["edition"]
+    apart = run(store.amend(SCOPE, id, pinned["edition"], Change(apart=True), "bo", ""))
+    assert (apart["pinned"], apart["apart"]) == (True, True)
+    rulings = [(one["action"], one["by"]) for one in run(store.rulings(SCOPE, 9))]
+    assert rulings == [("unmerge", "bo"), ("pin", "ada")]
+
+
+def test_an_edit_is_whole_or_not_at_all(store):
+    id = learnt(store, 1)
+    [read] = run(store.listed(SCOPE, Wanted(), 1))
+    with pytest.raises(NotFound):  # no proof retired it
+        run(store.amend(SCOPE, id, read["edition"], Change(pinned=True, restored=True), "ada", ""))
+    assert run(store.listed(SCOPE, Wanted(), 1)) == [read]
+    with pytest.raises(NotFound):
+        run(store.amend(OTHER, id, read["edition"], Change(pinned=True), "ada", ""))
+
+
+def test_episodes_come_in_pages_without_their_records(store):
+    for n in range(7):
+        state = run(store.episodes.put(SCOPE, Filed(f"d{n}", f"run {n}", "", "failure", {"a": 1})))
+        assert state == "waiting"
+    assert run(store.episodes.put(SCOPE, Filed("d3", "again", "", "failure", {}))) == "waiting"
+    newest = run(store.episodes.newest(SCOPE, 9))
+    found = run(store.episodes.before(SCOPE, 3))
+    while page := run(store.episodes.before(SCOPE, 3, "", found[-1].at, found[-1].digest)):
+        found = [*found, *page]
+    assert [one.digest for one in found] == [one.digest for one in newest]
+    assert {one.tries for one in found} == {0}
+    assert all(one.record == {} for one in found)
+    assert run(store.episodes.before(OTHER, 3)) == []
+
+
+def test_what_was_put_is_taken_by_a_worker(store):
+    run(store.episodes.put(SCOPE, Filed("d1", "", "", "failure", {"a": 1})))
+    taken = run(store.episodes.take(SCOPE, 4e9))
+    assert taken is not None
+    assert (taken.digest, taken.record, taken.tries) == ("d1", {"a": 1}, 1)
