@@ -20,6 +20,7 @@ ROOMS = (
     "transfer",
     "dreams",
     "episodes",
+    "keys",
 )
 
 

@@ -1,0 +1,123 @@
+"""Who calls: the key of a request, and what it may. A route names what it needs by a type.
+
+::
+
+    @router.get("/v1/things")
+    async def things(caller: Reading, setup: Given, project: Project = None) -> Things:
+        scope = caller.scope(project)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import Depends, Query, Request, Security
+from fastapi.security import HTTPBearer
+
+from errata.errors import Forbidden, KeyRefused, TenantMismatch
+from errata.http.setup import Setup
+from errata.protocols import Scope
+from errata.store.keys import MAY, Key
+
+May = Literal["read", "write", "approve", "admin"]
+Project = Annotated[
+    str | None,
+    Query(description="The project; by default the first of the key.", max_length=200),
+]
+"""The project that a request names, as a parameter of a route: `project: Project = None`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls: the id and the name of the key, its tenant, and what it may.
+
+    `projects` is empty for all of the tenant's; `project` is the one that is meant where none is
+    named. `key` is "" without a key, on an open service.
+    """
+
+    key: str
+    name: str
+    tenant: str
+    projects: tuple[str, ...]
+    may: frozenset[str]
+    project: str = "default"
+
+    @classmethod
+    def holding(cls, key: Key) -> Caller:
+        """Whoever has that key."""
+        first = key.projects[0] if key.projects else "default"
+        return cls(key.id, key.name, key.tenant, key.projects, frozenset(key.may), first)
+
+    def scope(self, project: str | None = None, tenant: str | None = None) -> Scope:
+        """The scope that is meant. Raises Forbidden, TenantMismatch, InvalidInput.
+
+        `tenant` is one that a body names, which must be the key's own.
+        """
+        self.own(tenant)
+        project = project or self.project
+        if self.projects and project not in self.projects:
+            raise Forbidden(
+                f"the key is bound to {', '.join(self.projects)}, not to project {project!r}"
+            )
+        return Scope(self.tenant, project)
+
+    def own(self, tenant: str | None) -> None:
+        """Nothing, where no tenant is named or the key's own. Raises TenantMismatch."""
+        if tenant is not None and tenant != self.tenant:
+            raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
+
+    def needs(self, may: May) -> None:
+        """Nothing, where the caller may. Raises Forbidden."""
+        if may not in self.may:
+            has = ", ".join(one for one in MAY if one in self.may)
+            raise Forbidden(f"this needs a key that may {may}; yours may {has}")
+
+
+async def identified(setup: Setup, authorization: str | None) -> Caller:
+    """Who sends that header. Raises KeyRefused, StoreError."""
+    if authorization:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            raise KeyRefused("send the key as Authorization: Bearer errata_…")
+        return Caller.holding(await setup.store.keys.holder(token.strip()))
+    if not setup.open or await setup.store.keys.any():
+        raise KeyRefused("no key was sent: Authorization: Bearer errata_…")
+    scope = setup.scope
+    return Caller("", "local", scope.tenant, (), frozenset(MAY), scope.project)
+
+
+_bearer = HTTPBearer(
+    scheme_name="key", description="`errata key create` makes one.", auto_error=False
+)
+
+
+async def _caller(request: Request) -> Caller:
+    """The caller, whom the entrance has found before."""
+    found: Caller = request.scope["state"]["caller"]
+    found.own(request.query_params.get("tenant"))
+    return found
+
+
+class _Needs:
+    """A dependency: the caller, who may do that."""
+
+    def __init__(self, may: May) -> None:
+        self.may: May = may
+
+    async def __call__(
+        self, request: Request, _: Annotated[object, Security(_bearer)] = None
+    ) -> Caller:
+        caller = await _caller(request)
+        caller.needs(self.may)
+        return caller
+
+
+Reading = Annotated[Caller, Depends(_Needs("read"))]
+"""The caller, who may read; else 403."""
+Writing = Annotated[Caller, Depends(_Needs("write"))]
+"""The caller, who may write; else 403."""
+Approving = Annotated[Caller, Depends(_Needs("approve"))]
+"""The caller, who may approve: overrides, and what is done about quarantine; else 403."""
+Administering = Annotated[Caller, Depends(_Needs("admin"))]
+"""The caller, who may administer: keys and audit; else 403."""

@@ -1,0 +1,198 @@
+"""What went wrong, as RFC 9457 problems with stable codes: `application/problem+json`.
+
+Every error becomes a `Problem` in one place (`of`), and a response in another (`answer`). Routes
+raise the library's own errors, or a `Problem` for what only HTTP knows, such as a precondition.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from errata import errors
+from errata.errors import ErrataError, InvalidInput, NotFound, PackageMissing, StoreError
+from errata.redact import redacted
+
+log = logging.getLogger("errata.http")
+MEDIA = "application/problem+json"
+SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
+
+# Error class -> status and code. A test holds it to every class of errata.errors.
+TABLE: Mapping[type[ErrataError], tuple[int, str]] = {
+    errors.ErrataError: (500, "internal_error"),
+    errors.UsageError: (422, "invalid_request"),
+    errors.InvalidInput: (422, "invalid_input"),
+    errors.UnknownName: (422, "unknown_name"),
+    errors.PackageMissing: (501, "package_missing"),
+    errors.LineError: (422, "invalid_file"),
+    errors.TaskFileError: (422, "invalid_task_file"),
+    errors.RecordFileError: (422, "invalid_record_file"),
+    errors.ExportFileError: (422, "invalid_export_file"),
+    errors.TraceFileError: (422, "invalid_traces"),
+    errors.OverrideRefused: (409, "override_refused"),
+    errors.NotQuarantined: (409, "not_quarantined"),
+    errors.RollbackRefused: (409, "rollback_refused"),
+    errors.Changed: (412, "changed"),
+    errors.QuotaExceeded: (409, "quota_exceeded"),
+    errors.Conflict: (409, "conflict"),
+    errors.AccessDenied: (403, "access_denied"),
+    errors.KeyRefused: (401, "key_refused"),
+    errors.Forbidden: (403, "forbidden"),
+    errors.TenantMismatch: (403, "tenant_mismatch"),
+    errors.NotFound: (404, "not_found"),
+    errors.NotPassed: (409, "not_passed"),
+    errors.UserCodeError: (500, "user_code_failed"),
+    errors.GenerateFailed: (500, "generate_failed"),
+    errors.StageFailed: (500, "stage_failed"),
+    errors.CheckFailed: (500, "check_failed"),
+    errors.NotJournalable: (422, "not_journalable"),
+    errors.StoreError: (500, "store_error"),
+    errors.StoreUnavailable: (503, "store_unavailable"),
+    errors.StoreCorrupt: (500, "store_corrupt"),
+    errors.StoreNewer: (500, "store_newer"),
+    errors.StoreOlder: (503, "store_older"),
+    errors.StoreInDoubt: (503, "store_in_doubt"),
+    errors.RoleRefused: (500, "role_refused"),
+    errors.LeaseLost: (409, "at_work"),
+    errors.ModelError: (502, "model_error"),
+    errors.ModelUnavailable: (503, "model_unavailable"),
+    errors.WeightsError: (503, "weights_unavailable"),
+    errors.ModelTimeout: (504, "model_timeout"),
+    errors.MalformedAnswer: (502, "malformed_answer"),
+    errors.PromptTooLong: (422, "prompt_too_long"),
+    errors.RemoteError: (502, "remote_error"),
+    errors.Unreachable: (502, "unreachable"),
+    errors.Refused: (502, "refused"),
+}
+TITLES = {
+    "at_work": "Somebody else is at work on this",
+    "internal_error": "The service failed; it was logged",
+    "invalid_input": "A value is outside what is allowed",
+    "key_refused": "A good key is needed",
+    "not_found": "Nothing is stored under this id",
+    "store_in_doubt": "The store was lost while it committed; look, or repeat the call",
+    "store_unavailable": "The store does not answer; nothing was written",
+    "tenant_mismatch": "The key belongs to another tenant",
+}
+# Statuses of HTTP alone -> code; the others are called as HTTP calls them.
+CODES = {413: "body_too_large", 415: "unsupported_media_type", 429: "too_many_requests"}
+RETRIED = (429, 503)
+
+
+class Problem(Exception):
+    """A problem, ready to be answered with; `fields` are further members of its object.
+
+    >>> Problem(428, "precondition_required", "send If-Match").code
+    'precondition_required'
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
+        self.status: int = status
+        self.code: str = code
+        self.title: str = TITLES.get(code) or code.replace("_", " ").capitalize()
+        self.detail: str = redacted(detail)
+        self.headers: dict[str, str] = dict(headers or {})
+        self.fields: dict[str, Any] = fields
+        super().__init__(f"{status} {code}: {self.detail}")
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Its object, as RFC 9457 has it."""
+        plain = {"type": "about:blank", "title": self.title, "status": self.status}
+        return {**plain, "code": self.code, "detail": self.detail, **self.fields}
+
+
+Shape = Callable[[Problem], Response]
+
+
+def of(error: Exception) -> Problem:
+    """The problem that an error is; one that nobody expected says nothing of its cause."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _invalid(error.errors())
+        case HTTPException(status_code=status):
+            code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+            return Problem(status, code, str(error.detail), error.headers)
+        case ErrataError():
+            return _typed(error)
+        case _:
+            return Problem(500, "internal_error", "look for the id of this request in the log")
+
+
+def _typed(error: ErrataError) -> Problem:
+    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    headers = {"Retry-After": SOON} if status in RETRIED or code == "at_work" else {}
+    fields: dict[str, Any] = {}
+    detail = str(error)
+    match error:
+        case InvalidInput():
+            fields = {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
+        case NotFound():
+            detail = f"no {error.kind} {error.id!r}"  # where the store is, is nobody's business
+        case PackageMissing():
+            detail = f"the service was installed without {error.package}"
+        case StoreError() if status >= 500:
+            detail = "the store of the service failed; what it said is in the log"
+        case errors.KeyRefused():
+            headers = {"WWW-Authenticate": 'Bearer realm="errata"'}
+        case _:
+            pass
+    return Problem(status, code, detail, headers, **fields)
+
+
+def _invalid(found: Sequence[Any]) -> Problem:
+    """Each wrong field with a JSON pointer to it; what was given there is not said again."""
+    told = [
+        {
+            "in": str(one["loc"][0]),
+            "pointer": "".join(f"/{part}" for part in one["loc"][1:]),
+            "detail": redacted(str(one["msg"])),
+        }
+        for one in found
+    ]
+    first = f"{told[0]['in']}{told[0]['pointer']}: {told[0]['detail']}" if told else ""
+    return Problem(422, "invalid_request", first, errors=told)
+
+
+def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None = None) -> Response:
+    """The response to an error; routes below a path of `shapes` have bodies of their own.
+
+    What is the service's fault is logged, without secrets.
+    """
+    problem = of(error)
+    if problem.status >= 500 and error is not problem:
+        told = "".join(traceback.format_exception(error))
+        log.error("%s at %s\n%s", problem.code, path, redacted(told))
+    for prefix, shape in (shapes or {}).items():
+        if path.startswith(prefix):
+            response = shape(problem)
+            response.headers.update(problem.headers)
+            return response
+    return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
+
+
+def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
+    """Let the application answer every error that a route or the routing raises as a problem."""
+
+    async def told(request: Request, error: Exception) -> Response:
+        return answer(error, request.url.path, shapes)
+
+    for kind in (Problem, ErrataError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, told)

@@ -1,0 +1,90 @@
+"""What a service works with: its store, its model, its checks and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from errata import policies
+from errata.compat import Reflections
+from errata.loop.decide import Policy
+from errata.memory.memory import Memory
+from errata.memory.proof import SHARE
+from errata.protocols import Embedder, Model, Scope
+from errata.store.sqlstore import SqlStore
+
+MIB = 1024 * 1024
+Check = Callable[..., Any]
+
+
+class Work(Protocol):
+    """Where routes hand over what need not be done before they answer."""
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        """Have `task` done for the scope, soon, once, and again where it fails."""
+        ...
+
+
+class NoWork:
+    """Does nothing later: for a service whose workers are elsewhere, or a test."""
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        """Leave it: what waits in the store is found there by a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one caller, and all together, may ask of a service.
+
+    `body` and `traces` are bytes, after decompression. `rate` is requests a second and key, 0 for
+    no limit, with up to `burst` at once. `concurrent` requests are worked on at a time. A request
+    has `seconds` to arrive. `page` is the most that a list brings at once.
+    """
+
+    body: int = 4 * MIB
+    traces: int = 16 * MIB
+    rate: float = 0.0
+    burst: int = 50
+    concurrent: int = 256
+    seconds: float = 30.0
+    page: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that the routes know of the world; made once, before the application.
+
+    `scope` is that of callers without a key, who are let in only where the service is `open`: it
+    listens on loopback alone, and nobody has made a key. `checks` are those that a request may name
+    besides the ones that come with errata, `policy` is that of loops which ask for none.
+    """
+
+    store: SqlStore
+    scope: Scope = Scope()
+    open: bool = False
+    embedder: Embedder | None = None
+    model: Model | None = None
+    policy: Policy = policies.default
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    holdout: float = SHARE
+    max_entries: int | None = None
+    limits: Limits = Limits()
+    reflections: Reflections = Reflections()
+    work: Work = field(default_factory=NoWork)
+
+    def memory(self, scope: Scope) -> Memory:
+        """The memory of a scope, with the embedder and the bounds of the service."""
+        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
+
+
+def setup_of(request: Request) -> Setup:
+    """The setup of the application that the request came to."""
+    found: Setup = request.app.state.setup
+    return found
+
+
+Given = Annotated[Setup, Depends(setup_of)]
+"""The setup as a parameter of a route: `setup: Given`."""

@@ -1,0 +1,106 @@
+"""A service in this process: an application on a real SQLite file, called through httpx."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from errata.http.app import application
+from errata.http.setup import Setup
+from errata.store.keys import MAY
+from errata.store.sqlite import in_file
+
+T = TypeVar("T")
+TENANT, PROJECT = "acme", "main"
+
+
+class Api:
+    """A running application, and who calls it: `api.post("/v1/loops", json=…, key=api.key())`.
+
+    Without `key` the caller may all in `acme`, project `main`; `key=""` sends none. Calls are
+    synchronous; `run` runs any coroutine in the same event loop, as `asyncio.gather` of `ask`.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.app = application(setup)
+        self._runner = asyncio.Runner()
+        transport = httpx.ASGITransport(app=self.app)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        self._lifespan = self.app.router.lifespan_context(self.app)
+        self.run(self._lifespan.__aenter__())
+        self._all = self.key(*MAY)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns."""
+        return self._runner.run(work)
+
+    def key(
+        self, *may: str, tenant: str = TENANT, projects: Sequence[str] = (PROJECT,), **more: Any
+    ) -> str:
+        """A new key that may that; `read` and `write` where nothing is said."""
+        keys = self.setup.store.keys
+        made = keys.create(tenant, "tests", projects=projects, may=may or ("read", "write"), **more)
+        return self.run(made)[1]
+
+    async def ask(
+        self, method: str, path: str, *, key: str | None = None, **options: Any
+    ) -> httpx.Response:
+        """The answer to a request; to be awaited within `run`."""
+        key = self._all if key is None else key
+        headers = {**({"Authorization": f"Bearer {key}"} if key else {})}
+        headers |= dict(options.pop("headers", None) or {})
+        return await self._client.request(method, path, headers=headers, **options)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer to a request."""
+        return self.run(self.ask(method, path, **options))
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("POST", path, **options)
+
+    def put(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PUT", path, **options)
+
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("DELETE", path, **options)
+
+    def close(self) -> None:
+        self.run(self._client.aclose())
+        self.run(self._lifespan.__aexit__(None, None, None))
+        self._runner.close()
+
+
+@contextmanager
+def served(folder: Path, **setup: Any) -> Iterator[Api]:
+    """A service on a new file in that folder; `setup` are fields of Setup.
+
+    One for a module of tests is quick: `with served(tmp_path_factory.mktemp("http")) as api: …`.
+    """
+    api = Api(Setup(in_file(str(folder / "errata.db")), **setup))
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The problem that was answered with, which has this status and code."""
+    assert (response.status_code, response.headers["content-type"]) == (
+        status,
+        "application/problem+json",
+    ), response.text
+    body: dict[str, Any] = response.json()
+    assert (body["status"], body["code"]) == (status, code), body
+    return body
