@@ -1,13 +1,20 @@
 """Hypothesis: the same examples every time, more in a soak run. Stores: closed after each test."""
 
+from __future__ import annotations
+
 import asyncio
 import os
+import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from errata.store import sqlite
+
+if TYPE_CHECKING:
+    from tests.postgres import Urls
 
 # `make soak` sets it to 100; a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("ERRATA_SOAK", "1"))
@@ -21,6 +28,18 @@ settings.load_profile("soak" if SOAK > 1 else "test")
 def no_store_stays_open() -> Iterator[None]:
     """A store that is opened by its path is shared for as long as the process lives."""
     yield
-    for store in list(sqlite._open.values()):
-        asyncio.run(store.close())
-    sqlite._open.clear()
+    postgres = sys.modules.get("errata.store.postgres")  # most tests do without it
+    for shared in (sqlite._open, postgres._open if postgres else {}):
+        for store in list(shared.values()):
+            asyncio.run(store.close())
+        shared.clear()
+
+
+@pytest.fixture
+def postgres() -> Iterator[Urls]:
+    """A database of PostgreSQL with the schema and no rows, by the URLs of its roles."""
+    from tests.postgres import drop, fresh
+
+    urls = fresh()
+    yield urls
+    drop(urls)

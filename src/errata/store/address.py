@@ -1,0 +1,75 @@
+"""The URL of a PostgreSQL database: what libpq takes of it, and what a person may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from errata.errors import InvalidInput
+
+SCHEMES = ("postgresql://", "postgres://")
+# Connections of one process: two services and three workers stay below a server's usual 100.
+POOL_SIZE = 12
+# What a server that hangs may cost; the URL's own `options` come after these and win.
+OPTIONS = "-c statement_timeout=30s -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
+# libpq's parameters unless the URL has its own: seconds, but for the last, which has milliseconds.
+DEFAULTS = {
+    "fallback_application_name": "errata",
+    "connect_timeout": "5",
+    "keepalives_idle": "30",
+    "tcp_user_timeout": "20000",
+}
+_ALLOWED = "postgresql://user:password@host:5432/database"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a database is; `conninfo` holds the password, `shown` does not."""
+
+    conninfo: str
+    shown: str
+    size: int
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"
+
+
+def addressed(url: str) -> Address:
+    """The parts of a URL; its parameter `pool_size` (1..500) is ours. Raises InvalidInput."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    sizes = [value for name, value in query if name == "pool_size"]
+    bare = parts._replace(
+        query=urlencode([one for one in query if one[0] != "pool_size"], safe="/", quote_via=quote)
+    )
+    try:
+        given = conninfo_to_dict(urlunsplit(bare))
+    except psycopg.Error as error:
+        what = str(error).split(":")[0]  # what follows may be a part of the password
+        raise InvalidInput("store", shown(url), f"like {_ALLOWED} ({what})") from None
+    options = " ".join(filter(None, (OPTIONS, str(given.get("options") or ""))))
+    conninfo = make_conninfo("", **{**DEFAULTS, **given, "options": options})
+    return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
+
+
+def shown(url: str) -> str:
+    """The URL with three asterisks for every password."""
+    parts = urlsplit(url)
+    names, at, host = parts.netloc.rpartition("@")
+    user, colon, word = names.partition(":")
+    names = f"{user}:***" if colon and word else names
+    query = [
+        (name, "***" if "password" in name else value)
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+    ]
+    told = urlencode(query, safe="/*", quote_via=quote)
+    return urlunsplit(parts._replace(netloc=f"{names}{at}{host}", query=told))
+
+
+def _size(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 500):
+        raise InvalidInput("pool_size", text, "a whole number from 1 to 500")
+    return int(text)

@@ -1,0 +1,59 @@
+"""Whether a connection may serve: its role, its server and its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errata.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
+from errata.store.parts import newest
+from errata.store.session import Session
+
+SERVER = 160_000
+
+_WHO = """
+select current_user::text as role, current_database()::text as database,
+  current_setting('server_version_num')::int as server,
+  r.rolsuper as super, r.rolbypassrls as bypass, to_regclass('schema_version') is not null as made,
+  exists (select from pg_class c where c.relnamespace = current_schema()::regnamespace
+    and c.relkind = 'r' and pg_has_role(c.relowner, 'member')) as owner
+from pg_roles r where r.rolname = current_user
+"""
+_VERSIONS = "select part, max(number)::int from schema_version group by part"
+
+
+def admit(session: Session) -> None:
+    """Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable."""
+    found = session.execute(_WHO).fetchone()
+    if found["server"] < SERVER:
+        raise StoreUnavailable(
+            f"this server is PostgreSQL {found['server'] // 10_000}; errata needs 16 or newer"
+        )
+    _role(found)
+    where = f"database {found['database']}"
+    if not found["made"]:
+        raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
+    parts = {row[0]: row[1] for row in session.execute(_VERSIONS)}
+    has = parts.get("pre", 0)
+    if parts.get("post", 0) > newest():
+        raise StoreNewer(
+            f"{where} has schema {has}, this errata knows {newest()}; upgrade errata to open it"
+        )
+    if has < newest():
+        raise StoreOlder(f"{where} has schema {has}, this errata needs {newest()}; {_MIGRATE}")
+
+
+_MIGRATE = "run errata migrate as the role that owns its tables"
+
+
+def _role(found: Any) -> None:
+    """Refuse whoever row-level security does not bind."""
+    for flag, what in (
+        ("super", "is a superuser"),
+        ("bypass", "has BYPASSRLS"),
+        ("owner", "owns errata's tables"),
+    ):
+        if found[flag]:
+            raise RoleRefused(
+                f"role {found['role']} {what}, so row-level security would not hold it; "
+                "errata migrate --role errata makes a role for the service: name it in the URL"
+            )

@@ -1,0 +1,125 @@
+"""The schema of PostgreSQL, in numbered migrations of two parts.
+
+`pre` is what new code needs and old code does not mind, `post` takes away what only old code
+needed. So a service goes over without a stop: pre, then the new code everywhere, then post.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from psycopg import sql
+
+from errata.errors import InvalidInput, StoreError, StoreNewer
+from errata.store import jobs
+from errata.store.address import addressed
+from errata.store.mishaps import mishap
+from errata.store.parts import Step, known, newest
+from errata.store.session import Session
+from errata.store.statements import read_sql
+
+Part = Literal["pre", "post", "all"]
+# The lock that migrators of one database take one after the other: "errata" as a number.
+LOCK: Final = 0x657272617461
+
+_BOOK = """
+create table if not exists schema_version (
+  number integer not null,
+  part text not null check (part in ('pre', 'post')),
+  at double precision not null,
+  primary key (number, part)
+)
+"""
+
+
+class Migrated(NamedTuple):
+    """What was applied just now, what waits, and what the service's role is called ("": none)."""
+
+    applied: tuple[Step, ...]
+    waiting: tuple[Step, ...]
+    role: str
+
+
+def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
+    """Bring a database to this version's schema, in one transaction; again, it does nothing.
+
+    The role of the URL makes the tables and owns them. `role` is the service's: it is created where
+    there is none, without a password, and may read and write rows. Raises StoreError, InvalidInput.
+    """
+    try:
+        session = Session(addressed(url).conninfo)
+        try:
+            return session.within("begin", lambda db: _migrate(session, part, role), "commit")
+        finally:
+            session.close()
+    except Exception as error:
+        what = mishap(error, lost=False)
+        if what is None:
+            raise
+        raise what.told from error
+
+
+def _migrate(db: Session, part: Part, role: str) -> Migrated:
+    db.script(f"set local statement_timeout = 0; select pg_advisory_xact_lock({LOCK})")
+    _extension(db)
+    db.script(_BOOK)
+    done = {Step(*row) for row in db.execute("select number, part from schema_version")}
+    if strange := sorted(done - set(known())):
+        raise StoreNewer(
+            f"the database has migration {strange[-1].number}, this errata knows {newest()}; "
+            "upgrade errata"
+        )
+    waiting = [one for one in known() if one not in done]
+    applied = tuple(_chosen(waiting, part))
+    for one in applied:
+        db.script(read_sql(one.file))
+        values = {"number": one.number, "part": one.part, "at": time.time()}
+        db.execute("insert into schema_version values (:number::int, :part, :at)", values)
+    jobs.migrate(db, part)
+    if role:
+        _grant(db, role)
+    return Migrated(applied, tuple(one for one in waiting if one not in applied), role)
+
+
+def _chosen(waiting: list[Step], part: Part) -> Iterator[Step]:
+    """Those of a part, in order, up to the first that another one has to come before."""
+    for one in waiting:
+        if part not in ("all", one.part):
+            return
+        yield one
+
+
+def _extension(db: Session) -> None:
+    found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+    if found is None:
+        available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
+        how = "" if available.fetchall() else "install pgvector on the server, then "
+        raise StoreError(
+            f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
+        )
+    version = tuple(int(number) for number in re.findall(r"\d+", found[0])[:2])
+    if version < (0, 8):
+        raise StoreError(
+            f"pgvector is {found[0]}; errata needs 0.8: install it on the server, then let a "
+            "superuser run in the database: alter extension vector update"
+        )
+
+
+def _grant(db: Session, role: str) -> None:
+    """Let a role read and write every row that row-level security shows it, and nothing more."""
+    if not role.isprintable() or len(role) > 63:
+        raise InvalidInput("role", role, "1 to 63 printable characters")
+    name = sql.Identifier(role).as_string()
+    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}).fetchall():
+        db.script(f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls")
+    schema = db.execute("select quote_ident(current_schema())").fetchone()[0]
+    db.script(f"""
+        grant usage on schema {schema} to {name};
+        grant select, insert, update, delete on all tables in schema {schema} to {name};
+        revoke insert, update, delete on schema_version from {name};
+        grant usage, select on all sequences in schema {schema} to {name};
+        grant execute on all functions in schema {schema} to {name}
+    """)

@@ -1,0 +1,84 @@
+"""psycopg's errors as ours: what happened, what to do about it, and whether to begin again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import psycopg
+from psycopg import errors
+
+from errata.errors import (
+    ErrataError,
+    InvalidInput,
+    RoleRefused,
+    StoreError,
+    StoreInDoubt,
+    StoreOlder,
+    StoreUnavailable,
+)
+from errata.store.session import InDoubt
+
+# What a user can do about an error, by its class or by its SQLSTATE's first letters
+# (postgresql.org/docs/current/errcodes-appendix.html).
+_WAITS: dict[type[psycopg.Error], str] = {
+    errors.LockNotAvailable: "another transaction holds what this one needs; try again",
+    errors.QueryCanceled: "it took longer than statement_timeout; try again, or raise it in the "
+    "URL: ?options=-c%20statement_timeout=60s",
+    errors.ReadOnlySqlTransaction: "this server is a standby; name the primary in the URL",
+    errors.InvalidPassword: "check user and password in the URL",
+    errors.InvalidAuthorizationSpecification: "check user and password in the URL, and pg_hba.conf",
+    errors.InvalidCatalogName: "create the database, or name another one in the URL",
+    errors.TooManyConnections: "raise max_connections, or give each process ?pool_size= in the URL",
+    errors.DiskFull: "the server's disk is full; make room and run again, nothing was lost",
+}
+_GONE = "the server does not answer; see that it runs and can be reached, then try again"
+
+
+class Mishap(NamedTuple):
+    """What an error means: ours, and whether the same work may run again at once."""
+
+    told: ErrataError
+    again: bool
+
+
+def mishap(error: Exception, lost: bool) -> Mishap | None:
+    """What it means; None for what is no error of the database. `lost`: the connection is gone."""
+    match error:
+        case UnicodeEncodeError():
+            allowed = "text that UTF-8 can hold, without a lone surrogate"
+            told = Mishap(InvalidInput("text", error.object, allowed), again=False)
+        case InDoubt():
+            told = Mishap(StoreInDoubt(_line(error)), again=False)
+        case errors.SerializationFailure() | errors.DeadlockDetected():
+            why = "others change the same again and again; try again later"
+            told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
+        case errors.FeatureNotSupported() if "cached plan" in str(error):  # the schema was changed
+            told = Mishap(StoreUnavailable(f"{_line(error)}: try again"), again=True)
+        case psycopg.Error():
+            told = Mishap(_told(error, lost), again=lost)
+        case _:
+            return None
+    told.told.__cause__ = error
+    return told
+
+
+def _told(error: psycopg.Error, lost: bool) -> ErrataError:
+    line = _line(error)
+    for kind, remedy in _WAITS.items():
+        if isinstance(error, kind):
+            return StoreUnavailable(f"{line}: {remedy}")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return RoleRefused(f"{line}: run errata migrate --role with the name of this role")
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
+        return StoreOlder(f"{line}: run errata migrate as the role that owns the tables")
+    if isinstance(error, psycopg.DataError) and "NUL" in line:
+        allowed = "text without the character NUL, which PostgreSQL cannot hold"
+        return InvalidInput("text", "\0", allowed)
+    if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(f"{line}: {_GONE}")
+    return StoreError(line)
+
+
+def _line(error: Exception) -> str:
+    """The first line of a message; what follows quotes the statement."""
+    return (str(error) or type(error).__name__).splitlines()[0]

