@@ -3,8 +3,8 @@
 import pytest
 
 from errata import errors
+from errata.codes import TABLE
 from errata.errors import ErrataError
-from errata.http.problems import TABLE
 
 KINDS = [
     kind

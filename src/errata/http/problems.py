@@ -18,60 +18,14 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from errata import errors
+from errata.codes import TABLE
 from errata.errors import ErrataError, InvalidInput, NotFound, PackageMissing, StoreError
-from errata.redact import redacted
+from errata.redact import redacted, redacted_data
 
 log = logging.getLogger("errata.http")
 MEDIA = "application/problem+json"
 SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
 
-# Error class -> status and code. A test holds it to every class of errata.errors.
-TABLE: Mapping[type[ErrataError], tuple[int, str]] = {
-    errors.ErrataError: (500, "internal_error"),
-    errors.UsageError: (422, "invalid_request"),
-    errors.InvalidInput: (422, "invalid_input"),
-    errors.UnknownName: (422, "unknown_name"),
-    errors.PackageMissing: (501, "package_missing"),
-    errors.LineError: (422, "invalid_file"),
-    errors.TaskFileError: (422, "invalid_task_file"),
-    errors.RecordFileError: (422, "invalid_record_file"),
-    errors.ExportFileError: (422, "invalid_export_file"),
-    errors.TraceFileError: (422, "invalid_traces"),
-    errors.OverrideRefused: (409, "override_refused"),
-    errors.NotQuarantined: (409, "not_quarantined"),
-    errors.RollbackRefused: (409, "rollback_refused"),
-    errors.Changed: (412, "changed"),
-    errors.QuotaExceeded: (409, "quota_exceeded"),
-    errors.Conflict: (409, "conflict"),
-    errors.AccessDenied: (403, "access_denied"),
-    errors.KeyRefused: (401, "key_refused"),
-    errors.Forbidden: (403, "forbidden"),
-    errors.TenantMismatch: (403, "tenant_mismatch"),
-    errors.NotFound: (404, "not_found"),
-    errors.NotPassed: (409, "not_passed"),
-    errors.UserCodeError: (500, "user_code_failed"),
-    errors.GenerateFailed: (500, "generate_failed"),
-    errors.StageFailed: (500, "stage_failed"),
-    errors.CheckFailed: (500, "check_failed"),
-    errors.NotJournalable: (422, "not_journalable"),
-    errors.StoreError: (500, "store_error"),
-    errors.StoreUnavailable: (503, "store_unavailable"),
-    errors.StoreCorrupt: (500, "store_corrupt"),
-    errors.StoreNewer: (500, "store_newer"),
-    errors.StoreOlder: (503, "store_older"),
-    errors.StoreInDoubt: (503, "store_in_doubt"),
-    errors.RoleRefused: (500, "role_refused"),
-    errors.LeaseLost: (409, "at_work"),
-    errors.ModelError: (502, "model_error"),
-    errors.ModelUnavailable: (503, "model_unavailable"),
-    errors.WeightsError: (503, "weights_unavailable"),
-    errors.ModelTimeout: (504, "model_timeout"),
-    errors.MalformedAnswer: (502, "malformed_answer"),
-    errors.PromptTooLong: (422, "prompt_too_long"),
-    errors.RemoteError: (502, "remote_error"),
-    errors.Unreachable: (502, "unreachable"),
-    errors.Refused: (502, "refused"),
-}
 TITLES = {
     "at_work": "Somebody else is at work on this",
     "internal_error": "The service failed; it was logged",
@@ -85,6 +39,8 @@ TITLES = {
 # Statuses of HTTP alone -> code; the others are called as HTTP calls them.
 CODES = {413: "body_too_large", 415: "unsupported_media_type", 429: "too_many_requests"}
 RETRIED = (429, 503)
+# Attributes of errors that their problems have, too, and a client's errors again.
+TOLD = ("allowed", "count", "edition", "field", "first", "id", "kind", "quota", "source", "state")
 
 
 class Problem(Exception):
@@ -139,11 +95,12 @@ def of(error: Exception) -> Problem:
 def _typed(error: ErrataError) -> Problem:
     status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     headers = {"Retry-After": SOON} if status in RETRIED or code == "at_work" else {}
-    fields: dict[str, Any] = {}
+    told = {name: getattr(error, name, None) for name in TOLD}
+    fields = redacted_data({k: v for k, v in told.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
         case InvalidInput():
-            fields = {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
+            fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case NotFound():
             detail = f"no {error.kind} {error.id!r}"  # where the store is, is nobody's business
         case PackageMissing():
