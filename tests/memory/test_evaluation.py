@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.errors import InvalidInput
+from errata.lessons import Wanted
 from errata.memory.evaluation import as_entry, learn_from_evaluation
 from errata.memory.learn import LONGEST, Reflection
 from errata.memory.memory import Memory
@@ -173,7 +174,7 @@ def test_a_lesson_keeps_query_context_iteration_and_quality():
     assert one.example is not None
     assert one.context == one.example.context == context
     assert one.example.evidence == CONFLICT["conflict_reason"]
-    assert as_entry(one.text, one.tags, one.example) == {
+    assert as_entry(one.text, one.tags, one.meta) == {
         "content": "Detected conflict: The report says 7, the answer 9.",
         "rationale": f"Self-correction during: {context[:100]}",
         "category": "reflection",
@@ -183,7 +184,7 @@ def test_a_lesson_keeps_query_context_iteration_and_quality():
             "original_query": "How much was sold?",
             "iteration_count": 2,
             "quality_improvement": 0.25,
-            "reflection_context": context,
+            "reflection_context": context[:200],
         },
     }
 
@@ -200,7 +201,7 @@ def test_what_is_not_given_is_unknown(nothing):
         iteration=0,
     )
     assert one.example is not None
-    entry = as_entry(one.text, one.tags, one.example)
+    entry = as_entry(one.text, one.tags, one.meta)
     assert entry["rationale"] == "Self-correction during: Unknown"
     assert (entry["context"]["original_query"], entry["context"]["reflection_context"]) == (
         "Unknown",
@@ -216,7 +217,7 @@ def test_a_secret_is_not_cut_in_half():
     assert one.example is not None
     said = [one.text, one.example.evidence, one.example.context]
     assert "AKIA" not in "".join(said)
-    assert "AKIA" not in as_entry(one.text, one.tags, one.example)["rationale"]
+    assert "AKIA" not in as_entry(one.text, one.tags, one.meta)["rationale"]
 
 
 def test_it_is_found_again_through_a_store():
@@ -228,8 +229,11 @@ def test_it_is_found_again_through_a_store():
             first, again = [await store.remember(memory.scope, [one]) for _ in range(2)]
             assert (first[0].created, again[0].created, again[0].seen) == (True, False, 2)
             (found,) = await memory.recall("How much was sold?")
-            assert as_entry(found.lesson, found.tags, found.example) == as_entry(
-                one.text, one.tags, found.example
+            (listed,) = await store.listed(
+                memory.scope, Wanted(tag=f"sig:{one.signature.exact}"), 5
+            )
+            assert as_entry(listed["text"], listed["tags"], listed["meta"]) == as_entry(
+                one.text, one.tags, one.meta
             )
             assert found.example == one.example
             assert await memory.recall("the quarterly report")

@@ -15,6 +15,7 @@ from errata.redact import redacted
 
 RISE = 0.1
 UNKNOWN = "Unknown"
+LISTED = 200  # characters of a query and of a context in a listing
 
 
 def learn_from_evaluation(
@@ -55,39 +56,75 @@ def learn_from_evaluation(
         return None
     error_type, head, told, most = found
     text = head + (told[:most] or UNKNOWN)
-    known = signature(error_type, text)
+    return corrected(
+        error_type,
+        text,
+        iteration,
+        before,
+        after,
+        query=asked,
+        context=during,
+        evidence=told,
+        trust=trust,
+        source=source,
+    )
+
+
+def corrected(
+    error_type: str,
+    text: str,
+    iteration: int,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    *,
+    query: str = "",
+    context: str = "",
+    evidence: str = "",
+    exact: str = "",
+    trust: Trust | None = None,
+    source: str = "",
+) -> Reflection:
+    """The lesson that is told as `text`, of a correction whose `quality` was before and is after.
+
+    `exact` is the signature it is asked for by, that of the text by default. What else is known of
+    it is cut at `LISTED` characters, in its example it is whole.
+    """
+    known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
+    example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
+    rise = example.deltas.get("quality", 0.0)
+    risen = thousandths(rise) > thousandths(RISE)
     trust = trust or ("measured" if risen and error_type != "factual_error" else "model")
-    after["iteration"] = float(iteration)
+    exact = exact or known.exact
     return Reflection(
         "error",
         known,
         error_type,
         text,
         text,
-        example=Example(asked or text, "", "", text, before, after, told[:LONGEST], during),
+        example=example,
         state=begins(trust, "verified" if trust in RAISING and risen else "candidate"),
         trust=trust,
-        tags=("reflection", "self-correction", error_type, f"sig:{known.exact}"),
-        context=during,
+        tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
+        context=context,
         source=named(source),
+        meta={
+            "error_signature": exact,
+            "original_query": query[:LISTED] or UNKNOWN,
+            "iteration_count": iteration,
+            "quality_improvement": rise,
+            "reflection_context": context[:LISTED] or UNKNOWN,
+        },
     )
 
 
-def as_entry(text: str, tags: Sequence[str], example: Example) -> dict[str, Any]:
+def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Such a lesson under the names that a memory of reflections gave it: plain data."""
-    exact = next((tag.removeprefix("sig:") for tag in tags if tag.startswith("sig:")), "")
     return {
         "content": text,
-        "rationale": f"Self-correction during: {example.context[:100] or UNKNOWN}",
+        "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
         "category": "reflection",
         "tags": list(tags),
-        "context": {
-            "error_signature": exact,
-            "original_query": UNKNOWN if example.task == text else example.task,
-            "iteration_count": int(example.after.get("iteration", 0)),
-            "quality_improvement": example.deltas.get("quality", 0.0),
-            "reflection_context": example.context or UNKNOWN,
-        },
+        "context": dict(meta),
     }
 
 

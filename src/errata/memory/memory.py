@@ -117,9 +117,10 @@ class Memory:
             parents=tuple(derived_from),
             pinned=pinned,
         )
-        return await self._remember(one)
+        return await self.keep(one)
 
-    async def _remember(self, one: Reflection) -> Remembered:
+    async def keep(self, one: Reflection) -> Remembered:
+        """Write one lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         space, vector = await self._place(one.example.task if one.example else one.text)
         (answer,) = await self.store.remember(
             self.scope,
@@ -152,7 +153,7 @@ class Memory:
         one = learn_from_evaluation(*said, trust=trust, source=source)
         if one is None:
             noted(None)
-        return None if one is None else await self._remember(one)
+        return None if one is None else await self.keep(one)
 
     @property
     def quarantine(self) -> Quarantine:
@@ -280,12 +281,12 @@ class Memory:
         cases, pending = await self.store.evidence(self.scope, MOST_CALLS)
         return await asyncio.to_thread(concluded, cases, pending)
 
-    async def look(self, loop: str) -> Sequence[str]:
-        """After a loop has ended: where it is time to look, prove and act; what was retired.
+    async def look(self, loop: str = "") -> Sequence[str]:
+        """After a loop has ended, where it is time, or at any: prove and act; what was retired.
 
         Proven harm retires a lesson, what is proven of the others changes their rank.
         """
-        if not due((await self.store.past(self.scope, loop)).number):
+        if loop and not due((await self.store.past(self.scope, loop)).number):
             return ()
         cases, _ = await self.store.evidence(self.scope, MOST_CALLS)
         found = await asyncio.to_thread(proven, cases)  # seconds, where lessons are many
