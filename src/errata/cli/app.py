@@ -40,6 +40,7 @@ COMMANDS = {
     "reembed": "errata.cli.reembed:reembed",
     "proof": "errata.cli.proof:proof",
     "model": "errata.cli.model:app",
+    "migrate": "errata.cli.migrate:migrate",
     "doctor": "errata.cli.doctor:doctor",
 }
 

@@ -32,3 +32,19 @@ def _in_postgres(url: str) -> Store:
     except ImportError as error:
         raise PackageMissing("a store in PostgreSQL", "psycopg", "postgres") from error
     return postgres.shared(url)
+
+
+def shown(url: str) -> str:
+    """What a person may see of a store's name: no password.
+
+    >>> shown("postgresql://erin:secret@host/errata?sslpassword=other&port=5433")
+    'postgresql://erin@host/errata?port=5433'
+    """
+    if not url.startswith(POSTGRES):
+        return url
+    scheme, _, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    place, _, query = place.partition("?")
+    kept = [one for one in query.split("&") if one.partition("=")[0] in ("host", "port", "dbname")]
+    tail = f"?{'&'.join(kept)}" if kept else ""
+    return f"{scheme}://{user.partition(':')[0]}{at}{place}{tail}"

@@ -9,12 +9,17 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from errata.errors import InvalidInput
+from errata.store import shown
 
-SCHEMES = ("postgresql://", "postgres://")
 # Connections of one process: two services and three workers stay below a server's usual 100.
 POOL_SIZE = 12
-# What a server that hangs may cost; the URL's own `options` come after these and win.
-OPTIONS = "-c statement_timeout=30s -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
+# The schema of errata's tables; the types of pgvector are in the second one.
+SCHEMA = "errata"
+# And what a server that hangs may cost. The URL's own `options` come after these and win.
+OPTIONS = (
+    f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
+    "-c idle_in_transaction_session_timeout=60s"
+)
 # libpq's parameters unless the URL has its own: seconds, but for the last, which has milliseconds.
 DEFAULTS = {
     "fallback_application_name": "errata",
@@ -53,20 +58,6 @@ def addressed(url: str) -> Address:
     options = " ".join(filter(None, (OPTIONS, str(given.get("options") or ""))))
     conninfo = make_conninfo("", **{**DEFAULTS, **given, "options": options})
     return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
-
-
-def shown(url: str) -> str:
-    """The URL with three asterisks for every password."""
-    parts = urlsplit(url)
-    names, at, host = parts.netloc.rpartition("@")
-    user, colon, word = names.partition(":")
-    names = f"{user}:***" if colon and word else names
-    query = [
-        (name, "***" if "password" in name else value)
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-    ]
-    told = urlencode(query, safe="/*", quote_via=quote)
-    return urlunsplit(parts._replace(netloc=f"{names}{at}{host}", query=told))
 
 
 def _size(text: str) -> int:

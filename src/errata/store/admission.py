@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from errata.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
+from errata.store.address import SCHEMA
 from errata.store.parts import newest
 from errata.store.session import Session
 
 SERVER = 160_000
 
-_WHO = """
+_WHO = f"""
 select current_user::text as role, current_database()::text as database,
   current_setting('server_version_num')::int as server,
-  r.rolsuper as super, r.rolbypassrls as bypass, to_regclass('schema_version') is not null as made,
-  exists (select from pg_class c where c.relnamespace = current_schema()::regnamespace
-    and c.relkind = 'r' and pg_has_role(c.relowner, 'member')) as owner
-from pg_roles r where r.rolname = current_user
+  r.rolsuper as super, r.rolbypassrls as bypass, count(c.oid) > 0 as made,
+  coalesce(bool_or(pg_has_role(c.relowner, 'member')), false) as owner
+from pg_roles r left join (
+  pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = '{SCHEMA}'
+) on c.relkind = 'r'
+where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
 """
-_VERSIONS = "select part, max(number)::int from schema_version group by part"
+_VERSIONS = f"select part, max(number)::int from {SCHEMA}.schema_version group by part"
 
 
 def admit(session: Session) -> None:

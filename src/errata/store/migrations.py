@@ -15,8 +15,8 @@ from psycopg import sql
 
 from errata.errors import InvalidInput, StoreError, StoreNewer
 from errata.store import jobs
-from errata.store.address import addressed
-from errata.store.mishaps import mishap
+from errata.store.address import SCHEMA, addressed
+from errata.store.mishaps import MISHAPS, mishap
 from errata.store.parts import Step, known, newest
 from errata.store.session import Session
 from errata.store.statements import read_sql
@@ -36,11 +36,11 @@ create table if not exists schema_version (
 
 
 class Migrated(NamedTuple):
-    """What was applied just now, what waits, and what the service's role is called ("": none)."""
+    """What was applied just now, what waits for another part, and the schema there is now."""
 
     applied: tuple[Step, ...]
     waiting: tuple[Step, ...]
-    role: str
+    schema: int
 
 
 def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
@@ -55,16 +55,14 @@ def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
             return session.within("begin", lambda db: _migrate(session, part, role), "commit")
         finally:
             session.close()
-    except Exception as error:
-        what = mishap(error, lost=False)
-        if what is None:
-            raise
-        raise what.told from error
+    except MISHAPS as error:
+        raise mishap(error).told from error
 
 
 def _migrate(db: Session, part: Part, role: str) -> Migrated:
     db.script(f"set local statement_timeout = 0; select pg_advisory_xact_lock({LOCK})")
     _extension(db)
+    db.script(f"create schema if not exists {SCHEMA}")
     db.script(_BOOK)
     done = {Step(*row) for row in db.execute("select number, part from schema_version")}
     if strange := sorted(done - set(known())):
@@ -79,9 +77,11 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
         values = {"number": one.number, "part": one.part, "at": time.time()}
         db.execute("insert into schema_version values (:number::int, :part, :at)", values)
     jobs.migrate(db, part)
-    if role:
-        _grant(db, role)
-    return Migrated(applied, tuple(one for one in waiting if one not in applied), role)
+    for name in sorted({*_served(db), *filter(None, [role])}):
+        _grant(db, name)
+    there = done | set(applied)
+    schema = max((one.number for one in there if one.part == "pre"), default=0)
+    return Migrated(applied, tuple(one for one in waiting if one not in there), schema)
 
 
 def _chosen(waiting: list[Step], part: Part) -> Iterator[Step]:
@@ -108,6 +108,16 @@ def _extension(db: Session) -> None:
         )
 
 
+def _served(db: Session) -> list[str]:
+    """The roles that were let in before: what is new has to be granted to them, too."""
+    rows = db.execute("""
+        select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
+        join pg_roles r on r.oid = a.grantee
+        where c.oid = 'schema_version'::regclass and a.grantee <> c.relowner
+    """)
+    return [row[0] for row in rows]
+
+
 def _grant(db: Session, role: str) -> None:
     """Let a role read and write every row that row-level security shows it, and nothing more."""
     if not role.isprintable() or len(role) > 63:
@@ -115,11 +125,10 @@ def _grant(db: Session, role: str) -> None:
     name = sql.Identifier(role).as_string()
     if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}).fetchall():
         db.script(f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls")
-    schema = db.execute("select quote_ident(current_schema())").fetchone()[0]
     db.script(f"""
-        grant usage on schema {schema} to {name};
-        grant select, insert, update, delete on all tables in schema {schema} to {name};
+        grant usage on schema {SCHEMA} to {name};
+        grant select, insert, update, delete on all tables in schema {SCHEMA} to {name};
         revoke insert, update, delete on schema_version from {name};
-        grant usage, select on all sequences in schema {schema} to {name};
-        grant execute on all functions in schema {schema} to {name}
+        grant usage, select on all sequences in schema {SCHEMA} to {name};
+        grant execute on all functions in schema {SCHEMA} to {name}
     """)

@@ -18,6 +18,8 @@ from errata.errors import (
 )
 from errata.store.session import InDoubt
 
+# What transactions raise that `mishap` knows: the work's own errors pass as they are.
+MISHAPS = (psycopg.Error, UnicodeEncodeError)
 # What a user can do about an error, by its class or by its SQLSTATE's first letters
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
@@ -41,8 +43,8 @@ class Mishap(NamedTuple):
     again: bool
 
 
-def mishap(error: Exception, lost: bool) -> Mishap | None:
-    """What it means; None for what is no error of the database. `lost`: the connection is gone."""
+def mishap(error: psycopg.Error | UnicodeEncodeError, lost: bool = False) -> Mishap:
+    """What it means. `lost`: the connection is gone."""
     match error:
         case UnicodeEncodeError():
             allowed = "text that UTF-8 can hold, without a lone surrogate"
@@ -54,10 +56,8 @@ def mishap(error: Exception, lost: bool) -> Mishap | None:
             told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
         case errors.FeatureNotSupported() if "cached plan" in str(error):  # the schema was changed
             told = Mishap(StoreUnavailable(f"{_line(error)}: try again"), again=True)
-        case psycopg.Error():
-            told = Mishap(_told(error, lost), again=lost)
         case _:
-            return None
+            told = Mishap(_told(error, lost), again=lost)
     told.told.__cause__ = error
     return told
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from hashlib import blake2b
 from typing import Final, TypeVar
@@ -20,7 +21,7 @@ from errata.protocols import Scope
 from errata.store.address import Address, addressed
 from errata.store.admission import admit
 from errata.store.database import MEMORY, Work
-from errata.store.mishaps import mishap
+from errata.store.mishaps import MISHAPS, mishap
 from errata.store.session import Session
 from errata.store.sqlstore import SqlStore
 
@@ -30,6 +31,7 @@ T = TypeVar("T")
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 # Times that work runs again because its connection was lost: a restarted server has lost them all.
 RECONNECTIONS: Final = 2
+NAME: Final = "errata-postgres"  # of the threads
 READS: Final = "begin isolation level repeatable read read only"
 _open: dict[str, SqlStore] = {}
 _guard = threading.Lock()
@@ -99,7 +101,7 @@ class _Pool:
         """What the job returns, on a thread."""
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(self._address.size, "errata-store")
+                self._threads = ThreadPoolExecutor(self._address.size, NAME)
             answer = self._threads.submit(job)
         return await asyncio.wrap_future(answer)
 
@@ -111,11 +113,9 @@ class _Pool:
             try:
                 session = self._take()
                 value = session.within(begin, work, end)
-            except Exception as error:
+            except MISHAPS as error:
                 gone = session is not None and session.lost
                 what = mishap(error, gone)
-                if what is None:
-                    raise
                 lost += gone
                 if pause is None or lost > RECONNECTIONS or not what.again:
                     raise what.told from error
@@ -129,23 +129,18 @@ class _Pool:
 
     def alone(self, begin: str, work: Work[T]) -> T:
         """As `transact`, once, on a connection that is closed at the end."""
-        session = self._connected()
         try:
-            return session.within(begin, work, "rollback")
-        except Exception as error:
-            what = mishap(error, session.lost)
-            if what is None:
-                raise
-            raise what.told from error
-        finally:
-            session.close()
+            with closing(self._connected()) as session:
+                return session.within(begin, work, "rollback")
+        except MISHAPS as error:
+            raise mishap(error).told from error
 
     def close(self) -> None:
         """Finish what was handed over and close the connections; harmless when called twice."""
         with self._lock:
             threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown()
+        if threads is not None:  # a store may be forgotten on a thread of its own
+            threads.shutdown(wait=threading.current_thread().name.rpartition("_")[0] != NAME)
         self._drop()
 
     def _take(self) -> Session:
@@ -167,9 +162,11 @@ class _Pool:
         """Put it back; one that was lost takes along those that have waited, as old as it is."""
         if session.lost:
             self._drop()
-            return
         with self._lock:
-            self._idle.append(session)
+            if self._threads is not None and not session.lost:
+                self._idle.append(session)
+                return
+        session.close()
 
     def _drop(self) -> None:
         with self._lock:
