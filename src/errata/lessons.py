@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from errata.memory.signature import Signature
     from errata.memory.templates import Merge
     from errata.memory.trust import Action, Held, Provenance, Quota, Removed
+    from errata.pending import Pending
     from errata.protocols import Filter, Found, Past, Remembered, Scope
 
 
@@ -355,6 +356,11 @@ class Lessons(Protocol):
     @property
     def episodes(self) -> Episodes:
         """The episodes that were read, and what became of them."""
+        ...
+
+    @property
+    def pending(self) -> Pending:
+        """The traces that have not ended."""
         ...
 
     async def clear(self, scope: Scope) -> int:

@@ -37,11 +37,11 @@ class SqlEpisodes:
         None: it is this worker's now.
         """
 
-        kept = await asyncio.to_thread(_kept, one)  # of a long one this takes a second
+        told = await asyncio.to_thread(kept, one)  # of a long one this takes a second
 
         def work(db: Db) -> FiledState | None:
             now = time.time()
-            values = {**_key(scope, one.digest), **kept, "now": now}
+            values = {**_key(scope, one.digest), **told, "now": now}
             db.named("insert_episode", values)
             if _take(db, scope, one.digest, now, now + 1) is not None:
                 return None
@@ -52,10 +52,10 @@ class SqlEpisodes:
 
     async def put(self, scope: Scope, one: Filed) -> FiledState:
         """Keep an episode unless it is there, for any worker to take; the state it is in."""
-        kept = await asyncio.to_thread(_kept, one)
+        told = await asyncio.to_thread(kept, one)
 
         def work(db: Db) -> FiledState:
-            values = {**_key(scope, one.digest), **kept, "now": time.time()}
+            values = {**_key(scope, one.digest), **told, "now": time.time()}
             db.named("insert_episode", values)
             state: FiledState = db.named("episode_state", values).fetchone()[0]
             return state
@@ -149,7 +149,7 @@ def clear(db: Db, scope: Scope) -> None:
     db.named("clear_episodes", key_of(scope))
 
 
-def _kept(one: Filed) -> dict[str, str]:
+def kept(one: Filed) -> dict[str, str]:
     """The texts of an episode as they are written."""
     return {
         "name": storable(one.name),

@@ -27,7 +27,7 @@ def listed(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mapping[str
         "kind": wanted.kind,
         "error_type": wanted.error_type,
         "state": wanted.state,
-        "tag": json.dumps(wanted.tag) if wanted.tag else "",
+        "tag": wanted.tag,
         "before": wanted.before,
         "limit": limit,
     }

@@ -24,7 +24,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
-SCHEMA = 6
+SCHEMA = 7
 BUSY_SECONDS = 20.0
 _open: dict[str, SqlStore] = {}
 _guard = threading.Lock()

@@ -19,7 +19,17 @@ from errata.protocols import (
     Scope,
     Stored,
 )
-from errata.store import episodes, grouping, listing, loops, places, quarantine, search, size
+from errata.store import (
+    episodes,
+    grouping,
+    listing,
+    loops,
+    pending,
+    places,
+    quarantine,
+    search,
+    size,
+)
 from errata.store import exposures as shown
 from errata.store import reflections as lessons
 from errata.store.database import MEMORY, Access, Db
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
     from errata.memory.signature import Signature
     from errata.memory.trust import Action, Held, Provenance, Quota, Removed
+    from errata.pending import Pending
     from errata.store.keys import SqlKeys
 
 
@@ -277,12 +288,18 @@ class SqlStore:
         """The episodes that were read, and what became of them."""
         return episodes.SqlEpisodes(self._access)
 
+    @property
+    def pending(self) -> Pending:
+        """The traces that have not ended."""
+        return pending.SqlPending(self._access)
+
     async def clear(self, scope: Scope) -> int:
         """Forget the reflections of the scope, and what they came to; how many there were."""
 
         def work(db: Db) -> int:
             shown.clear(db, scope)
             episodes.clear(db, scope)
+            pending.clear(db, scope)
             return lessons.clear(db, scope)
 
         return await self._access.write(scope, work)

@@ -8,6 +8,7 @@ from functools import cache
 
 from errata.store.database import Dialect
 
+FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 ROOMS = (
     "loops",
     "lessons",
@@ -21,18 +22,21 @@ ROOMS = (
     "dreams",
     "episodes",
     "keys",
+    "pending",
 )
 
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
     """Name -> SQL, read once."""
-    text = "".join(read_sql(f"{dialect}_{room}.sql") for room in ROOMS)
+    names = (name for room in ROOMS for name in (f"{room}.sql", f"{dialect}_{room}.sql"))
+    there = set(os.listdir(FOLDER))
+    text = "".join(read_sql(name) for name in names if name in there)
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def read_sql(name: str) -> str:
     """The text of a file of `sql/`. Without pathlib or importlib.resources: both cost a start."""
-    with open(os.path.join(os.path.dirname(__file__), "sql", name), encoding="utf-8") as file:
+    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         return file.read()

@@ -166,11 +166,11 @@ def _named(kept: list[tuple[int, Event]]) -> Iterable[Event]:
 def held(event: Event, most: int) -> Event:
     """The event as it waits: clean where it is large, since most of a long trace is left out."""
     texts = (event.type, event.content, event.agent, event.tool, event.call, event.error)
-    size, deep = sum(map(len, texts)) + len(event.id) + len(event.code), False
+    size, many = sum(map(len, texts)) + len(event.id) + len(event.code), False
     if event.arguments or event.meta:
         data = repr((event.arguments, event.meta))
-        size, deep = size + len(data), data.count("{") + data.count("[") > DEEPEST
-    return clean(event, most) if deep or size > most else event
+        size, many = size + len(data), data.count("{") + data.count("[") > DEEPEST
+    return clean(event, most) if many or size > most else event
 
 
 def clean(event: Event, most: int) -> Event:
@@ -219,14 +219,15 @@ def _meta(value: Mapping[str, Any], most: int) -> Mapping[str, Any]:
 
 
 def _small(value: Any, text: str, most: int) -> bool:
-    deep = text.count("{") + text.count("[") > DEEPEST
-    return len(text) <= most and not (deep and _deep(value, DEEPEST))
+    many = text.count("{") + text.count("[") > DEEPEST
+    return len(text) <= most and not (many and deep(value, DEEPEST))
 
 
-def _deep(value: Any, room: int) -> bool:
+def deep(value: Any, room: int) -> bool:
+    """Whether data is nested more than so many levels deep."""
     inner = value.values() if isinstance(value, Mapping) else value
     return isinstance(value, Mapping | list) and (
-        room == 0 or any(_deep(one, room - 1) for one in inner)
+        room == 0 or any(deep(one, room - 1) for one in inner)
     )
 
 

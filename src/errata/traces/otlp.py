@@ -12,6 +12,8 @@ from errata.errors import InvalidInput
 from errata.traces.told import objects, text_in
 
 Attributes = Mapping[str, Any]
+# The bits of a span's flags that say that its parent is known to be remote (OTLP 1.1).
+REMOTE = 0x300
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 CODES: Mapping[int | str, str] = {
     1: "ok",
@@ -23,7 +25,10 @@ CODES: Mapping[int | str, str] = {
 
 @dataclass(slots=True)
 class Span:
-    """One operation: ids in hex, times in nanoseconds since 1970 (0: not known)."""
+    """One operation: ids in hex, times in nanoseconds since 1970 (0: not known).
+
+    `remote`: its parent is in another process, which may tell its spans to somebody else.
+    """
 
     trace: str
     id: str
@@ -35,6 +40,7 @@ class Span:
     status: str = ""
     message: str = ""
     events: Sequence[tuple[str, Attributes]] = field(default=())
+    remote: bool = False
 
 
 def from_json(document: Any) -> Iterator[Span]:
@@ -62,15 +68,16 @@ def _span(one: Mapping[str, Any]) -> Span:
         CODES.get(code, "") if isinstance(code, int | str) else "",
         text_in(status, "message"),
         [(text_in(e, "name"), _attributes(e)) for e in objects(one.get("events"), "events")],
+        _whole(one, "flags", "bits") & REMOTE == REMOTE,
     )
 
 
-def _whole(one: Mapping[str, Any], name: str) -> int:
-    """A count of nanoseconds, which JSON holds as text. Raises InvalidInput."""
+def _whole(one: Mapping[str, Any], name: str, of: str = "nanoseconds since 1970") -> int:
+    """A count, which JSON holds as text. Raises InvalidInput."""
     value = one.get(name) or 0
     value = _number(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
-        raise InvalidInput(name, value, "whole nanoseconds since 1970")
+        raise InvalidInput(name, value, f"whole {of}")
     return value
 
 
@@ -105,13 +112,29 @@ def _values(held: Any) -> Sequence[Mapping[str, Any]]:
 
 def from_protobuf(data: bytes) -> Iterator[Span]:
     """The spans of one encoded `ResourceSpans`. Raises InvalidInput, and ImportError."""
-    from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
+    yield from _spans(_decoded(ResourceSpans, data))
+
+
+def from_request(data: bytes) -> Iterator[Span]:
+    """The spans of an encoded `ExportTraceServiceRequest`. Raises as `from_protobuf`."""
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # which is encoded as one
+
+    for resource in _decoded(TracesData, data).resource_spans:
+        yield from _spans(resource)
+
+
+def _decoded(kind: Any, data: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
     try:
-        resource = ResourceSpans.FromString(data)
+        return kind.FromString(data)
     except DecodeError as error:
         raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
+
+
+def _spans(resource: Any) -> Iterator[Span]:
     for scope in resource.scope_spans:
         yield from map(_message, scope.spans)
 
@@ -128,6 +151,7 @@ def _message(one: Any) -> Span:
         CODES.get(one.status.code, ""),
         one.status.message,
         [(event.name, _pairs(event.attributes)) for event in one.events],
+        one.flags & REMOTE == REMOTE,
     )
 
 

@@ -85,7 +85,6 @@ from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
 -- name: list_reflections
--- A tag is looked for as it stands in the list of them: behind its bracket, or behind a comma.
 with visible as (
   select id, kind, signature, error_type, state, trust, importance, seen, source, pinned, apart, useful, helped, hurt,
          first_seen, last_seen, last_shown,
@@ -98,7 +97,7 @@ with visible as (
 select * from visible
 where (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
   and (:state = '' or state = :state)
-  and (:tag = '' or replace(tags, '[' || :tag, '') <> tags or replace(tags, ', ' || :tag, '') <> tags)
+  and (:tag = '' or exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
 -- name: count_reflections

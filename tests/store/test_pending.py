@@ -1,0 +1,239 @@
+"""Traces in pieces: one episode whatever the order, bounded, and given up after a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sqlite3
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata import traces
+from errata.collecting import Gathered, Patience, gather, receive
+from errata.errors import InvalidInput
+from errata.memory.filing import unfiled
+from errata.pending import Bounds
+from errata.protocols import Scope
+from errata.store.pending import LATE
+from errata.traces.otlp import from_json
+from errata.traces.pieces import LONGEST, Piece, episodes, pieces
+from tests.store.support import SCOPE, opened
+from tests.traces.runs import TRACE, Data, document, genai, openinference, protobuf, span
+
+AT_ONCE = Patience(settled=0.0, missing=0.0, ending=1e9)
+PATIENT = Patience(settled=0.0, missing=1e9, ending=1e9)
+KEY = "AKIAIOSFODNN7EXAMPLE"
+KINDS = {"genai": genai(), "structured": genai(as_json=False), "openinference": openinference()}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "e.db") as one:
+        yield one
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def sent(store, spans: list[Data], scope: Scope = SCOPE, **more: Any) -> Counter[str]:
+    refused: Counter[str] = run(receive(store, scope, document(spans), **more))
+    return refused
+
+
+def whole(spans: list[Data]) -> Any:
+    [episode] = traces.read(json.dumps(document(spans)).encode())
+    return episode
+
+
+def kept(store, scope: Scope = SCOPE) -> list[Any]:
+    return [unfiled(one) for one in run(store.episodes.newest(scope, 99))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_are_the_episode_that_the_whole_file_is(kind):
+    found, refused = pieces(from_json(document(KINDS[kind])))
+    assert refused == Counter()
+    assert episodes(found) == [whole(KINDS[kind])]
+
+
+@given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)), size=st.integers(1, 4))
+@settings(max_examples=15)
+def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
+    spans = list(KINDS[kind])
+    random.Random(seed).shuffle(spans)
+    with opened(":memory:") as store:
+        for n in range(0, len(spans), size):
+            part = spans[n : n + size]
+            body: Any = document(part) if n % 2 else protobuf(document(part))
+            assert run(receive(store, SCOPE, body)) == Counter()
+            assert run(receive(store, SCOPE, body)) == Counter()  # nothing is doubled
+            if n + size < len(spans):
+                assert run(gather(store, SCOPE, Patience(settled=1e9))).episodes == ()
+        assert run(gather(store, SCOPE, PATIENT)).episodes == (whole(KINDS[kind]).digest,)
+        [(episode, trust)] = kept(store)
+        assert episode.digest == whole(KINDS[kind]).digest
+        assert trust == "external"
+        assert run(gather(store, SCOPE, PATIENT)) == Gathered()
+
+
+def test_a_root_that_came_first_is_waited_with_for_what_is_still_missing(store):
+    *children, root = genai()
+    grandchild = span("00000000000000aa", "00000000000000bb", "deep", (2, 3), {})
+    sent(store, [root, grandchild])
+    assert run(gather(store, SCOPE, PATIENT)) == Gathered(again=0.0)
+    sent(store, [*children, span("00000000000000bb", root["spanId"], "between", (1, 4), {})])
+    assert len(run(gather(store, SCOPE, PATIENT)).episodes) == 1
+
+
+def test_of_a_trace_that_began_elsewhere_the_part_that_is_told_is_an_episode(store):
+    spans = genai()
+    spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
+    sent(store, spans)
+    assert run(gather(store, SCOPE, PATIENT)).episodes == ()
+    [digest] = run(gather(store, SCOPE, AT_ONCE)).episodes
+    assert digest == whole(spans).digest
+
+
+def test_a_trace_that_never_ends_is_given_up(store):
+    *children, root = genai()
+    sent(store, children)
+    assert run(gather(store, SCOPE, AT_ONCE)) == Gathered(again=0.0)
+    ending = Patience(settled=0.0, missing=0.0, ending=-1.0)
+    assert run(gather(store, SCOPE, ending)) == Gathered(given_up=1)
+    assert run(store.pending.pieces(SCOPE, TRACE)) == []
+    assert sent(store, [root]) == Counter({LATE: 1})
+    run(store.pending.give_up(SCOPE, 0.0, 4e9))  # and is not known for ever
+    assert sent(store, [root]) == Counter()
+
+
+def test_what_comes_late_is_refused_and_told(store):
+    spans = genai()
+    sent(store, spans)
+    run(gather(store, SCOPE, PATIENT))
+    late = span("00000000000000aa", spans[-1]["spanId"], "late", (2, 3), {})
+    assert sent(store, [late, spans[0]]) == Counter({LATE: 2})
+    assert len(kept(store)) == 1
+
+
+def test_a_trace_without_an_agent_is_no_episode(store):
+    sent(store, [span("00000000000000aa", "", "GET /", (1, 2), {"http.route": "/"})])
+    assert run(gather(store, SCOPE, PATIENT)) == Gathered(empty=1)
+    assert kept(store) == []
+
+
+def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
+    sent(store, genai())
+
+    async def both() -> list[Gathered]:
+        return await asyncio.gather(*(gather(store, SCOPE, PATIENT) for _ in range(4)))
+
+    assert sorted(len(one.episodes) for one in run(both())) == [0, 0, 0, 1]
+
+
+def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
+    *children, root = genai()
+    sent(store, [*children[1:], root])
+    [one] = run(store.pending.ended(SCOPE, 4e9, 4e9))
+    sent(store, children[:1])
+    assert run(store.pending.finish(SCOPE, one, None)) is False
+    assert len(run(gather(store, SCOPE, PATIENT)).episodes) == 1
+    assert kept(store)[0][0].digest == whole(genai()).digest
+
+
+def test_scopes_do_not_see_the_spans_of_others(store):
+    other = Scope("other")
+    *children, root = genai()
+    sent(store, children)
+    sent(store, [root], other)
+    assert run(gather(store, SCOPE, PATIENT)).episodes == ()
+    run(gather(store, other, AT_ONCE))
+    assert [len(episode.events) for episode, _ in kept(store, other)] != [
+        len(whole(genai()).events)
+    ]
+    assert run(store.pending.counts(SCOPE))[0] == 1
+    run(store.clear(SCOPE))
+    assert run(store.pending.counts(SCOPE))[:2] == (0, 0)
+
+
+def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
+    *children, root = genai()
+    sent(store, children, trust="operator")
+    sent(store, [root])
+    run(gather(store, SCOPE, PATIENT))
+    assert [trust for _, trust in kept(store)] == ["external"]
+    other = Scope("other")
+    sent(store, [*children, root], other, trust="operator")
+    run(gather(store, other, PATIENT))
+    assert [trust for _, trust in kept(store, other)] == ["operator"]
+
+
+def test_a_trace_and_a_scope_have_bounds(store):
+    *children, root = genai()
+    size = len(children)
+    assert sum(sent(store, children, bounds=Bounds(spans=size - 1)).values()) == size
+    assert sum(sent(store, children, bounds=Bounds(bytes=100)).values()) == size
+    assert sum(sent(store, children, bounds=Bounds(traces=0)).values()) == size
+    assert sum(sent(store, children, bounds=Bounds(whole=100)).values()) == size
+    assert run(store.pending.counts(SCOPE))[:2] == (0, 0)
+    assert sent(store, children, bounds=Bounds(spans=size, traces=1)) == Counter()
+    assert sum(sent(store, [root], bounds=Bounds(spans=size, traces=1)).values()) == 1
+    assert sent(store, [root], bounds=Bounds(traces=1)) == Counter()  # it is of the same trace
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"traceId": ""},
+        {"traceId": "0" * 32},
+        {"traceId": "g" * 32},
+        {"spanId": "abc"},
+        {"attributes": [{"key": "gen_ai.x", "value": {"stringValue": "x" * LONGEST}}]},
+    ],
+)
+def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(store, change):
+    [first, *rest] = genai()
+    root = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
+    change = {**change, "attributes": [root, *change.get("attributes", ())]}
+    assert sum(sent(store, [first | change, *rest]).values()) == 1
+    assert len(run(store.pending.pieces(SCOPE, TRACE))) == len(rest)
+
+
+@pytest.mark.parametrize("body", [b"\xff\xff", b"\x0a\xff", {}, {"resourceSpans": 1}, [], None])
+def test_what_is_no_request_is_refused_whole(store, body):
+    with pytest.raises(InvalidInput):
+        run(receive(store, SCOPE, body))
+
+
+def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
+    path = tmp_path / "e.db"
+    said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"it is {KEY}"}]}])
+    held = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": said, "input.value": KEY}
+    more = {"status": {"code": 2, "message": f"refused {KEY}"}}
+    with opened(path) as store:
+        sent(store, [span("00000000000000aa", "", f"chat {KEY}", (1, 2), held, **more)])
+        run(gather(store, SCOPE, PATIENT))
+        [(episode, _)] = kept(store)
+        assert "[redacted: aws_key]" in episode.task
+    db = sqlite3.connect(path)
+    dumped = "\n".join(db.iterdump())
+    db.close()
+    assert KEY not in dumped
+
+
+def test_only_what_tells_of_an_agent_is_kept():
+    held = {"gen_ai.operation.name": "chat", "logfire.msg": "x" * 1_000, "http.url": "http://x"}
+    plain = {"http.request.body": "x" * 1_000, "error.type": "timeout"}
+    spans = [
+        span("00000000000000aa", "", "a", (1, 2), held),
+        span("00000000000000bb", "", "b", (1, 2), plain),
+    ]
+    found, _ = pieces(from_json(document(spans)))
+    assert ["x" * 10 in one.record for one in found] == [False, False]
+    assert "timeout" in found[1].record
+    assert isinstance(found[0], Piece)
