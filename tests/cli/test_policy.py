@@ -23,7 +23,7 @@ def test_list(ask):
     assert done.code == 0
     for preset in PRESETS.values():
         assert f" {preset.name} " in done.out
-    assert "Fatigue(limit=0.5, increment=0.15, decay=0.05)" in done.out
+    assert "Fatigue(limit=0.5, increment=0.15, decay=0.05, most=1.0)" in done.out
     assert [policy_from(one) for one in ask("list", "--json").json["policies"]] == [
         *PRESETS.values()
     ]

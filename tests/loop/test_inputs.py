@@ -41,6 +41,7 @@ WRONG: list[tuple[str, Any, dict[str, Any]]] = [
     *[("preference", Evaluation, {"preference": v}) for v in (NAN, INF, None, True, "1")],
     *[("limit", Fatigue, {"limit": v}) for v in (0, 0.0004, 1.1, NAN, "0.3")],
     *[("increment", Fatigue, {"increment": v}) for v in (0, -0.1, 2, NAN)],
+    *[("most", Fatigue, {"most": v}) for v in (0.2, 1.1, NAN)],
     *[("decay", Fatigue, {"decay": v}) for v in (-0.1, 1.1, None)],
     *[("patience", Plateau, {"patience": v}) for v in (0, -1, 1.0)],
     *[("floor", Plateau, {"floor": v}) for v in (0, 1.1, NAN, "0.3", True)],

@@ -70,6 +70,7 @@ def test_fatigue_settings_take_effect():
     loop = history("ab", "ab", "a")
     assert Fatigue(increment=0.5, decay=0.2).level(loop) == 0.3
     assert Fatigue(decay=0).level(loop) == 0.15
+    assert Fatigue(0.1, 0.5, 0.2, most=0.3).level(loop) == 0.1
     assert Fatigue(0.15)(history("a", "a")) == "fatigue 0.15 has reached 0.15"
 
 

@@ -90,7 +90,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Fatigue:
-    """Grows with every attempt that does not improve, shrinks with one that does; within 0..1.
+    """Grows with every attempt that does not improve, shrinks with one that does; 0..`most`.
 
     Counted from the second attempt on, in thousandths; speaks at `limit` or above.
     """
@@ -98,20 +98,26 @@ class Fatigue:
     limit: float = 0.3
     increment: float = 0.15
     decay: float = 0.05
+    most: float = 1.0
     name: ClassVar[str] = "fatigue"
 
     def __post_init__(self) -> None:
         number("limit", self.limit, 0.001, 1)
+        number("most", self.most, self.limit, 1)
         number("increment", self.increment, 0.001, 1)
         number("decay", self.decay, 0, 1)
 
     def level(self, loop: Loop) -> float:
-        """The fatigue after the last attempt, 0..1."""
-        level = 0
-        up, down = thousandths(self.increment), thousandths(self.decay)
+        """The fatigue after the last attempt, 0..`most`."""
+        level = 0.0
         for better in loop.improved[1:]:
-            level = max(0, level - down) if better else min(1000, level + up)
-        return level / 1000
+            level = self.after(level, better)
+        return level
+
+    def after(self, level: float, better: bool) -> float:
+        """The fatigue after one more attempt, which improved or did not."""
+        change = -thousandths(self.decay) if better else thousandths(self.increment)
+        return min(thousandths(self.most), max(0, thousandths(level) + change)) / 1000
 
     def __call__(self, loop: Loop) -> str | None:
         """Speaks when the level has reached the limit."""
