@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from errata import telemetry
 from errata.decisions import standing
 from errata.errors import ModelError, ModelTimeout, UserCodeError
 from errata.evaluate import Check, Evaluate, Feedback, evaluated, pure, worded
@@ -120,6 +121,7 @@ class Run(Generic[C]):
 
         return (await self._held(anew)).verdict
 
+    @telemetry.loop
     async def finish(self) -> Result[C]:
         """Step until the loop has ended."""
         while not isinstance(verdict := await self.step(), Done):
@@ -194,6 +196,7 @@ class Run(Generic[C]):
         await self._record.opened(state.loop, state.verdict, state.finished is not None)
         return state
 
+    @telemetry.attempt
     async def _attempted(self, state: _State) -> _State:
         """One more attempt, evaluated, decided and committed; none where the loop has ended."""
         if isinstance(state.verdict, Done):

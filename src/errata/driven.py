@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from errata import telemetry
 from errata.announced import Announced
 from errata.decisions import Decision
 from errata.drive import Run
@@ -49,10 +50,11 @@ class Driven:
         self._pipeline, self._run, self._place = pipeline, run, place
         self._attempts, self._told = attempts, told
         self._stage: Stage = attempts.stage
-        self._loop = loop_of(run, self._stage.name)
+        self.loop: str = loop_of(run, self._stage.name)
         self._decisions: list[Decision] = []
         self._began = time.time()
 
+    @telemetry.stage
     async def finish(self, reconsidered: bool = False) -> StageReport:
         """Attempts until the stage has ended. Raises StageFailed, ModelError, StoreError.
 
@@ -67,7 +69,7 @@ class Driven:
             policy=stage.policy,
             memory=pipeline.memory,
             store=pipeline.store,
-            id=self._loop,
+            id=self.loop,
             scope=pipeline.scope,
             data=self._attempts.state,
             labels=self._labels(),
@@ -98,7 +100,7 @@ class Driven:
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
 
-        at, thread = Context(None, loop_id=self._loop, data=state), blocking(stage.function)
+        at, thread = Context(None, loop_id=self.loop, data=state), blocking(stage.function)
         prompt = await call(self._failed, stage.function, state, at=at, thread=thread)
         if not isinstance(prompt, str):
             raise InvalidInput(f"the prompt of stage {stage.name!r}", prompt, "text")
@@ -144,7 +146,7 @@ class Driven:
         A function that was told something at its first attempt is told it again: it may not
         remember, and what it did right for it would be undone.
         """
-        past = await memory.store.past(memory.scope, self._loop)
+        past = await memory.store.past(memory.scope, self.loop)
         withheld = {one.signature for one in past.exposures if not one.shown}
         lines: list[str] = []
         for one in sorted(evaluation.errors, key=lambda one: -one.severity)[:MOST]:
@@ -175,11 +177,11 @@ class Driven:
     async def _stored(self, loop: Loop, verdict: Verdict) -> Stored:
         pipeline = self._pipeline
         if pipeline.store is not None:
-            return await pipeline.store.read(pipeline.scope, self._loop)
+            return await pipeline.store.read(pipeline.scope, self.loop)
         now = time.time()
         self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
         kept = tuple(self._decisions)
-        return Stored(self._loop, Head(None), loop, (), kept, {}, 1, self._began, now)
+        return Stored(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:

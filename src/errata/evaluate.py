@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from errata import telemetry
 from errata.errors import CheckFailed, GenerateFailed, ModelError, UsageError
 from errata.loop.record import Evaluation, Finding, Goal
 from errata.loop.stop import rule_name
@@ -124,6 +125,7 @@ def _name(check: Callable[..., Any]) -> str:
     return rule_name(check)
 
 
+@telemetry.check
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
     failed = partial(CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)

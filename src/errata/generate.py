@@ -12,6 +12,7 @@ from errata.loop.record import Finding
 from errata.memory.recall import as_text
 from errata.protocols import Answer, Context, Message, Model, Usage
 from errata.redact import redacted
+from errata.telemetry import complete
 from errata.usercode import blocking, call
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
@@ -55,7 +56,8 @@ class Writer:
 
     async def __call__(self, at: Context) -> Answer:
         """One candidate for the attempt that `at` describes. Raises ModelError."""
-        return await self.model.complete(
+        return await complete(
+            self.model,
             self.messages(at),
             schema=self.schema,
             max_tokens=self.max_tokens,

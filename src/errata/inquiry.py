@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from errata.errors import InvalidInput, MalformedAnswer
 from errata.protocols import NOTHING, Message, Model, Usage
+from errata.telemetry import complete
 
 WARMER = 0.5  # added to the temperature when asked again: at 0 a model repeats its answer
 T = TypeVar("T")
@@ -31,7 +32,8 @@ async def asked(
     usage, told, why, text = NOTHING, "", "", ""
     for again in (0, 1):
         try:
-            answer = await model.complete(
+            answer = await complete(
+                model,
                 messages(told),
                 schema=schema,
                 max_tokens=max_tokens,

@@ -20,6 +20,7 @@ from errata.neutral import neutral
 from errata.protocols import NOTHING, Answer, Message, Model, Usage
 from errata.questions import Facts
 from errata.redact import redacted
+from errata.telemetry import complete
 
 LONGEST = 600  # characters of one fact that are shown
 MOST = 8_000  # characters of all of them: with the answer they fit a context of 4,096 tokens
@@ -55,7 +56,7 @@ async def phrased(found: Facts, model: Model, *, max_tokens: int = MAX_TOKENS) -
     shown = list(_shown(found.facts))
     messages, schema = _messages(found.question, shown), _schema(len(shown))
     try:
-        answer = await model.complete(messages, schema=schema, max_tokens=max_tokens)
+        answer = await complete(model, messages, schema=schema, max_tokens=max_tokens)
     except MalformedAnswer as error:  # a model without schemas may cite by itself
         answer = Answer(error.answer, error.usage or Usage(1))
     text = _text(answer.text[: WORDS + 1])

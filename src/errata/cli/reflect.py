@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "errata reflect --waiting tries again"
-BUSY = f"another is at work on it, or was killed: after 15 minutes {AGAIN}"
+BUSY = f"another is at work on it, or was killed: after some seconds {AGAIN}"
 QUIET = logging.NullHandler()
 SIGNALS = 5
 WORDS = 300

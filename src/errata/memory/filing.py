@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import traceback
@@ -10,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from errata import lessons
 from errata.errors import StoreError
 from errata.lessons import Filed
 from errata.memory.episode import Episode
@@ -48,14 +50,24 @@ def unfiled(one: Filed) -> tuple[Episode, Trust]:
 class OnRecord:
     """While an episode is at work: what ends that early is told, and put on record in `memory`.
 
-    It is raised all the same. An interruption is no failure; the episode is free again.
+    It is raised all the same. An interruption is no failure; the episode is free again. Meanwhile
+    the claim on it is renewed, so that nobody else takes it.
     """
 
     def __init__(self, memory: Memory | None, digest: str) -> None:
         self._memory, self._digest = memory, digest
+        self._beats: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
-        """Nothing: the episode was claimed before."""
+        """Hold the episode, which was claimed before."""
+        if self._memory is not None:
+            self._beats = asyncio.create_task(self._beat(self._memory))
+
+    async def _beat(self, memory: Memory) -> None:
+        while True:
+            await asyncio.sleep(lessons.LEASE / 3)
+            with suppress(StoreError):  # the next one may get through
+                await memory.store.episodes.beat(memory.scope, self._digest)
 
     async def __aexit__(
         self,
@@ -64,6 +76,8 @@ class OnRecord:
         trace: TracebackType | None,
     ) -> None:
         """Put on record what went wrong, where something did."""
+        if self._beats is not None:
+            self._beats.cancel()
         if error is None:
             return
         told = ""

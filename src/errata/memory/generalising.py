@@ -20,6 +20,7 @@ from errata.memory.trust import lowest
 from errata.neutral import neutral
 from errata.protocols import Message, Model
 from errata.redact import redacted
+from errata.telemetry import complete
 
 MOST = 10  # lessons of a group that the model reads
 LONGEST = 600  # characters of one of them, and of what it may answer
@@ -53,7 +54,7 @@ async def generalised(
     proposal = Proposal("generalise", ids, 0, "they have something in common")
     none = replace(proposal, outcome="the model's answer has no lesson")
     try:
-        answer = await model.complete(_asked(prompts, group), schema=SCHEMA, max_tokens=TOKENS)
+        answer = await complete(model, _asked(prompts, group), schema=SCHEMA, max_tokens=TOKENS)
     except MalformedAnswer:  # which tells words of it, and those may be revoked
         return none, None
     except ModelError as error:

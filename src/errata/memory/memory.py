@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from errata import telemetry
 from errata.errors import InvalidInput
 from errata.lessons import Seen
 from errata.loop.record import Loop
@@ -119,15 +120,12 @@ class Memory:
         )
         return await self.keep(one)
 
+    @telemetry.upsert
     async def keep(self, one: Reflection) -> Remembered:
         """Write one lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         space, vector = await self._place(one.example.task if one.example else one.text)
-        (answer,) = await self.store.remember(
-            self.scope,
-            located([one], space, vector),
-            most=self.max_entries or 0,
-            quota=self.quota,
-        )
+        found, most = located([one], space, vector), self.max_entries or 0
+        (answer,) = await self.store.remember(self.scope, found, most=most, quota=self.quota)
         noted(answer)
         return answer
 
@@ -200,6 +198,7 @@ class Memory:
 
         return alike(lessons, vectors, await self.patterns())[:limit]
 
+    @telemetry.search
     async def recall(
         self,
         task: str,
@@ -243,6 +242,7 @@ class Memory:
         chosen = choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
         return as_text(as_messages(chosen), seed, chosen)
 
+    @telemetry.search
     async def brief(
         self, task: str, loop: str, begins: bool = True, examples: bool = True
     ) -> Briefing:

@@ -44,7 +44,7 @@ class Reflected:
     the step that went wrong. `known` counts how often the same was seen before: then no model was
     asked. `error` says why the model's answer was not used. `stored` answers for the two lessons,
     empty where nothing was written; `again`: this very episode was reflected on before, or it is
-    `busy`: another is at work on it, or was killed in the last 15 minutes.
+    `busy`: another is at work on it, or was killed some seconds ago.
     """
 
     reflection: Reflection
@@ -120,12 +120,13 @@ async def reflect_waiting(
     memory: Memory | Store | str,
     *,
     before: float,
+    digest: str = "",
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
     score: Score = by_outcome,
     max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or failed; None where there is none.
+    """Reflect on the oldest episode that waits or failed, or on that of a digest; None without.
 
     Of those that were tried since `before`, in seconds since 1970, none, so that a host that calls
     it until it answers None comes to an end. What fails raises, and waits on. Raises ModelError,
@@ -133,7 +134,7 @@ async def reflect_waiting(
     """
     _usable(model, prompts)
     kept = Memory.of(memory, None)
-    filed = await kept.store.episodes.take(kept.scope, before)
+    filed = await kept.store.episodes.take(kept.scope, before, digest)
     if filed is None:
         return None
     work = _Work(kept, model, prompts, score, "raise", max_tokens)

@@ -1,0 +1,40 @@
+"""What is handed over without anybody asking: what was left undone, and what every night is for."""
+
+from __future__ import annotations
+
+from errata.protocols import Scope
+from errata.work import Work
+from errata.work.tasks import Tools
+
+# Seconds between two looks for what was left undone, and between two nights.
+SWEEP = 60.0
+NIGHT = 86_400.0
+# Episodes of a scope that one look hands over; the next look takes the next ones.
+MOST = 1_000
+
+
+async def sweep(work: Work, tools: Tools) -> None:
+    """Hand over the episodes that wait, in whatever scope: who kept them may have been killed.
+
+    What failed is not among them: it was tried as often as is of use. Raises StoreError.
+    """
+    for scope in await tools.store.scopes(waiting=True):
+        for one in await tools.store.episodes.newest(scope, MOST, "waiting"):
+            await work.defer("reflect", scope, digest=one.digest)
+
+
+async def night(work: Work, tools: Tools) -> None:
+    """Hand over, for every scope, what keeps a memory in order. Raises StoreError."""
+    for scope in await tools.store.scopes():
+        await upkeep(work, tools, scope)
+
+
+async def upkeep(work: Work, tools: Tools, scope: Scope) -> None:
+    """Hand over what keeps the memory of a scope in order, as far as the settings ask for it."""
+    await work.defer("prove", scope)
+    if tools.embedder is not None:
+        await work.defer("embed", scope)
+    if tools.mode == "full":
+        await work.defer("dream", scope)
+    if tools.unused_for is not None or tools.keep is not None:
+        await work.defer("prune", scope)
