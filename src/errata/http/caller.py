@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
@@ -18,6 +18,8 @@ from fastapi.security import HTTPBearer
 from errata.errors import Forbidden, KeyRefused, TenantMismatch
 from errata.http.setup import Setup
 from errata.protocols import Scope
+from errata.store import audit
+from errata.store.beside import also
 from errata.store.keys import MAY, Key
 
 May = Literal["read", "write", "approve", "admin"]
@@ -66,6 +68,19 @@ class Caller:
         """Nothing, where no tenant is named or the key's own. Raises TenantMismatch."""
         if tenant is not None and tenant != self.tenant:
             raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
+
+    @property
+    def by(self) -> str:
+        """Who that is, on record."""
+        return f"{self.name} ({self.key})" if self.key else self.name
+
+    def record(self, action: str, subject: str, **detail: Any) -> None:
+        """Have this written to the audit, in the transaction of what is done next.
+
+        `action` is what a route does, as `override`; `subject` what it is done to; `detail` is
+        plain data.
+        """
+        also(lambda db: audit.append(db, self.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
         """Nothing, where the caller may. Raises Forbidden."""

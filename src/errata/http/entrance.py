@@ -2,36 +2,156 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
+import secrets
+import time
 from collections.abc import Mapping
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from errata.http.caller import identified
-from errata.http.problems import Shape, answer
+from errata.http.caller import Caller, identified
+from errata.http.limits import Rates, Room, body_of
+from errata.http.once import Once
+from errata.http.problems import Problem, Shape, answer
 from errata.http.setup import Setup
 
+log = logging.getLogger("errata.http")
 # Paths that need no key: they tell nothing of anybody.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+REQUEST_ID = "X-Request-Id"
+_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+# Nothing that is answered is a page that may run, or be kept by somebody in between.
+SAFE = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class Entrance:
-    """Finds out who calls; what fails on the way is answered as a problem."""
+    """Lets in who has a key and asks for what the limits allow; what fails becomes a problem."""
 
     def __init__(self, app: ASGIApp, setup: Setup, shapes: Mapping[str, Shape]) -> None:
         self._app = app
         self._setup = setup
         self._shapes = shapes
+        self._once = Once(app)
+        self._rates = Rates(setup.limits.rate, setup.limits.burst)
+        self._room = Room(setup.limits.concurrent)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        out, began = _Out(scope, send), time.perf_counter()
         try:
-            if scope["path"] not in PUBLIC:
-                given = Headers(scope=scope).get("authorization")
-                scope.setdefault("state", {})["caller"] = await identified(self._setup, given)
-            await self._app(scope, receive, send)
+            await self._timely(scope, receive, out)
+        except ClientDisconnect:
+            return
         except Exception as error:
-            await answer(error, scope["path"], self._shapes)(scope, receive, send)
+            if out.status:  # half an answer cannot be taken back
+                raise
+            await answer(error, scope["path"], self._shapes)(scope, receive, out.send)
+        finally:
+            self._told(scope, out, time.perf_counter() - began)
+
+    async def _timely(self, scope: Scope, receive: Receive, out: _Out) -> None:
+        most = self._setup.limits.answer
+        time_left = asyncio.timeout(most)
+        try:
+            async with time_left:
+                await self._let_in(scope, receive, out.send)
+        except TimeoutError as error:
+            if not time_left.expired():
+                raise
+            detail = f"no answer was found within {most:g} s"
+            raise Problem(504, "took_too_long", detail) from error
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PUBLIC:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        caller = await identified(self._setup, headers.get("authorization"))
+        _near(caller, headers.get("host", ""))
+        scope["state"]["caller"] = caller
+        self._rates.take(caller.key)
+        with self._room.place():
+            body = await body_of(scope, receive, self._setup.limits)
+            again = _Again(body, receive)
+            _unpacked(scope)
+            await self._once.call(self._setup.store.answers, scope, body, again, send)
+
+    def _told(self, scope: Scope, out: _Out, seconds: float) -> None:
+        """Count the request and log it: its route and not its path, which may hold anything."""
+        state = scope["state"]
+        known = getattr(scope.get("route"), "path", "")
+        route = known or ("(again)" if out.replayed else "(none)")
+        method = scope["method"] if known else "(any)"
+        self._setup.metrics.requested(method, route, out.status, seconds)
+        key = state["caller"].key if "caller" in state else "-"
+        told = (scope["method"][:16], route, out.status, seconds * 1000, key, out.id)
+        log.info("%s %s %d %.1f ms key=%s id=%s", *told)
+
+
+class _Out:
+    """The way back: headers that every answer has."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        scope.setdefault("state", {})
+        given = Headers(scope=scope).get(REQUEST_ID, "")
+        self.id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        self.status = 0
+        self.replayed = False
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            self.replayed = "Idempotent-Replayed" in headers
+            for name, value in SAFE.items():
+                headers.setdefault(name, value)
+            headers[REQUEST_ID] = self.id
+        await self._send(message)
+
+
+class _Again:
+    """Gives the body to the application in one piece, and then what the client does."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        """The next message."""
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _near(caller: Caller, host: str) -> None:
+    """Nothing, where a caller without a key names this machine as its own. Raises Problem 421.
+
+    A page in a browser reaches a port of this machine under a name of its own.
+    """
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if not caller.key and name.lower() not in LOOPBACK:
+        detail = "without a key the service answers on localhost only"
+        raise Problem(421, "misdirected_request", detail)
+
+
+def _unpacked(scope: Scope) -> None:
+    """The application is given the body unpacked, and is told so."""
+    gone = (b"content-encoding", b"content-length")
+    scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]

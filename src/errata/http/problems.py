@@ -88,6 +88,8 @@ def of(error: Exception) -> Problem:
             return Problem(status, code, str(error.detail), error.headers)
         case ErrataError():
             return _typed(error)
+        case RecursionError():
+            return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
         case _:
             return Problem(500, "internal_error", "look for the id of this request in the log")
 

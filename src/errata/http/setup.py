@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from errata import policies
 from errata.compat import Reflections
+from errata.http.metrics import Metrics
 from errata.loop.decide import Policy
 from errata.memory.memory import Memory
 from errata.memory.proof import SHARE
 from errata.protocols import Embedder, Model, Scope
 from errata.store.sqlstore import SqlStore
+from errata.work import Depth, Work
 
 MIB = 1024 * 1024
 Check = Callable[..., Any]
 
 
-class Work(Protocol):
-    """Where routes hand over what need not be done before they answer."""
-
-    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Have `task` done for the scope, soon, once, and again where it fails."""
-        ...
-
-
 class NoWork:
-    """Does nothing later: for a service whose workers are elsewhere, or a test."""
+    """Hands nothing over: what waits in the store is found there by a worker."""
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Leave it: what waits in the store is found there by a worker."""
+        """Leave it."""
+
+    async def depth(self) -> Sequence[Depth]:
+        """Nothing is known of other workers."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,8 @@ class Limits:
 
     `body` and `traces` are bytes, after decompression. `rate` is requests a second and key, 0 for
     no limit, with up to `burst` at once. `concurrent` requests are worked on at a time. A request
-    has `seconds` to arrive. `page` is the most that a list brings at once.
+    has `seconds` to arrive, and `answer` seconds to be answered. `page` is the most that a list
+    brings at once.
     """
 
     body: int = 4 * MIB
@@ -50,6 +49,7 @@ class Limits:
     burst: int = 50
     concurrent: int = 256
     seconds: float = 30.0
+    answer: float = 300.0
     page: int = 200
 
 
@@ -74,6 +74,7 @@ class Setup:
     limits: Limits = Limits()
     reflections: Reflections = Reflections()
     work: Work = field(default_factory=NoWork)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def memory(self, scope: Scope) -> Memory:
         """The memory of a scope, with the embedder and the bounds of the service."""

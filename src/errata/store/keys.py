@@ -65,7 +65,10 @@ class SqlKeys:
         by: str = "",
         expires: float | None = None,
     ) -> tuple[Key, str]:
-        """A new key, and its text, which is known to nobody afterwards. Raises InvalidInput."""
+        """A new key, and its text, which is known to nobody afterwards. Raises InvalidInput.
+
+        The text is "" where the call was made before, and the key is that of then.
+        """
         now = time.time()
         _allowed(tenant, name, projects, may, expires, now)
         secret = secrets.token_hex(32)
@@ -79,11 +82,12 @@ class SqlKeys:
             "now": now,
         }
 
-        def work(db: Db) -> None:
+        def work(db: Db) -> Key:
             db.named("insert_key", values)
+            return one
 
-        await self._access.write(Scope(tenant), work, ("keys",))
-        return one, f"errata_{one.id}_{secret}"
+        made = await self._access.write(Scope(tenant), work, ("keys",))
+        return made, f"{made.shown}_{secret}" if made.id == one.id else ""
 
     async def holder(self, token: str) -> Key:
         """Whose key that is. Raises KeyRefused where it is unknown, revoked or expired."""

@@ -32,6 +32,7 @@ from errata.store import (
 )
 from errata.store import exposures as shown
 from errata.store import reflections as lessons
+from errata.store.beside import Attended
 from errata.store.database import MEMORY, Access, Db
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from errata.memory.signature import Signature
     from errata.memory.trust import Action, Held, Provenance, Quota, Removed
     from errata.pending import Pending
+    from errata.store.answers import SqlAnswers
+    from errata.store.audit import SqlAudit
     from errata.store.keys import SqlKeys
 
 
@@ -54,7 +57,7 @@ class SqlStore:
 
     def __init__(self, url: str, access: Access) -> None:
         self.url = url
-        self._access: Access = access
+        self._access: Access = Attended(access)
 
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
         """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
@@ -275,6 +278,20 @@ class SqlStore:
         from errata.store.dreams import SqlDreams
 
         return SqlDreams(self._access)
+
+    @property
+    def audit(self) -> SqlAudit:
+        """What was done through a service, and by whom."""
+        from errata.store.audit import SqlAudit
+
+        return SqlAudit(self._access)
+
+    @property
+    def answers(self) -> SqlAnswers:
+        """What calls that may come again were answered."""
+        from errata.store.answers import SqlAnswers
+
+        return SqlAnswers(self._access)
 
     @property
     def keys(self) -> SqlKeys:

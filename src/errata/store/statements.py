@@ -22,6 +22,8 @@ ROOMS = (
     "dreams",
     "episodes",
     "keys",
+    "audit",
+    "answers",
     "pending",
 )
 

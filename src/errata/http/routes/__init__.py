@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from fastapi import APIRouter
 
 from errata.http.problems import Shape
-from errata.http.routes import health
+from errata.http.routes import health, keys
 
-ROUTERS: tuple[APIRouter, ...] = (health.router,)
+ROUTERS: tuple[APIRouter, ...] = (health.router, keys.router)
 
 SHAPES: Mapping[str, Shape] = {}
 """Beginning of a path -> how errors are told there, where it is not as RFC 9457 problems."""

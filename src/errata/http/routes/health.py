@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
 from errata.errors import StoreError
@@ -39,3 +41,10 @@ async def readyz(setup: Given, response: Response) -> Readiness:
         response.status_code = 503
         return Readiness(status="unavailable", store=type(error).__name__)
     return Readiness(status="ready", store="ok")
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(setup: Given) -> Response:
+    """What was counted, in Prometheus' text format."""
+    text = setup.metrics.text(await setup.work.depth())
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

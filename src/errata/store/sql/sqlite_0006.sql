@@ -31,6 +31,12 @@ create table audit (
   hash text not null,
   primary key (tenant, n)
 ) without rowid;
+-- How many rows there are, and the hash of the last, so that its removal is found, too.
+create table audit_head (
+  tenant text not null primary key,
+  n integer not null,
+  hash text not null
+) without rowid;
 
 -- A call with an Idempotency-Key: `n` counts its effects from 0, each written with what it came to in the
 -- transaction of the effect itself; the row -1 is the answer. `digest` is over what was asked.
@@ -44,4 +50,4 @@ create table answer (
   at real not null,
   primary key (tenant, caller, once, n)
 ) without rowid;
-create index answer_oldest on answer (at);
+create index answer_oldest on answer (tenant, at);

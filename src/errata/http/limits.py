@@ -1,0 +1,154 @@
+"""What one request may be, and how many of them: size, form, rate, and how many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import Any, NoReturn
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from errata.http.problems import SOON, Problem
+from errata.http.setup import Limits
+
+TRACES = "/v1/traces"
+PROTOBUF = "application/x-protobuf"
+# Keys whose rate is known at a time; who was not heard of for longest has a full bucket again.
+KNOWN = 10_000
+_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
+# What JSON allows and no text of ours may have, or what only Python takes for JSON.
+_DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
+
+
+class Rates:
+    """A bucket of `burst` requests for each caller, filled with `rate` of them a second."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str, now: float | None = None) -> None:
+        """Take one request out of the caller's bucket. Raises Problem 429 where it is empty."""
+        if not self._rate:
+            return
+        now = time.monotonic() if now is None else now
+        left, at = self._left.pop(caller, (float(self._burst), now))
+        left = min(self._burst, left + (now - at) * self._rate)
+        self._left[caller] = (left - 1 if left >= 1 else left, now)
+        if len(self._left) > KNOWN:
+            self._left.popitem(last=False)
+        if left < 1:
+            wait = ceil((1 - left) / self._rate)
+            detail = f"this key may ask {self._rate:g} times a second; ask again in {wait} s"
+            raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
+
+
+class Room:
+    """So many requests at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._taken = most, 0
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place, for as long as the request lasts. Raises Problem 503 where none is free."""
+        if self._taken >= self._most:
+            detail = f"{self._most} requests are worked on just now; ask again"
+            raise Problem(503, "busy", detail, {"Retry-After": SOON})
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
+async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+    """The whole body, decompressed, in a form that the route can read.
+
+    Raises Problem 400, 408, 413 and 415; ClientDisconnect where nobody sends any more.
+    """
+    headers = Headers(scope=scope)
+    most = limits.traces if scope["path"] == TRACES else limits.body
+    if headers.get("content-length", "").isdigit() and int(headers["content-length"]) > most:
+        _too_large(most)
+    unpack = _unpacking(headers.get("content-encoding", ""))
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for part in _parts(receive):
+                for piece in unpack(part, most - size + 1):
+                    size += len(piece)
+                    parts.append(piece)
+                if size > most:
+                    _too_large(most)
+    except TimeoutError:
+        detail = f"the body did not arrive within {limits.seconds:g} s"
+        raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
+    body = b"".join(parts)
+    if body:
+        _form(body, scope["path"], headers.get("content-type", ""))
+    return body
+
+
+async def _parts(receive: Receive) -> Any:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
+
+
+def _unpacking(encoding: str) -> Any:
+    """A function from a part of the body, and how many bytes may come of it, to those bytes."""
+    if encoding.lower() in ("", "identity"):
+        return lambda part, most: (part,)
+    if encoding.lower() != "gzip":
+        detail = f"send the body as it is or with gzip, not with {encoding!r}"
+        raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
+    gzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+    def unpack(part: bytes, most: int) -> tuple[bytes]:
+        try:
+            return (gzip.decompress(part, most),)
+        except zlib.error as error:
+            raise Problem(400, "bad_request", f"the body is not gzip: {error}") from error
+
+    return unpack
+
+
+def _too_large(most: int) -> NoReturn:
+    raise Problem(413, "body_too_large", f"a body has at most {most} bytes here, decompressed")
+
+
+def _form(body: bytes, path: str, kind: str) -> None:
+    """Nothing, where a route can read the body. Raises Problem 415, 400."""
+    kind = kind.partition(";")[0].strip().lower()
+    if path == TRACES and kind == PROTOBUF:
+        return
+    if not _JSON.fullmatch(kind):
+        detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
+        raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
+    try:
+        if _DOUBTFUL.search(body):
+            plain = json.loads(body.decode(), parse_constant=_no_constant)
+            json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Problem(400, "bad_request", "the body has half of a surrogate pair") from error
+    except ValueError as error:
+        raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

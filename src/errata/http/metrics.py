@@ -1,0 +1,54 @@
+"""What the service counts, for Prometheus. No label tells of a tenant, a project or a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from errata.work import Depth
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
+
+
+class Metrics:
+    """The numbers of one application."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        of = ("method", "route")
+        self._requests = Counter(
+            "errata_requests", "Requests answered", (*of, "status"), registry=registry
+        )
+        self._seconds = Histogram(
+            "errata_request_seconds", "Time to answer", of, buckets=SECONDS, registry=registry
+        )
+        self._decisions = Counter(
+            "errata_decisions", "Attempts decided on", ("outcome",), registry=registry
+        )
+        self._recalled = Counter(
+            "errata_lessons_recalled", "Lessons brought back", registry=registry
+        )
+        self._jobs = Gauge(
+            "errata_jobs", "Work that is not done yet", ("queue", "state"), registry=registry
+        )
+
+    def requested(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request was answered; `route` is its template."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def decided(self, outcome: str) -> None:
+        """An attempt was decided on: again, passed, or the rule that stopped it."""
+        self._decisions.labels(outcome).inc()
+
+    def recalled(self, lessons: int) -> None:
+        """So many lessons were brought back."""
+        self._recalled.inc(lessons)
+
+    def text(self, waiting: Iterable[Depth]) -> bytes:
+        """All of it in Prometheus' text format, with what there is to do just now."""
+        self._jobs.clear()
+        for one in waiting:
+            self._jobs.labels(one.queue, one.state).set(one.number)
+        return generate_latest(self._registry)
