@@ -12,6 +12,8 @@ K = TypeVar("K")
 Dialect = Literal["sqlite", "postgres"]
 # What a transaction that changes the lessons of a scope holds until its end.
 MEMORY = ("memory",)
+# The limit of a statement that is to have none.
+ALL = 2**31 - 1
 
 
 class Row(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from errata.errors import NotFound
 from errata.protocols import Remembered, Scope
-from errata.store.database import Db
+from errata.store.database import ALL, Db
 from errata.store.reflections import count, key_of, token
 from errata.store.rulings import rule
 
@@ -58,7 +58,7 @@ def prunable(
     """
     before = now - unused_for if unused_for else -inf
     found: list[Mapping[str, Any]] = []
-    for one in _least(db, scope, -inf, before, -1):
+    for one in _least(db, scope, -inf, before, ALL):
         days = (now - max(one["last_seen"], one["last_shown"])) / DAY
         found.append({**one, "why": f"not used for {days:.0f} days"})
     excess = count(db, scope) - len(found) - keep if keep >= 0 else 0

@@ -1,4 +1,4 @@
-"""The named statements of `sql/`, a file a room; those of one dialect in a file of their own."""
+"""The named statements of `sql/`, a file a room; what one dialect says its own way, in another."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import log
 
-from errata.store.database import Db, Row
+from errata.store.database import ALL, Db, Row
 
 # The words of a query that are counted, and the rarest of them, which are looked for: more than 12
 # brought nothing.
@@ -23,7 +24,7 @@ K1, B = 1.2, 0.75
 def counts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
     """Word -> how many texts of the scope have it, the rarest first; of the first `COUNTED`."""
     wanted = list(dict.fromkeys(words))[:COUNTED]
-    values = {"corpus": corpus["id"], "terms": json.dumps(wanted)}
+    values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
     rows = db.named("count_terms", values).fetchall() if wanted else []
     return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}
 
@@ -40,16 +41,13 @@ def matching(
     The rarest words are looked for, as many as have `MATCHES` or so matches together; of the rarest
     of all, where it alone has more, the newest. Without a bound, where only those `among` count.
     """
+    most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
+    rare = [term for term, count in counts.items() if count][:TERMS]
+    upto = sum(total <= most for total in accumulate(counts[term] for term in rare))
+    terms = json.dumps(rare[: max(1, upto)])
     scores: dict[int, float] = {}
-    matches, most = 0, MATCHES + corpus["texts"] // FOR_EACH
-    for term, count in [(term, count) for term, count in counts.items() if count][:TERMS]:
-        matches += count
-        if matches > most and scores and among is None:
-            break
-        limit = most if among is None else -1
-        values = {"corpus": corpus["id"], "term": term, "limit": limit}
-        ids = json.loads(db.named("match_term", values).fetchone()["ids"])
-        weight = rarity(count, corpus["texts"])
+    for row in db.named("match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}):
+        weight, ids = rarity(counts[row["term"]], corpus["texts"]), json.loads(row["ids"])
         for id in ids if among is None else filter(among.__contains__, ids):
             scores[id] = scores.get(id, 0.0) + weight
     return sorted(scores, key=scores.__getitem__, reverse=True)[:many]

@@ -1,5 +1,3 @@
--- What a tool or a document said is of its trust until it is released, also where it was rejected and so is retired.
-
 -- name: learnt_state
 select group_concat(signature || apart, '') as state from (
   select signature, apart from reflection indexed by reflection_type
@@ -11,38 +9,3 @@ select group_concat(signature || apart, '') as state from (
 select signature, pattern, apart from reflection indexed by reflection_type
 where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
 order by id limit :most;
-
--- name: every_pattern
-select error_type, signature, pattern, max(apart) as apart, sum(seen) as seen from reflection
-where tenant = :tenant and project = :project and trust not in ('tool', 'external')
-  and (:error_type = '' or error_type = :error_type)
-group by error_type, signature
-order by error_type, min(id);
-
--- name: seen
-select id, kind, signature, pattern, error_type, iif(trust in ('tool', 'external'), '', text) as text,
-       iif(trust in ('tool', 'external'), '[]', tags) as tags, state, trust, importance, seen, source, pinned, apart,
-       useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example where reflection = reflection.id and digest not like 'lesson%') as examples
-from reflection where id in (
-  select id from reflection
-  where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-    and (trust not in ('tool', 'external') or signature = :signature)
-  order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
-)
-order by state = 'superseded', signature <> :signature, seen desc, id;
-
--- name: count_seen
-select sum(seen) as n from reflection
-where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-  and (trust not in ('tool', 'external') or signature = :signature);
-
--- name: set_apart
-update reflection set apart = :apart
-where tenant = :tenant and project = :project and signature = :signature
-returning id;
-
--- name: last_ruling
-select by, why, at from ruling
-where tenant = :tenant and project = :project and action = :action and subject = :subject
-order by at desc, id desc limit 1;

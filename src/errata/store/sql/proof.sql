@@ -7,16 +7,18 @@ select kind, signature, shown, share, together, examples
 from exposure where tenant = :tenant and project = :project and loop = :loop;
 
 -- name: insert_outcome
-insert or ignore into outcome (tenant, project, loop, n, right_at_once, calls, signatures, at)
+insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, at)
 select :tenant, :project, :loop,
        (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project),
        :right_at_once, :calls, :signatures, :now
 where exists (select 1 from exposure where tenant = :tenant and project = :project and loop = :loop)
+on conflict do nothing
 returning n;
 
 -- name: count_outcome
 update reflection
-set helped = helped + :right_at_once, hurt = hurt + (instr(:signatures, '"' || signature || '"') > 0)
+set helped = helped + case when :right_at_once then 1 else 0 end,
+    hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then 1 else 0 end
 where tenant = :tenant and project = :project and (kind, signature) in (
   select kind, signature from exposure
   where tenant = :tenant and project = :project and loop = :loop and shown
@@ -28,7 +30,8 @@ select coalesce((select max(n) from outcome where tenant = :tenant and project =
        exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
 
 -- name: teach
-insert or ignore into taught (tenant, project, loop) values (:tenant, :project, :loop);
+insert into taught (tenant, project, loop) values (:tenant, :project, :loop)
+on conflict do nothing;
 
 -- name: read_evidence
 with restored as materialized (
@@ -39,9 +42,9 @@ opportunity as not materialized (
   select x.kind || '/' || x.signature as lesson, x.loop, x.share, x.shown, x.at,
          x.among > 1 and x.together as shared, x.among > 1 and not x.together and x.share > 0 as apart,
          -- What did not end within a day counts as given up, whatever came later.
-         iif(o.at <= x.at + :day, o.right_at_once, 0) as right_at_once,
-         iif(o.at <= x.at + :day, instr(o.signatures, '"' || x.signature || '"') > 0, 1) as recurred,
-         iif(o.at <= x.at + :day, min(o.calls, :most), :most) as calls
+         case when o.at <= x.at + :day then o.right_at_once else false end as right_at_once,
+         case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
+         case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls
   from exposure x left join outcome o using (tenant, project, loop)
   where x.tenant = :tenant and x.project = :project
     and (o.loop is not null or x.share > 0 and x.at + :day < :now)
@@ -52,9 +55,10 @@ where not shared and (r.at is null or p.at > r.at)
 group by 1, 2, 3, 4, 5, 6
 union all
 select null, share, shown, right_at_once, recurred, calls, count(*) from (
+  -- One row a loop: what was ranked together was shown or withheld together.
   select share, shown, right_at_once, max(recurred) as recurred, calls
-  from opportunity where not apart group by loop
-) group by 2, 3, 4, 5, 6;
+  from opportunity where not apart group by loop, share, shown, right_at_once, calls
+) as told group by 2, 3, 4, 5, 6;
 
 -- name: count_pending
 select count(distinct x.loop) as n from exposure x left join outcome o using (tenant, project, loop)
@@ -64,7 +68,7 @@ where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + 
 update reflection set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
 
 -- name: set_useful
-update reflection set useful = iif(pinned, max(1, :useful), :useful)
+update reflection set useful = case when pinned then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
 -- name: retire
@@ -75,8 +79,9 @@ returning text;
 
 -- name: restore
 update reflection
-set useful = 1, state = iif(exists (select 1 from example where reflection = reflection.id and state = 'verified'),
-                            'verified', 'candidate')
+set useful = 1, state = case when exists (
+      select 1 from example e where e.reflection = reflection.id and e.state = 'verified'
+    ) then 'verified' else 'candidate' end
 where tenant = :tenant and project = :project and id = :id and state = 'retired' and 'retire' = (
   select action from ruling
   where tenant = :tenant and project = :project and subject = reflection.kind || '/' || reflection.signature

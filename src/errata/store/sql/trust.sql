@@ -1,17 +1,17 @@
 -- name: known_parents
-select id, trust from example where scope = :scope and id in (select value from json_each(:parents));
+select id, trust from example where scope = :scope and id in (select cast(value as bigint) from json_each(:parents));
 
 -- name: count_traced
 select count(distinct example) as n from origin
-where scope = :scope and example in (select value from json_each(:parents));
+where scope = :scope and example in (select cast(value as bigint) from json_each(:parents));
 
 -- name: shown_to_loop
-select distinct e.value as id from exposure x, json_each(x.examples) e
+select distinct cast(e.value as bigint) as id from exposure x, json_each(x.examples) e
 where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
 
 -- name: is_own_ancestor
 with recursive before (id) as (
-  select value from json_each(:parents)
+  select cast(value as bigint) from json_each(:parents)
   union select l.parent from lineage l join before b on l.child = b.id
 )
 select 1 from before where id = :example;
@@ -26,11 +26,13 @@ delete from origin where example = :example;
 delete from lineage where child = :example;
 
 -- name: insert_origin
-insert or ignore into origin (example, source, scope) values (:example, :source, :scope);
+insert into origin (example, source, scope) values (:example, :source, :scope)
+on conflict do nothing;
 
 -- name: insert_lineage
-insert or ignore into lineage (child, parent)
-select :example, value from json_each(:parents) where value <> :example;
+insert into lineage (child, parent)
+select :example, cast(value as bigint) from json_each(:parents) where cast(value as bigint) <> :example
+on conflict do nothing;
 
 -- name: set_author
 update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
@@ -41,13 +43,15 @@ select id, lesson from example where reflection = :reflection and digest = 'less
 
 -- name: step_aside
 -- What waits goes on waiting; a guess of a model is no longer recalled.
-update example set digest = :digest, state = iif(state in ('candidate', 'verified') and trust = 'model', 'superseded', state)
+update example
+set digest = :digest,
+    state = case when state in ('candidate', 'verified') and trust = 'model' then 'superseded' else state end
 where id = :example
   and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
 
 -- name: follow_author
 update reflection set (trust, state, source) = (
-  select e.trust, iif(reflection.state = 'retired', 'retired', e.state),
+  select e.trust, case when reflection.state = 'retired' then 'retired' else e.state end,
          coalesce((select min(source) from origin where example = e.id), '')
   from example e where e.id = author
 )
@@ -93,14 +97,17 @@ select id from example where scope = :scope and state = 'quarantined';
 
 -- name: read_held
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
-       iif(l.author = e.id, l.tags, '[]') as tags, iif(l.author = e.id, l.importance, 0.5) as importance, l.seen, e.at, coalesce((select group_concat(source, ', ') from origin where example = e.id), '') as source
+       case when l.author = e.id then l.tags else '[]' end as tags,
+       case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
+         select group_concat(source, ', ') from (select source from origin where example = e.id order by source) as named
+       ), '') as source
 from example e join reflection l on l.id = e.reflection
-where e.scope = :scope and e.id in (select value from json_each(:ids))
+where e.scope = :scope and e.id in (select cast(value as bigint) from json_each(:ids))
 order by e.id desc;
 
 -- name: rests_on
 with recursive before (id) as (
-  select :example
+  select cast(:example as bigint)
   union select l.parent from lineage l join before b on l.child = b.id
 )
 select distinct source from origin where example in (select id from before) and source <> '' order by source;
@@ -119,7 +126,7 @@ order by o.id desc limit :most;
 -- name: rulings_on
 select action, subject, by, why, record, at from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
-  and json_extract(record, '$.example') = :example
+  and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
 order by at desc, id desc;
 
 -- name: settle_example
@@ -150,15 +157,17 @@ where tenant = :tenant and project = :project and relation = 'became'
       and id not in (select successor from supersession where what = 'example'));
 
 -- name: bring_back
-update example set state = iif(trust in ('tool', 'external'), 'quarantined', 'candidate')
+update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'candidate' end
 where id = :example and state = 'superseded';
 
 -- name: set_voice
 update reflection
-set tags = iif(author = :example, tags, '[]'), importance = iif(author = :example, importance, 0.5),
-    meta = iif(author = :example, meta, '{}'),
+set tags = case when author = :example then tags else '[]' end,
+    importance = case when author = :example then importance else 0.5 end,
+    meta = case when author = :example then meta else '{}' end,
     (text, trust, state, author, source) = (
-  select lesson, trust, iif(:kept <> '', :kept, e.state), id, coalesce((select min(source) from origin where example = e.id), '')
+  select lesson, trust, case when :kept <> '' then :kept else e.state end, id,
+         coalesce((select min(source) from origin where example = e.id), '')
   from example e where id = :example
 )
 where id = :reflection;
@@ -183,17 +192,18 @@ delete from occurrence where id in (
 returning reflection;
 
 -- name: delete_vectors
-delete from vector where example in (select value from json_each(:ids));
+delete from vector where example in (select cast(value as bigint) from json_each(:ids));
 
 -- name: delete_examples
-delete from example where id in (select value from json_each(:ids)) returning reflection;
+delete from example where id in (select cast(value as bigint) from json_each(:ids)) returning reflection;
 
 -- name: delete_origins
-delete from origin where example in (select value from json_each(:ids));
+delete from origin where example in (select cast(value as bigint) from json_each(:ids));
 
 -- name: delete_lineage
 delete from lineage
-where child in (select value from json_each(:ids)) or parent in (select value from json_each(:ids));
+where child in (select cast(value as bigint) from json_each(:ids))
+   or parent in (select cast(value as bigint) from json_each(:ids));
 
 -- name: unsee
 update reflection

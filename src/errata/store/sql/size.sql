@@ -4,8 +4,8 @@
 -- name: evict
 delete from reflection where id in (
   select id from reflection
-  where tenant = :tenant and project = :project and pinned = 0
-    and (state = 'quarantined' or id not in (select value from json_each(:kept)))
+  where tenant = :tenant and project = :project and pinned = false
+    and (state = 'quarantined' or id not in (select cast(value as bigint) from json_each(:kept)))
   order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
            useful, importance, max(last_seen, last_shown), id
   limit :excess
@@ -22,14 +22,14 @@ delete from example where id in (
 -- name: prunable
 select id, kind, signature, error_type, text, state, trust, importance, seen, useful, last_seen, last_shown
 from reflection
-where tenant = :tenant and project = :project and pinned = 0 and useful <= 1
+where tenant = :tenant and project = :project and pinned = false and useful <= 1
   and max(last_seen, last_shown) >= :since and max(last_seen, last_shown) < :before
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
 
 -- name: delete_reflections
-delete from reflection where tenant = :tenant and project = :project and id in (select value from json_each(:ids));
+delete from reflection where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: set_pinned
 update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id

@@ -1,0 +1,34 @@
+-- name: insert_vector
+insert into vector (example, tenant, project, space, data, near)
+select id, :tenant, :project, :space, :data, cast(cast(:near as text) as halfvec) from example
+where reflection = :reflection and digest = :digest
+on conflict (example) do update set space = excluded.space, data = excluded.data, near = excluded.near
+where vector.space <> excluded.space or vector.data <> excluded.data;
+
+-- name: read_corpus
+select scope as mark, scope, texts, length from corpus where scope = :scope;
+
+-- name: count_terms
+select term, n from count_words(:mark, :terms);
+
+-- name: match_terms
+select term, ids from match_words(:mark, :terms, :limit);
+
+-- name: nearest
+-- Each of them is looked at: what an index left out before the filter would be missing after it.
+with among as materialized (
+  select example, near from vector
+  where tenant = :tenant and project = :project and space = :space and indexed and vector_dims(near) = :width
+)
+select example from among order by near <#> cast(cast(:near as text) as halfvec), example limit :limit;
+
+-- name: nearest_of
+with among as materialized (
+  select v.example, v.near from vector v join example e on e.id = v.example join reflection l on l.id = e.reflection
+  where v.tenant = :tenant and v.project = :project and v.space = :space and v.indexed and vector_dims(v.near) = :width
+    and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
+    and l.importance >= :importance and e.at >= :since
+    and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
+                                    where value in (select value from json_each(:tags))))
+)
+select example from among order by near <#> cast(cast(:near as text) as halfvec), example limit :limit;
