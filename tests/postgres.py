@@ -109,7 +109,7 @@ def server() -> Server:
     with _lock():
         users.mkdir(parents=True, exist_ok=True)
         (users / str(os.getpid())).touch()
-        found = Server(folder, *QUICK, "max_connections = 300")
+        found = Server(folder, *QUICK, "max_connections = 300", "deadlock_timeout = 50ms")
         atexit.register(_leave, found, os.getpid())
         if not found.run(f"select from pg_roles where rolname = '{OWNER}'"):
             found.roles()

@@ -353,7 +353,7 @@ def test_one_store_a_file_and_process(tmp_path, monkeypatch):
     assert open_store(":memory:") is not open_store(":memory:")
 
 
-@pytest.mark.parametrize("url", ["postgresql://x", "sqlite:///a.db"])
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite:///a.db"])
 def test_another_kind_of_store_is_unknown(url):
     with pytest.raises(UnknownName, match="a path such as"):
         open_store(url)

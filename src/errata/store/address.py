@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -27,7 +28,7 @@ DEFAULTS = {
     "keepalives_idle": "30",
     "tcp_user_timeout": "20000",
 }
-_ALLOWED = "postgresql://user:password@host:5432/database"
+_ALLOWED = "postgresql://user@host:5432/database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +45,24 @@ class Address:
 
 def addressed(url: str) -> Address:
     """The parts of a URL; its parameter `pool_size` (1..500) is ours. Raises InvalidInput."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    sizes = [value for name, value in query if name == "pool_size"]
-    bare = parts._replace(
-        query=urlencode([one for one in query if one[0] != "pool_size"], safe="/", quote_via=quote)
-    )
-    try:
-        given = conninfo_to_dict(urlunsplit(bare))
-    except psycopg.Error as error:
-        what = str(error).split(":")[0]  # what follows may be a part of the password
-        raise InvalidInput("store", shown(url), f"like {_ALLOWED} ({what})") from None
+    place, _, query = url.partition("?")
+    parts = [one.partition("=") for one in query.split("&") if one]
+    sizes = [value for name, _, value in parts if name == "pool_size"]
+    # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
+    kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
+    rest = "&".join(kept)
+    given = _parsed(f"{place}?{rest}" if rest else place)
     options = " ".join(filter(None, (OPTIONS, str(given.get("options") or ""))))
     conninfo = make_conninfo("", **{**DEFAULTS, **given, "options": options})
     return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.Error as error:
+        what = re.split('[:"]', str(error))[0]  # what follows may be a part of the password
+    raise InvalidInput("store", shown(url), f"like {_ALLOWED} ({what.strip()})")
 
 
 def _size(text: str) -> int:

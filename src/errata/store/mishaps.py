@@ -54,8 +54,6 @@ def mishap(error: psycopg.Error | UnicodeEncodeError, lost: bool = False) -> Mis
         case errors.SerializationFailure() | errors.DeadlockDetected():
             why = "others change the same again and again; try again later"
             told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
-        case errors.FeatureNotSupported() if "cached plan" in str(error):  # the schema was changed
-            told = Mishap(StoreUnavailable(f"{_line(error)}: try again"), again=True)
         case _:
             told = Mishap(_told(error, lost), again=lost)
     told.told.__cause__ = error

@@ -116,6 +116,9 @@ class Session:
             self.script(begin)
             value = work(self)
             self._end(end)
+        except psycopg.errors.FeatureNotSupported:
+            self.close()  # what it has prepared is from before the schema was changed
+            raise
         finally:
             self.undo()
         return value

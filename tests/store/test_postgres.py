@@ -1,0 +1,543 @@
+"""Access to PostgreSQL: sessions, transactions, locks, retries, the pool, roles, the URL."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.errors import (
+    ErrataError,
+    InvalidInput,
+    RoleRefused,
+    StoreError,
+    StoreNewer,
+    StoreOlder,
+    StoreUnavailable,
+)
+from errata.protocols import Scope
+from errata.store import open_store, shown
+from errata.store import postgres as engine
+from errata.store.address import addressed
+from errata.store.database import Db
+from errata.store.postgres import Database
+from errata.store.session import numbered
+from tests.postgres import rows
+from tests.store.support import ended, python
+
+ONE, OTHER = Scope("one"), Scope("other")
+ADD = """
+insert into tally (tenant, project, lessons) values (:tenant, :project, 1)
+on conflict (tenant, project) do update set lessons = tally.lessons + 1
+"""
+COUNT = "select lessons from tally where tenant = :tenant and project = :project"
+
+
+HERE = {"tenant": "one", "project": "p"}
+
+
+def run(test):
+    """A test that is a coroutine, on a loop of its own."""
+
+    @wraps(test)
+    def alone(**given):
+        asyncio.run(test(**given))
+
+    return alone
+
+
+def add(db: Db, scope: Scope = ONE) -> None:
+    db.execute(ADD, {"tenant": scope.tenant, "project": scope.project})
+
+
+def count(url: str) -> int:
+    [[found]] = rows(url, "select coalesce(sum(lessons), 0)::int from tally")
+    return int(found)
+
+
+@asynccontextmanager
+async def opened(url: str, **query: Any):
+    database = Database(addressed(url + "".join(f"&{k}={v}" for k, v in query.items())))
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+# --- a session
+
+SQL = [
+    ("select 1", "select 1", ()),
+    ("select :a, :b, :a", "select $1, $2, $1", ("a", "b")),
+    ("select :a::text, ':b', \":c\"", "select $1::text, ':b', \":c\"", ("a",)),
+    ("select 'it''s :b', :a -- :c\n", "select 'it''s :b', $1 -- :c\n", ("a",)),
+    ("select /* :d */ :e[1:2]", "select /* :d */ $1[1:2]", ("e",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "sent", "names"), SQL)
+def test_parameters_are_numbered_where_they_are_parameters(written, sent, names):
+    assert numbered(written) == (sent, names)
+
+
+@run
+async def test_a_row_is_read_by_position_and_by_name(postgres):
+    values = {
+        "whole": 2**62,
+        "none": None,
+        "text": "žluť '\\ :x %s",
+        "real": 0.1,
+        "bytes": b"\0\xff",
+    }
+    asked = "select :whole as whole, :none as none, :text as text, :real as real, :bytes as bytes"
+
+    def work(db: Db) -> Any:
+        answer = db.execute(f"{asked}, true as flag, count(*) as n from tally", values)
+        row = answer.fetchone()
+        assert (answer.fetchone(), answer.fetchall()) == (None, [])
+        many = db.execute("select * from generate_series(1, 5)")
+        assert [many.fetchmany(2), [list(row) for row in many]] == [[(1,), (2,)], [[3], [4], [5]]]
+        return row
+
+    async with opened(postgres.service) as database:
+        row = await database.read(ONE, work)
+    assert dict(row) == {**values, "flag": True, "n": 0}
+    assert [type(one) for one in row] == [int, type(None), str, float, bytes, bool, int]
+    assert (row[0], row["whole"], row[-1], list(row)[2]) == (2**62, 2**62, 0, values["text"])
+    assert tuple(row.keys()) == (*values, "flag", "n")
+
+
+@run
+async def test_a_statement_without_rows_answers_none_and_how_many_it_wrote(postgres):
+    def work(db: Db) -> Any:
+        answer = db.execute(ADD, {"tenant": "one", "project": "p"})
+        return answer.rowcount, answer.fetchone(), answer.fetchall(), list(answer)
+
+    async with opened(postgres.service) as database:
+        assert await database.write(ONE, work) == (1, None, [], [])
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\udcff"])
+@run
+async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text):
+    async with opened(postgres.service) as database:
+        with pytest.raises(InvalidInput, match=r"^text is .*; it must be text"):
+            await database.read(ONE, lambda db: db.execute("select :text", {"text": text}))
+
+
+# --- transactions
+
+
+@run
+async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(postgres):
+    def tenant(db: Db) -> str:
+        found: str = db.execute("select current_setting('errata.tenant')").fetchone()[0]
+        return found
+
+    strange = Scope("it's \\ $1 :x %s ž")
+    async with opened(postgres.service, pool_size=1) as database:
+        for scope in (ONE, strange, OTHER):
+            assert await database.read(scope, tenant) == scope.tenant
+            assert await database.write(scope, tenant) == scope.tenant
+            assert await database.apart(scope, tenant) == scope.tenant
+        [session] = database._pool._idle
+        left = session.execute("select current_setting('errata.tenant', true)").fetchone()
+    assert left[0] in (None, "")
+
+
+@run
+async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres):
+    def work(db: Db) -> None:
+        add(db)
+        raise LookupError("mine")
+
+    async with opened(postgres.service, pool_size=1) as database:
+        with pytest.raises(LookupError, match="mine"):
+            await database.write(ONE, work)
+        assert count(postgres.owner) == 0
+        await database.write(ONE, add)
+    assert count(postgres.owner) == 1
+
+
+@run
+async def test_a_failed_statement_that_was_swallowed_commits_nothing(postgres):
+    def work(db: Db) -> None:
+        add(db)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            db.execute("select 1 / 0")
+
+    async with opened(postgres.service) as database:
+        with pytest.raises(StoreError, match="nothing was written"):
+            await database.write(ONE, work)
+    assert count(postgres.owner) == 0
+
+
+@run
+async def test_a_savepoint_takes_back_a_part(postgres):
+    def work(db: Db) -> None:
+        add(db)
+        db.execute("savepoint part")
+        add(db)
+        db.execute("rollback to part")
+        db.execute("release part")
+
+    async with opened(postgres.service) as database:
+        await database.write(ONE, work)
+    assert count(postgres.owner) == 1
+
+
+@pytest.mark.parametrize("how", ["read", "apart"])
+@run
+async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres, how):
+    def work(db: Db) -> list[Any]:
+        found = db.execute(COUNT, HERE).fetchall()
+        rows(postgres.owner, "insert into tally (tenant, project, lessons) values ('one', 'p', 7)")
+        return [found, db.execute(COUNT, HERE).fetchall()]
+
+    async with opened(postgres.service) as database:
+        assert await getattr(database, how)(ONE, work) == [[], []]
+        assert await database.read(ONE, lambda db: db.execute(COUNT, HERE).fetchall()) == [(7,)]
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await getattr(database, how)(ONE, add)
+
+
+@run
+async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres):
+    """Both of a pair meet in the middle where they may, and never where they may not."""
+    meeting, inside = threading.Barrier(2, timeout=30), threading.Semaphore(1)
+
+    def meets(db: Db) -> None:
+        meeting.wait()
+
+    def alone(db: Db) -> None:
+        assert inside.acquire(blocking=False)
+        db.execute("select pg_sleep(0.01)")
+        inside.release()
+
+    async with opened(postgres.service) as database:
+        write = database.write
+        await asyncio.gather(write(ONE, meets, ("loop a",)), write(ONE, meets, ("loop b",)))
+        await asyncio.gather(write(ONE, meets), write(OTHER, meets))
+        await asyncio.gather(write(ONE, meets, ()), write(ONE, meets))
+        await asyncio.gather(*(write(ONE, alone, ("loop a", "memory")) for _ in range(8)))
+        await asyncio.gather(*(write(ONE, alone) for _ in range(8)))
+
+
+@run
+async def test_counting_from_many_tasks_loses_nothing(postgres):
+    async with opened(postgres.service, pool_size=5) as database:
+        await asyncio.gather(*(database.write(ONE, add) for _ in range(200)))
+        [[connections]] = rows(
+            postgres.superuser,
+            "select count(*)::int from pg_stat_activity "
+            "where datname = current_database() and usename = 'errata'",
+        )
+    assert count(postgres.owner) == 200
+    assert connections <= 5
+
+
+@run
+async def test_of_a_deadlock_both_come_through(postgres):
+    """Each waits for what the other has; the server ends one, and it is run again."""
+    for project in "ab":
+        sql = "insert into tally (tenant, project, lessons) values ('one', %s, 0)"
+        rows(postgres.owner, sql, project)
+    meeting = threading.Barrier(2, timeout=30)
+    runs: list[str] = []
+
+    def crossed(first: str, then: str) -> Any:
+        def work(db: Db) -> None:
+            add(db, Scope("one", first))
+            if len(runs) < 2:
+                runs.append(first)
+                meeting.wait()
+            else:
+                runs.append(first)
+            add(db, Scope("one", then))
+
+        return work
+
+    async with opened(postgres.service) as database:
+        works = (crossed("a", "b"), crossed("b", "a"))
+        await asyncio.gather(*(database.write(ONE, one, ()) for one in works))
+    assert count(postgres.owner) == 4
+    assert len(runs) == 3
+
+
+CLASH = "do $$ begin raise exception 'clash' using errcode = '40001'; end $$"
+
+
+@pytest.mark.parametrize("clashes", [1, 6, 7])
+@run
+async def test_work_that_the_database_turns_back_runs_again_but_not_for_ever(
+    postgres, monkeypatch, clashes
+):
+    monkeypatch.setattr(engine, "PAUSES", (0.0,) * 6)
+    runs = []
+
+    def work(db: Db) -> int:
+        add(db)
+        runs.append(1)
+        if len(runs) <= clashes:
+            db.execute(CLASH)
+        return len(runs)
+
+    async with opened(postgres.service) as database:
+        if clashes <= 6:
+            assert await database.write(ONE, work) == clashes + 1
+        else:
+            with pytest.raises(StoreUnavailable, match="clash: others change the same"):
+                await database.write(ONE, work)
+    assert (count(postgres.owner), len(runs)) == (clashes <= 6, min(clashes, 6) + 1)
+
+
+@run
+async def test_a_schema_that_changes_under_a_prepared_statement_is_no_failure(postgres):
+    def look(db: Db) -> Any:
+        return db.execute("select * from tally").fetchall()
+
+    async with opened(postgres.service, pool_size=1) as database:
+        for _ in range(3):
+            assert await database.read(ONE, look) == []
+        rows(postgres.owner, "alter table tally add column extra text")
+        assert await database.read(ONE, look) == []
+
+
+@run
+async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres):
+    def slow(db: Db) -> None:
+        db.execute("select pg_sleep(60)")
+
+    query = {"options": "-c%20statement_timeout=20ms", "pool_size": 1}
+    async with opened(postgres.service, **query) as database:
+        with pytest.raises(StoreUnavailable, match=r"statement timeout: .*options=-c"):
+            await database.write(ONE, slow)
+        await database.write(ONE, add)
+        await database.apart(ONE, lambda db: db.execute("select pg_sleep(0.1)"))
+    assert count(postgres.owner) == 1
+
+
+@run
+async def test_a_lock_that_takes_too_long_is_told_with_what_to_do(postgres):
+    with psycopg.connect(addressed(postgres.owner).conninfo) as other:
+        other.execute("lock table tally")
+        async with opened(postgres.service, options="-c%20lock_timeout=20ms") as database:
+            with pytest.raises(StoreUnavailable, match="lock timeout: another transaction holds"):
+                await database.write(ONE, add)
+
+
+# --- tasks, closing, processes
+
+
+@run
+async def test_a_task_that_is_cancelled_leaves_whole_transactions_and_clean_connections(postgres):
+    begun, gate = threading.Event(), threading.Event()
+
+    def held(db: Db) -> None:
+        add(db)
+        begun.set()
+        assert gate.wait(30)
+        add(db)
+
+    async with opened(postgres.service, pool_size=1) as database:
+        task = asyncio.create_task(database.write(ONE, held))
+        await asyncio.to_thread(begun.wait, 30)
+        waiting = asyncio.create_task(database.write(ONE, add))  # the pool has one thread
+        await asyncio.sleep(0)
+        for one in (task, waiting):
+            one.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await one
+        gate.set()
+        await database.write(OTHER, lambda db: add(db, OTHER))
+    assert count(postgres.owner) == 3  # what was begun is whole, what waited was not begun
+
+
+@run
+async def test_closed_it_opens_again(postgres):
+    database = Database(addressed(postgres.service))
+    await database.close()
+    for expected in (1, 2):
+        await database.write(ONE, add)
+        await database.close()
+        await database.close()
+        assert database._pool._idle == []
+        assert count(postgres.owner) == expected
+
+
+def test_a_store_that_nobody_uses_any_more_lets_go(postgres):
+    database = Database(addressed(postgres.service))
+    asyncio.run(database.write(ONE, add))
+    pool = database._pool
+    del database
+    gc.collect()
+    assert (pool._idle, pool._threads) == ([], None)
+
+
+def test_one_store_a_url_and_process(postgres):
+    assert open_store(postgres.service) is open_store(postgres.service)
+    assert open_store(postgres.service) is not open_store(f"{postgres.service}&pool_size=2")
+    assert open_store("postgres://h/db") is not open_store("postgres://h/other")
+
+
+FORKING = """
+import asyncio, os, sys, threading
+from errata.memory.memory import Memory
+from errata.portal import run_sync
+
+memory = Memory(sys.argv[1])
+run_sync(memory.count())
+pid = os.fork()
+if pid == 0:
+    assert asyncio.run(memory.count()) == 0
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+assert run_sync(memory.count()) == 0
+"""
+
+
+def test_a_forked_child_has_connections_of_its_own(postgres):
+    process = python(FORKING, postgres.service)
+    assert ended(process) == ""
+
+
+MISSING = """
+import sys
+sys.modules["psycopg"] = None
+from errata.errors import PackageMissing
+from errata.store import open_store
+try:
+    open_store("postgresql://host/errata")
+except PackageMissing as error:
+    print(error, end="")
+"""
+
+
+def test_without_psycopg_it_is_said_what_to_install():
+    told = ended(python(MISSING))
+    assert told == "a store in PostgreSQL needs psycopg: pip install 'errata[postgres]'"
+
+
+# --- who may
+
+
+async def refused(url: str) -> ErrataError:
+    async with opened(url) as database:
+        with pytest.raises(ErrataError) as told:
+            await database.read(ONE, lambda db: None)
+    return told.value
+
+
+ROLES = [
+    ("create role {} login superuser", "is a superuser"),
+    ("create role {} login bypassrls", "has BYPASSRLS"),
+    ("create role {} login in role errata_owner", "owns errata's tables"),
+]
+
+
+@pytest.mark.parametrize(("make", "what"), ROLES)
+@run
+async def test_a_role_that_row_level_security_does_not_hold_is_refused(postgres, make, what):
+    name = f"strong_{os.getpid()}"
+    rows(postgres.superuser, make.format(name))
+    try:
+        told = await refused(postgres.service.replace("errata@", f"{name}@"))
+    finally:
+        rows(postgres.superuser, f"drop role {name}")
+    assert isinstance(told, RoleRefused)
+    assert str(told).startswith(f"role {name} {what}, so")
+    assert "errata migrate --role" in str(told)
+
+
+@run
+async def test_a_role_that_nobody_let_in_is_told_how_to_be(postgres):
+    name = f"weak_{os.getpid()}"
+    rows(postgres.superuser, f"create role {name} login")
+    try:
+        told = await refused(postgres.service.replace("errata@", f"{name}@"))
+    finally:
+        rows(postgres.superuser, f"drop role {name}")
+    assert isinstance(told, RoleRefused)
+    assert "permission denied" in str(told)
+    assert "errata migrate --role" in str(told)
+
+
+SCHEMAS = [
+    ("delete from schema_version", StoreOlder, r"has schema 0, .* run errata migrate"),
+    ("insert into schema_version values (999, 'post', 0)", StoreNewer, "upgrade errata"),
+    ("drop schema errata cascade", StoreOlder, "has no schema; run errata migrate"),
+]
+
+
+@pytest.mark.parametrize(("change", "kind", "words"), SCHEMAS)
+@run
+async def test_a_schema_of_another_version_is_refused(postgres, change, kind, words):
+    rows(postgres.owner, change)
+    told = await refused(postgres.service)
+    assert isinstance(told, kind)
+    with pytest.raises(kind, match=words):
+        raise told
+
+
+@run
+async def test_what_only_a_newer_errata_added_is_no_hindrance(postgres):
+    rows(postgres.owner, "insert into schema_version values (999, 'pre', 0)")
+    async with opened(postgres.service) as database:
+        await database.write(ONE, add)
+    assert count(postgres.owner) == 1
+
+
+# --- the URL
+
+UNREACHABLE = "postgresql://erin:{}@127.0.0.1:1/db?connect_timeout=2"
+
+
+@run
+async def test_a_server_that_is_not_there_is_told_without_the_password():
+    url = UNREACHABLE.format("hunter2")
+    told = await refused(url)
+    assert isinstance(told, StoreUnavailable)
+    assert "refused" in str(told)
+    assert "see that it runs" in str(told)
+    database = Database(addressed(url))
+    shown_at = f"{told!r} {told} {told.__cause__} {addressed(url)!r} {open_store(url).url}"
+    assert "hunter2" not in f"{shown_at} {database!r}"
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), st.booleans())
+def test_no_url_is_shown_with_its_password(password, as_parameter):
+    secret = f"hunter2{password}hunter2"
+    url = f"postgresql://erin:{secret}@h/db"
+    if as_parameter:
+        url = f"postgresql://erin@h/db?sslmode=disable&password={secret}&port=1"
+    assert "hunter2" not in shown(url)
+    try:
+        told = repr(addressed(url))
+    except InvalidInput as error:
+        told = f"{error} {error.__cause__} {error.__context__}"
+    assert "hunter2" not in told
+
+
+WRONG = [
+    ("postgresql://h/db?pool_size=0", "pool_size is '0'; it must be a whole number from 1 to 500"),
+    ("postgresql://h/db?pool_size=x", "pool_size is 'x'; it must be"),
+    ("postgresql://h/db?poolsize=1", "store is 'postgresql://h/db'; it must be like postgresql://"),
+    ("postgresql://h:x%zz/db", "store is 'postgresql://h:x%zz/db'; it must be like postgresql://"),
+]
+
+
+@pytest.mark.parametrize(("url", "words"), WRONG)
+def test_a_url_that_cannot_be_used_is_told(url, words):
+    with pytest.raises(InvalidInput) as told:
+        open_store(url)
+    assert str(told.value).startswith(words)
