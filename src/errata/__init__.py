@@ -24,6 +24,7 @@ _HOMES = {
     "Change": "errata.loop.change",
     "Checked": "errata.reports",
     "Claim": "errata.memory.grounded",
+    "Client": "errata.client.client",
     "Comparison": "errata.memory.proof",
     "Context": "errata.protocols",
     "Decision": "errata.decisions",
@@ -150,6 +151,7 @@ if TYPE_CHECKING:
     from errata import models as models
     from errata import traces as traces
     from errata.appraising import appraise
+    from errata.client.client import Client
     from errata.configured import policy
     from errata.decisions import Decision, Reasoning, Standing, reasoning
     from errata.decorator import self_correcting
@@ -243,6 +245,7 @@ __all__ = [
     "Change",
     "Checked",
     "Claim",
+    "Client",
     "Comparison",
     "Context",
     "Decision",
