@@ -10,7 +10,7 @@ import pytest
 
 from errata import Memory, open_store, signature
 from errata.store.sqlite import SCHEMA
-from errata.store.sqlstore import SqlStore
+from errata.store import sqlite
 from tests.store.support import ended, python, rows
 
 TEXT = "login failed for ada here"
@@ -116,8 +116,8 @@ def test_another_programs_database(told, desk, arguments):
 
 @every
 def test_a_locked_database_is_read_and_not_written(told, path, arguments, monkeypatch):
-    monkeypatch.setattr(SqlStore, "_open", {})
-    monkeypatch.setattr(SqlStore.__init__, "__defaults__", (0.05,))
+    monkeypatch.setattr(sqlite, "_open", {})
+    monkeypatch.setattr(sqlite.in_file, "__defaults__", (0.05,))
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("begin immediate")
     try:

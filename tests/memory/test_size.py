@@ -18,7 +18,7 @@ from errata.memory.memory import Memory
 from errata.memory.proof import Exposure
 from errata.memory.signature import signature
 from errata.protocols import Remembered, Scope
-from errata.store import sqlite
+from errata.store import sqlite, sqlstore
 from errata.testing import FixedEmbedder, ScriptedModel
 from tests.store.support import ended, opened, python, rows
 
@@ -43,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     one = Clock(1_000 * DAY)
-    monkeypatch.setattr(sqlite, "time", one)
+    monkeypatch.setattr(sqlstore, "time", one)
     return one
 
 

@@ -124,7 +124,7 @@ def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -
 
     def check(output: Any, at: Context) -> list[Finding]:
         said = plan.outcomes[at.attempt - 1]
-        if said == "raise":
+        if "raise" in plan.outcomes[: at.attempt]:  # what is broken stays so
             raise RuntimeError("the check is broken")
         level: Any = "warning" if said == "warn" else "error"
         found = {"ok": 0, "two": 2}.get(said, 1)
