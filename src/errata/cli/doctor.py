@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
     *("narwhals", "pyarrow", "pandera", "vega-datasets", "opentelemetry-proto"),
+    *("fastapi", "uvicorn", "prometheus-client", "psycopg", "procrastinate", "httpx"),
+    *("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 )
 # The kind of model -> the package that it needs, and the extra that brings it.
 EXTRAS: dict[str, tuple[str, str]] = {
