@@ -1,4 +1,4 @@
-"""The records of an export, written into SQLite: each once, however often it comes."""
+"""The records of an export, written in SQL: each once, however often it comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from errata.store import trust
 from errata.store.database import Db, Row
 from errata.store.names import VOICE, Names, finite
 from errata.store.outgoing import MOVED
-from errata.store.reflections import LESSON, key_of, mark, step_aside, storable, token
+from errata.store.reflections import LESSON, key_of, mark, placed, step_aside, storable, token
 from errata.store.rulings import rule
 
 STAYS = ("retired", "superseded")
@@ -164,7 +164,7 @@ class _Sink:
         origins = [storable(source) for source in record["origins"] or [""]]
         new = [self._changes("insert_origin", example=id, source=one) for one in origins]
         if vector := record["vector"]:
-            told = {"space": vector["space"], "data": b64decode(vector["data"])}
+            told = placed(self._db, vector["space"], b64decode(vector["data"]))
             new.append(self._changes("import_vector", example=id, **told))
         return any(new)
 

@@ -1,4 +1,4 @@
-"""What a scope has learnt, read from SQLite as the records of an export."""
+"""What a scope has learnt, read in SQL as the records of an export."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from errata.protocols import Scope
 from errata.store.database import Db
-from errata.store.reflections import blob, key_of
+from errata.store.reflections import blob, key_of, placed
 
 # A task of nothing else has no place in any space.
 BLANK = " \t\n\r\v\f\xa0\u3000"
@@ -31,6 +31,6 @@ def place(
     """Write vectors, each where its example still has the text; how many those were."""
     written = 0
     for id, task, vector in places:
-        values = {**key_of(scope), "id": id, "task": task, "space": space, "data": blob(vector)}
+        values = {**key_of(scope), "id": id, "task": task, **placed(db, space, blob(vector))}
         written += db.named("place", values).rowcount
     return written

@@ -18,6 +18,8 @@ from errata.store.superseded import follow
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
+# How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
+HALVES, LARGEST_HALF = 16_000, 65_504
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
@@ -157,8 +159,8 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
     else:
         db.named("verify_example", values)
     if reflection.vector is not None and (rows or reflection.trust not in HELD):
-        vector = {**values, "space": reflection.space, "data": blob(reflection.vector)}
-        db.named("insert_vector", vector)
+        place = placed(db, reflection.space, blob(reflection.vector))
+        db.named("insert_vector", {**values, **place})
     return wrote
 
 
@@ -212,6 +214,20 @@ def blob(vector: Sequence[float]) -> bytes:
     import numpy as np
 
     return np.asarray(vector, dtype="<f4").tobytes()
+
+
+def placed(db: Db, space: str, data: bytes) -> Plain:
+    """A vector as the statements that write one take it: to PostgreSQL its short form is told."""
+    return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
+
+
+def short(data: bytes) -> str | None:
+    """A vector as pgvector reads it as halfvec; None where that has no room for it."""
+    import numpy as np
+
+    numbers = np.frombuffer(data, "<f4")
+    fits = 0 < len(numbers) <= HALVES and bool((np.abs(numbers) < LARGEST_HALF).all())
+    return f"[{','.join(['%.4g' % one for one in numbers.tolist()])}]" if fits else None
 
 
 def plain(row: Row) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from errata.memory.learn import Example
 from errata.protocols import ANY, Filter, Found, Scope
 from errata.store import texts
 from errata.store.database import Db, Row
-from errata.store.reflections import key_of, storable, token
+from errata.store.reflections import key_of, short, storable, token
 
 if TYPE_CHECKING:
     from errata.store.vectors import Rows
@@ -56,13 +56,13 @@ class Sought:
         self.corpus: Row = corpus
         self.limit: int = limit
         self.all: bool = only == ANY
-        self._values = {**key, **_filter(only)}
+        self.values: dict[str, Any] = {**key, **_filter(only)}
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
         """Those that exist, may be recalled and pass the filter, as the database says."""
         ids = list(ids)
-        values = {**self._values, "ids": json.dumps([id for id in ids if id not in self.rows])}
+        values = {**self.values, "ids": json.dumps([id for id in ids if id not in self.rows])}
         rows = self.db.named("read_examples", values)
         self.rows.update((row["id"], row) for row in rows)
         return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
@@ -70,7 +70,7 @@ class Sought:
     @cached_property
     def filtered(self) -> set[int]:
         """All that may be recalled and pass the filter."""
-        rows = self.db.named("filtered", self._values)
+        rows = self.db.named("filtered", self.values)
         return {id for (id,) in rows}
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
@@ -103,9 +103,19 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
     """Example -> cosine: of the nearest, the nearest first; and of those in `also`."""
     import numpy as np
 
+    query = np.asarray(vector, "<f4")
+    found = (by_codes if one.db.dialect == "sqlite" else by_database)(one, query)
+    cosine = one.cosines(found, query)
+    best = sorted(cosine, key=lambda id: (-cosine[id], id))[: one.limit]
+    return {id: cosine[id] for id in best} | one.cosines(also, query)
+
+
+def by_codes(one: Sought, query: Rows) -> list[int]:
+    """The nearest, and some more, as the codes in RAM tell them."""
+    import numpy as np
+
     from errata.store.vectors import Vectors
 
-    query = np.asarray(vector, "<f4")
     codes = one.db.kept(Vectors).codes(one.db, one.key, one.corpus, len(query))
     many = one.limit + SPARE
     ids = codes.nearest(query, many).tolist()
@@ -117,9 +127,16 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
         found = one.read(codes.nearest(query, many, among).tolist())
         if one.all:
             codes.keep(among)
-    cosine = one.cosines(found, query)
-    best = sorted(cosine, key=lambda id: (-cosine[id], id))[: one.limit]
-    return {id: cosine[id] for id in best} | one.cosines(also, query)
+    return found
+
+
+def by_database(one: Sought, query: Rows) -> list[int]:
+    """The nearest, and some more, as the database tells them, which looks at each."""
+    values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
+    if values["near"] is None:
+        return []
+    name = "nearest" if one.all else "nearest_of"
+    return one.read(id for (id,) in one.db.named(name, {**one.values, **values}))
 
 
 def _filter(only: Filter) -> dict[str, Any]:

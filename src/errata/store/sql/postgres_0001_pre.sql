@@ -579,7 +579,7 @@ create index example_words on example using gin (scoped_words(scope, words)) wit
 create function count_words(mark text, terms text) returns table (term text, n bigint)
 language plpgsql stable security definer set search_path from current as $$
 begin
-  return query select each.value, (
+  return query select each.value::text, (
     select count(*) from example e
     where e.indexed and scoped_words(e.scope, e.words) @> array[mark || each.value]
       and e.tenant = current_setting('errata.tenant')
@@ -590,7 +590,7 @@ end $$;
 create function match_words(mark text, terms text, most bigint) returns table (term text, ids text)
 language plpgsql stable security definer set search_path from current as $$
 begin
-  return query select each.value, (
+  return query select each.value::text, (
     select coalesce(array_to_json((array_agg(e.id order by e.id desc))[1:most])::text, '[]') from example e
     where e.indexed and scoped_words(e.scope, e.words) @> array[mark || each.value]
       and e.tenant = current_setting('errata.tenant')
