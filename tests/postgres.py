@@ -48,6 +48,7 @@ class Server:
     """A server in a folder of its own; `settings` are lines of postgresql.conf."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._server = PostgresServer(folder, cleanup_mode=None)
         self._server.ensure_pgdata_inited()
@@ -62,7 +63,7 @@ class Server:
 
     def stop(self, mode: str = "fast") -> None:
         """End it: `fast` rolls back what is under way, `immediate` is as a crash."""
-        self.program("pg_ctl", "-w", "-D", str(self._server.pgdata), "-m", mode, "stop")
+        self.program("pg_ctl", "-w", "-D", str(self.folder), "-m", mode, "stop")
 
     def program(self, name: str, *arguments: str) -> str:
         """What one of PostgreSQL's own programs writes."""

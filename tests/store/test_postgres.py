@@ -508,7 +508,7 @@ async def test_a_server_that_is_not_there_is_told_without_the_password():
     told = await refused(url)
     assert isinstance(told, StoreUnavailable)
     assert "refused" in str(told)
-    assert "see that it runs" in str(told)
+    assert "see that the server runs" in str(told)
     database = Database(addressed(url))
     shown_at = f"{told!r} {told} {told.__cause__} {addressed(url)!r} {open_store(url).url}"
     assert "hunter2" not in f"{shown_at} {database!r}"

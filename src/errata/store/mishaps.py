@@ -27,13 +27,13 @@ _WAITS: dict[type[psycopg.Error], str] = {
     errors.QueryCanceled: "it took longer than statement_timeout; try again, or raise it in the "
     "URL: ?options=-c%20statement_timeout=60s",
     errors.ReadOnlySqlTransaction: "this server is a standby; name the primary in the URL",
-    errors.InvalidPassword: "check user and password in the URL",
-    errors.InvalidAuthorizationSpecification: "check user and password in the URL, and pg_hba.conf",
-    errors.InvalidCatalogName: "create the database, or name another one in the URL",
-    errors.TooManyConnections: "raise max_connections, or give each process ?pool_size= in the URL",
     errors.DiskFull: "the server's disk is full; make room and run again, nothing was lost",
 }
-_GONE = "the server does not answer; see that it runs and can be reached, then try again"
+_GONE = "the server does not answer any more; see that it runs, then try again"
+_AWAY = (
+    "see that the server runs, has room (max_connections), and that host, database, user and "
+    "password in the URL are right; then try again"
+)
 
 
 class Mishap(NamedTuple):
@@ -73,7 +73,7 @@ def _told(error: psycopg.Error, lost: bool) -> ErrataError:
         allowed = "text without the character NUL, which PostgreSQL cannot hold"
         return InvalidInput("text", "\0", allowed)
     if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(f"{line}: {_GONE}")
+        return StoreUnavailable(f"{line}: {_GONE if lost else _AWAY}")
     return StoreError(line)
 
 

@@ -1,0 +1,202 @@
+"""What becomes of a transaction whose server goes away, at each of its moments, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from errata.errors import StoreInDoubt, StoreUnavailable
+from errata.protocols import Head
+from errata.store import open_store
+from errata.store.address import addressed
+from errata.store.database import Db
+from tests.postgres import alone, rows
+from tests.store.support import SCOPE, report
+from tests.store.test_postgres import ONE, add, count, opened, run
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
+    with alone() as server:
+        url = server.url("errata_template", "errata")
+
+        async def scenario() -> None:
+            async with opened(url) as database:
+                await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(5)))
+                server.stop(mode)
+                for _ in range(2):
+                    with pytest.raises(StoreUnavailable, match="see that the server runs"):
+                        await database.read(ONE, lambda db: None)
+                    with pytest.raises(StoreUnavailable, match="see that the server runs"):
+                        await database.apart(ONE, lambda db: None)
+                server.start()
+                await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(5)))
+                # Restarted while nobody looked: the connections that waited are all dead.
+                server.stop(mode)
+                server.start()
+                await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(20)))
+            assert count(server.url("errata_template", "errata_owner")) == 30
+
+        asyncio.run(scenario())
+
+
+PASSWORDS = "local all erin scram-sha-256\nlocal all all trust\n"
+
+
+def test_a_wrong_password_is_told_and_never_shown():
+    with alone() as server:
+        (server.folder / "pg_hba.conf").write_text(PASSWORDS, encoding="utf-8")
+        server.run("create role erin login password 'right-horse' in role errata")
+        server.run("select pg_reload_conf()")
+        url = server.url("errata_template", "erin:{}").format
+
+        async def scenario() -> None:
+            async with opened(url("right-horse")) as database:
+                await database.write(ONE, add)
+            async with opened(url("wrong-horse")) as database:
+                with pytest.raises(StoreUnavailable, match="user and password in the URL") as told:
+                    await database.write(ONE, add)
+            error: BaseException | None = told.value
+            while error is not None:
+                assert "horse" not in f"{error!r} {error}"
+                error = error.__cause__ or error.__context__
+
+        asyncio.run(scenario())
+
+
+@run
+async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres):
+    """As often as a server restarts, not for ever."""
+    runs: list[int] = []
+
+    def ended(db: Db) -> None:
+        add(db)
+        [[process]] = db.execute("select pg_backend_pid()").fetchall()
+        runs.append(process)
+        if len(runs) <= losses:
+            rows(postgres.superuser, "select pg_terminate_backend(%s, 10000)", process)
+        add(db)
+
+    async with opened(postgres.service) as database:
+        losses = 2
+        await database.write(ONE, ended)
+        assert (len(set(runs)), count(postgres.owner)) == (3, 2)
+        runs.clear()
+        losses = 3
+        with pytest.raises(
+            StoreUnavailable, match=r"terminating connection.*: the server"
+        ):
+            await database.write(ONE, ended)
+        await database.write(ONE, add)
+    assert (len(runs), count(postgres.owner)) == (3, 3)
+
+
+class Wire:
+    """Stands between a client and the server, and cuts the connection at a commit.
+
+    `cut`: "before" the commit reaches the server, or "after", when its answer is on the way.
+    """
+
+    def __init__(self, url: str, folder: Path) -> None:
+        parts = conninfo_to_dict(url)
+        self._server = f"{parts['host']}/.s.PGSQL.5432"
+        self.url = url.replace(str(parts["host"]), str(folder))
+        self.cut = ""
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(folder / ".s.PGSQL.5432"))
+        self._listening.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # until it is closed
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(self._server)
+            while True:
+                ready, _, _ = select.select([client, server], [], [])
+                told = ready[0].recv(65536)
+                cut = self.cut if b"commit\0" in told and ready[0] is client else ""
+                if not told or cut == "before":
+                    return
+                (server if ready[0] is client else client).sendall(told)
+                if cut == "after":
+                    server.recv(65536)
+                    return
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@contextmanager
+def wired(url: str) -> Iterator[Wire]:
+    with tempfile.TemporaryDirectory() as folder:
+        wire = Wire(url, Path(folder))
+        try:
+            yield wire
+        finally:
+            wire.close()
+
+
+@pytest.mark.parametrize(("cut", "written"), [("before", 0), ("after", 1)])
+@run
+async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
+    postgres, cut, written
+):
+    runs: list[int] = []
+
+    def once(db: Db) -> None:
+        runs.append(1)
+        add(db)
+
+    with wired(postgres.service) as wire:
+        async with opened(wire.url) as database:
+            await database.read(ONE, lambda db: None)
+            wire.cut = cut
+            with pytest.raises(StoreInDoubt, match="do the same again"):
+                await database.write(ONE, once)
+            wire.cut = ""
+            assert (len(runs), count(postgres.owner)) == (1, written)
+            await database.write(ONE, add)
+    assert count(postgres.owner) == written + 1
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+@run
+async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
+    """The loop has the attempt once, whether the first report came through or not."""
+    with wired(postgres.service) as wire:
+        store = open_store(wire.url)
+        await store.claim(SCOPE, "a", Head("task"), "")
+        wire.cut = cut
+        with pytest.raises(StoreInDoubt):
+            await store.commit(SCOPE, report("a", 1), "")
+        wire.cut = ""
+        await store.commit(SCOPE, report("a", 1), "")
+        stored = await store.read(SCOPE, "a")
+        await store.close()
+    assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
+
+
+def test_psycopg_takes_the_options_of_a_url_as_they_are_meant(postgres):
+    conninfo = addressed(f"{postgres.service}&options=-c%20lock_timeout=7s").conninfo
+    with psycopg.connect(conninfo) as db:
+        shown = [
+            db.execute(f"show {name}").fetchall()[0][0]
+            for name in ("lock_timeout", "statement_timeout", "search_path", "application_name")
+        ]
+    assert shown == ["7s", "30s", "errata,public", "errata"]
