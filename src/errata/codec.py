@@ -92,6 +92,7 @@ def attempt_to(attempt: Attempt) -> Plain:
         "repeats": attempt.repeats,
         **({"labels": dict(attempt.labels)} if attempt.labels else {}),
         **({"greedy": True} if attempt.greedy else {}),
+        **({"report": attempt.report} if attempt.report else {}),
     }
 
 
@@ -105,6 +106,7 @@ def attempt_from(plain: Mapping[str, Any]) -> Attempt:
         plain["repeats"],
         plain.get("labels", {}),
         plain.get("greedy", False),
+        plain.get("report", ""),
     )
 
 
@@ -227,6 +229,11 @@ def improvement_from(plain: Mapping[str, Any]) -> Improvement:
     """What counts as improvement under the policy that `plain` describes."""
     gain, against = plain.get("min_gain"), plain.get("against", "best")
     return Improvement(against=against) if gain is None else Improvement(gain, against)
+
+
+def whole(plain: Mapping[str, Any]) -> bool:
+    """Whether `policy_from` gives all of the policy: nothing of it is code of the user's own."""
+    return plain.get("min_gain") is not None and not any(map(_own, _rules(plain)))
 
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from errata.loop.decide import Again, Lifted, Policy, Trigger, Verdict, triggers
 from errata.loop.measure import thousandths
 from errata.loop.record import Loop
 from errata.loop.stop import Echo, Fatigue, Stop, flat
+
+if TYPE_CHECKING:
+    from errata.memory.proof import Exposure
+    from errata.protocols import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,20 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What a decision rests on that is made without driving the loop, read as one state.
+
+    `driver` is who drives it just now, "" for nobody. `echoes` counts finding keys in other loops
+    of the scope where a rule of its policy counts them, `exposures` are what it was shown.
+    """
+
+    stored: Stored
+    driver: str = ""
+    echoes: Mapping[str, int] = field(default_factory=dict)
+    exposures: tuple[Exposure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reasoning:
     """Why one decision fell as it did.
 
@@ -63,6 +82,11 @@ class Reasoning:
     def rerun(self) -> int:
         """How many attempts there were after the first try."""
         return max(0, self.attempt - 1)
+
+
+def latest(decisions: Sequence[Decision]) -> Verdict:
+    """The newest verdict; of a loop about which nothing was decided, that it goes on."""
+    return decisions[-1].verdict if decisions else Again()
 
 
 def standing(loop: Loop, policy: Policy) -> Standing:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from errata import telemetry
-from errata.decisions import standing
+from errata.decisions import latest
+from errata.entries import attempted, cancelled, decided
 from errata.errors import ModelError, ModelTimeout, UserCodeError
 from errata.evaluate import Check, Evaluate, Feedback, evaluated, pure, worded
 from errata.generate import Generate, Produced, Revise, Writer, generator, produce, revised
@@ -23,7 +24,7 @@ from errata.loop.stop import Budget, counts_scope
 from errata.memory.memory import Memory
 from errata.near import near
 from errata.protocols import Context, Entry, Model, Scope, Store, Usage
-from errata.remembering import Remembering
+from errata.remembering import Remembering, text_of
 from errata.result import Result
 
 C = TypeVar("C")
@@ -87,7 +88,7 @@ class Run(Generic[C]):
         there = scope or (remembers.scope if remembers else None)
         self._journal = journal(store, there, self.id, known=bool(id))
         judged = bool(checks or evaluate)
-        self._record = Remembering(self._journal, remembers, _text(task), judged, examples)
+        self._record = Remembering(self._journal, remembers, text_of(task), judged, examples)
         self._lock, self._began = asyncio.Lock(), 0.0
 
     @property
@@ -131,16 +132,14 @@ class Run(Generic[C]):
     async def cancel(self, by: str) -> Verdict:
         """End the loop on request; `by` says whose. A loop that has ended stays as it is."""
 
-        async def cancelled(state: _State) -> _State:
+        async def ended(state: _State) -> _State:
             if isinstance(state.verdict, Done):
                 return state
-            loop = replace(state.loop, cancelled=by or "cancelled", at=time.time())
-            verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
-            entry = Entry(self.id, 0, cancelled=loop.cancelled, verdict=verdict, standing=worn)
-            await self._record.commit(replace(entry, decided=loop.at), loop)
+            loop, verdict, entry = cancelled(state.loop, self.policy, by, time.time())
+            await self._record.commit(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
-        return (await self._held(cancelled)).verdict
+        return (await self._held(ended)).verdict
 
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
@@ -157,12 +156,11 @@ class Run(Generic[C]):
             loop = replace(state.loop, at=time.time())
             after, verdict = overridden(loop, self.policy, state.verdict, given)
             verdict = await self._worded(state, after, verdict)
-            entry = Entry(self.id, 0, override=given)
+            entry = Entry(self.id, 0)
             if isinstance(state.verdict, Done):
                 await self._record.brief(self.id, begins=False)
-                worn = standing(loop, self.policy)
-                entry = replace(entry, verdict=verdict, standing=worn, decided=loop.at)
-            await self._record.commit(entry, loop)
+                entry = decided(loop, self.policy, verdict)
+            await self._record.commit(replace(entry, override=given), loop)
             return replace(state, loop=after, verdict=verdict)
 
         return (await self._held(lifted)).verdict
@@ -186,8 +184,9 @@ class Run(Generic[C]):
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            last: Verdict = stored.verdicts[-1] if stored.verdicts else Again()
-            state = replace(state, loop=loop, values=stored.values, verdict=last)
+            state = replace(
+                state, loop=loop, values=stored.values, verdict=latest(stored.decisions)
+            )
             for key, plain in stored.journal.items():
                 state = replace(state, finished=(key, Produced.of(plain)))
         if self._journal.durable and any(map(counts_scope, self.policy.rules)):
@@ -230,14 +229,12 @@ class Run(Generic[C]):
 
     async def _decided(self, state: _State, value: Any, attempt: Attempt) -> _State:
         """The state after this attempt, its verdict and all written down."""
-        loop = state.loop.then(attempt)
-        loop = replace(loop, at=time.time()) if loop.overrides else loop
+        loop = attempted(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide(loop, self.policy))
-        entry = Entry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
+        entry = Entry(self.id, 0, verdict=verdict)
         if self._journal.durable:
-            decided = loop.at if loop.overrides else 0.0
-            entry = replace(entry, standing=standing(loop, self.policy), decided=decided)
-        await self._record.commit(entry, loop)
+            entry = decided(loop, self.policy, verdict)
+        await self._record.commit(replace(entry, attempt=attempt, value=value), loop)
         return _State(spent(loop, verdict), (*state.values, value), verdict)
 
     async def _worded(self, state: _State, loop: Loop, verdict: Verdict) -> Verdict:
@@ -326,9 +323,9 @@ class Run(Generic[C]):
     async def _over(self, state: _State) -> _State:
         """A budget is spent without another attempt."""
         loop = replace(state.loop, at=time.time())
-        verdict, worn = decide(loop, self.policy), standing(loop, self.policy)
-        entry = Entry(self.id, 0, extra=loop.extra, verdict=verdict, standing=worn)
-        await self._record.commit(replace(entry, decided=loop.at), loop)
+        verdict = decide(loop, self.policy)
+        entry = replace(decided(loop, self.policy, verdict), extra=loop.extra)
+        await self._record.commit(entry, loop)
         return replace(state, verdict=verdict, finished=None)
 
     async def _cut(self, seconds: float, judging: Usage | None = None) -> None:
@@ -389,7 +386,3 @@ async def run(
     """
     options = dict(locals())  # every argument by its name, which is that of Run's
     return await Run[Any](**options).finish()
-
-
-def _text(task: Any) -> str:
-    return task if isinstance(task, str) else Candidate.of(task).text or ""

@@ -17,7 +17,10 @@
     │   ├── RollbackRefused        a dream that cannot be rolled back, or not yet
     │   ├── Changed                what was to be edited is another by now
     │   ├── QuotaExceeded          a source that is not trusted has said too much
-    │   └── Conflict               another report is already stored for this attempt
+    │   └── Conflict               something else is already stored under this name
+    │       ├── AttemptTaken       another report is already stored for this attempt
+    │       ├── LoopEnded          a report comes after the loop has ended
+    │       └── OutOfOrder         a report leaves attempts out
     ├── AccessDenied               the caller of a service: who it is, or what it may
     │   ├── KeyRefused             no key, or one that is unknown, revoked or expired
     │   └── Forbidden              the key is good, but not for this
@@ -143,7 +146,19 @@ class OverrideRefused(UsageError):
 
 
 class Conflict(UsageError):
+    """Something else is stored under this name already; nothing was written."""
+
+
+class AttemptTaken(Conflict):
     """The same attempt was reported before with other content."""
+
+
+class LoopEnded(Conflict):
+    """An attempt is reported of a loop that has passed or was stopped; an override reopens it."""
+
+
+class OutOfOrder(Conflict):
+    """An attempt is reported though one before it is not."""
 
 
 class NotQuarantined(UsageError):
@@ -293,11 +308,7 @@ class StoreOlder(StoreError):
 
 
 class StoreInDoubt(StoreError):
-    """The server was lost while it committed: all was written or nothing; ask again to know.
-
-    An attempt, a loop and an episode are told apart by their own numbers and ids, a call over HTTP
-    by its Idempotency-Key: the same again finds what is there, and writes it where it is not.
-    """
+    """The server was lost while it committed: all was written or nothing; the same again tells."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

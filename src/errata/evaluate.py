@@ -70,7 +70,7 @@ async def evaluated(
         except (CheckFailed, ModelError) as error:
             if instead is None:
                 raise
-            findings.append(_safe(instead(_name(check), error)))
+            findings.append(_safe(instead(check_name(check), error)))
             continue
         findings += listed
         if isinstance(found, Evaluation):
@@ -121,7 +121,8 @@ def _asks(check: Any) -> int:
     return asks
 
 
-def _name(check: Callable[..., Any]) -> str:
+def check_name(check: Callable[..., Any]) -> str:
+    """The name under which a check is recorded."""
     return rule_name(check)
 
 

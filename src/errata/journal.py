@@ -20,7 +20,19 @@ from errata.store.lease import LEASE_SECONDS, enter, leave, new_owner
 ECHO_WINDOW = 20
 
 
-class Journal(Protocol):
+class Written(Protocol):
+    """Where what becomes of a loop is written."""
+
+    async def commit(self, entry: Entry) -> None:
+        """Write down all of `entry` or nothing."""
+        ...
+
+    def shares(self, store: Store, scope: Scope) -> bool:
+        """Whether what is committed here lands in that scope of `store`, in one transaction."""
+        ...
+
+
+class Journal(Written, Protocol):
     """What a driver asks of its journal."""
 
     durable: bool
@@ -37,16 +49,8 @@ class Journal(Protocol):
         """Finding key -> attempts of other loops of the scope that had it."""
         ...
 
-    async def commit(self, entry: Entry) -> None:
-        """Write down all of `entry` or nothing."""
-        ...
-
     def reread(self) -> bool:
         """After a failure: whether the state has to be read again from here."""
-        ...
-
-    def shares(self, store: Store, scope: Scope) -> bool:
-        """Whether what is committed here lands in that scope of `store`, in one transaction."""
         ...
 
 

@@ -11,7 +11,7 @@ from errata.lessons import Lessons
 from errata.redact import redacted
 
 if TYPE_CHECKING:
-    from errata.decisions import Decision, Standing
+    from errata.decisions import Decision, Known, Standing
     from errata.loop.decide import Verdict
     from errata.loop.record import Attempt, Loop, Override
     from errata.memory.learn import Example, Reflection
@@ -179,11 +179,15 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is stored when a loop begins: its task, and its goals and policy as plain data."""
+    """What is stored when a loop begins: its task, and its goals and policy as plain data.
+
+    `context` is what checks of a loop that is reported from outside find as `Context.data`.
+    """
 
     task: Any
     goals: Sequence[Mapping[str, Any]] = ()
     policy: Mapping[str, Any] = field(default_factory=dict)
+    context: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +222,7 @@ class Entry:
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
     their overrides; `standing` is how worn the loop was then, `decided` when that was
     (seconds since 1970; 0: just now). `reflections`, `exposures` and `outcome`
-    belong to memory, which keeps `most` lessons (0: all). `leaves`: whoever comes next may drive
-    the loop.
+    belong to memory, which keeps `most` lessons (0: all).
     """
 
     id: str
@@ -238,7 +241,6 @@ class Entry:
     exposures: Sequence[Exposure] = ()
     outcome: Outcome | None = None
     most: int = 0
-    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +345,20 @@ class Store(Lessons, Protocol):
         """The name under which a user opened it."""
         ...
 
+    async def begin(self, scope: Scope, id: str, head: Head) -> tuple[Stored, bool]:
+        """The loop, created where it is new, and whether it is; nobody drives it.
+
+        Raises Conflict where it has another task, context, goals or policy.
+        """
+        ...
+
+    async def known(self, scope: Scope, id: str, window: int) -> Known:
+        """The loop for whoever decides it without driving it; echoes as of `echoes`.
+
+        Raises NotFound.
+        """
+        ...
+
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
         """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
         ...
@@ -352,15 +368,24 @@ class Store(Lessons, Protocol):
         ...
 
     async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
-        """Write all of `entry` or nothing. Raises LeaseLost, Conflict."""
+        """Write all of `entry` or nothing. Raises LeaseLost, Conflict.
+
+        With the `owner` "" nobody drives the loop: the epoch moves on, so that of all who read the
+        same state one writes.
+        """
         ...
 
     async def read(self, scope: Scope, id: str) -> Stored:
         """The loop as it stands. Raises NotFound."""
         ...
 
-    async def loops(self, scope: Scope, limit: int, prefix: str = "") -> Sequence[Stored]:
-        """The newest loops whose id begins with `prefix`, newest first."""
+    async def loops(
+        self, scope: Scope, limit: int, prefix: str = "", before: str = ""
+    ) -> Sequence[Stored]:
+        """The newest loops whose id begins with `prefix`, newest first; or those `before` a loop.
+
+        It is named by its id; where there is none, nothing comes before it.
+        """
         ...
 
     async def echoes(self, scope: Scope, id: str, window: int) -> Mapping[str, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from errata.errors import StoreError
-from errata.journal import Journal
+from errata.journal import Written
 from errata.loop.decide import Done, Verdict
-from errata.loop.record import Loop
+from errata.loop.record import Candidate, Loop
 from errata.memory.briefing import Briefing, outcome
 from errata.memory.memory import Memory
 from errata.protocols import Entry
@@ -36,7 +36,7 @@ class Remembering:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Written,
         memory: Memory | None,
         task: str,
         judged: bool,
@@ -66,6 +66,10 @@ class Remembering:
         if self._memory is not None:
             self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
             self._begun = False
+
+    def told(self, briefing: Briefing, written: bool) -> None:
+        """What somebody else has shown the loop, and whether that is written down."""
+        self.briefing, self._begun = briefing, written
 
     async def commit(self, entry: Entry, loop: Loop) -> None:
         """Write down `entry`, by which the loop has become `loop`. Raises StoreError."""
@@ -110,6 +114,11 @@ class Remembering:
         await _teach(memory, lessons, end)
         if end is not None:
             await _look(memory, loop.id)
+
+
+def text_of(task: Any) -> str:
+    """The words by which memory finds what fits a task."""
+    return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
 async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | None) -> None:

@@ -176,9 +176,8 @@ def _canonical(value: Any) -> str:
 class Attempt:
     """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
 
-    The host finds it once, when it records the attempt; equal digests need no mark. `labels` name
-    who took part, for people who read the log. `greedy` says that it was sampled without chance,
-    which gives the rejected answer again: the host samples warmer after a repeat.
+    The host finds it once. `labels` name who took part. `greedy`: it was sampled without chance,
+    which gives the rejected answer again. `report` names the report from outside that it is of.
     """
 
     number: int
@@ -188,6 +187,7 @@ class Attempt:
     repeats: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     greedy: bool = False
+    report: str = ""
 
 
 @dataclass(frozen=True, slots=True)

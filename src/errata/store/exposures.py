@@ -26,7 +26,7 @@ def expose(
     db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
 ) -> None:
     """Write down what a loop was shown, and how it ended, each once: what was first stays."""
-    if exposures and not _read(db, scope, exposures[0].loop):
+    if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
             kind, _, signature = str(one.lesson).partition("/")
@@ -64,7 +64,7 @@ def _end(db: Db, scope: Scope, outcome: Outcome, now: float) -> None:
 def past(db: Db, scope: Scope, loop: str) -> Past:
     """What the loop was shown and whether it has taught, and how many loops have an outcome."""
     row = db.named("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
-    return Past(tuple(_read(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
+    return Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
 
 
 def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Reflection]:
@@ -76,7 +76,8 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
     return [one for one in reflections if one.loop in new]
 
 
-def _read(db: Db, scope: Scope, loop: str) -> list[Exposure]:
+def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
+    """What the loop was shown of each lesson, or spared."""
     from errata.memory.proof import Exposure
 
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from errata import codec
-from errata.decisions import echoing
-from errata.errors import Conflict, LeaseLost, NotFound, OverrideRefused
+from errata.decisions import Known, echoing
+from errata.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from errata.loop.decide import Done, Verdict
 from errata.loop.record import Attempt, Loop, Override
+from errata.loop.stop import counts_scope
 from errata.protocols import Entry, Head, Scope, Stored, Usage
 from errata.redact import redacted_data
 from errata.store import exposures, reflections, size
@@ -20,12 +21,38 @@ from errata.store.database import Db, Row
 from errata.store.lease import LEASE_SECONDS, alive
 
 Plain = Mapping[str, Any]
+HEAD = ("task", "goals", "policy", "context")
+
+
+def begin(db: Db, scope: Scope, id: str, head: Head, now: float) -> tuple[Stored, bool]:
+    """The loop, created where it is new, and whether it is; nobody drives it."""
+    row = one(db, "read_loop", _key(scope, id))
+    if row is None:
+        _insert(db, _key(scope, id), head, "", now)
+        return read(db, scope, id), True
+    _same(row, head, HEAD)
+    return _stored(db, row), False
+
+
+def known(db: Db, scope: Scope, id: str, window: int, now: float, where: str) -> Known:
+    """The loop for whoever decides it without driving it."""
+    row = one(db, "read_loop", _key(scope, id))
+    if row is None:
+        raise NotFound("loop", id, where)
+    stored = _stored(db, row)
+    counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
+    return Known(
+        stored,
+        row["owner"] if alive(row["owner"], row["lease"], now) else "",
+        echoes(db, scope, id, window) if counted else {},
+        tuple(exposures.shown_to(db, scope, id)),
+    )
 
 
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> Stored:
     """Take the loop over, creating it where it is new."""
     key = _key(scope, id)
-    row = one(db, "find_loop", key)
+    row = one(db, "read_loop", key)
     if row is None:
         _insert(db, key, head, owner, now)
     else:
@@ -34,7 +61,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> 
                 f"loop {id!r} is being driven by another process ({row['owner']}); "
                 "wait for it, or stop it"
             )
-        _same_task(db, key, head)
+        _same(row, head, HEAD[:1])
         lease = {"n": row["n"], "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
         db.named("take_over", lease)
     return read(db, scope, id)
@@ -70,8 +97,6 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         _override(db, at, entry.override)
     if entry.verdict is not None:
         _decision(db, at, entry, entry.verdict)
-    if entry.leaves:
-        db.named("end_lease", {"n": n})
     exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
         answers = reflections.remember(db, scope, entry.reflections, now)
@@ -86,10 +111,10 @@ def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:
     return _stored(db, row)
 
 
-def newest(db: Db, scope: Scope, limit: int, prefix: str) -> list[Stored]:
-    """The newest loops, newest first."""
-    values = {"tenant": scope.tenant, "project": scope.project, "limit": limit, "prefix": prefix}
-    rows = db.named("newest_loops", values).fetchall()
+def newest(db: Db, scope: Scope, limit: int, prefix: str, before: str = "") -> list[Stored]:
+    """The newest loops, newest first, or those that come after the one named `before`."""
+    values = {**_key(scope, before), "limit": limit, "prefix": prefix}
+    rows = db.named("loops_before" if before else "newest_loops", values).fetchall()
     return [_stored(db, row) for row in rows]
 
 
@@ -133,26 +158,28 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
         "task": dump(head.task),
         "goals": dump(list(head.goals)),
         "policy": dump(dict(head.policy)),
+        "context": dump(head.context),
         "owner": owner,
-        "lease": now + LEASE_SECONDS,
+        "lease": now + LEASE_SECONDS if owner else 0.0,
         "now": now,
     }
     row = one(db, "insert_loop", values)
     return int(row["n"]) if row else 0
 
 
-def _same_task(db: Db, key: Plain, head: Head) -> None:
-    row = one(db, "read_loop", key)
-    if row is not None and row["task"] != dump(head.task):
-        raise Conflict(
-            f"loop {key['id']!r} is about another task: {row['task'][:80]}; give another id"
-        )
+def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
+    """Raises Conflict where a part of the head is stored with other content."""
+    given = {"goals": list(head.goals), "policy": dict(head.policy)}
+    for part in parts:
+        if row[part] != dump(given.get(part, getattr(head, part))):
+            told = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
+            raise Conflict(f"{told}; give another id")
 
 
 def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
-    row = one(db, "fence", values)
+    row = one(db, "fence" if owner else "advance", values)
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
@@ -164,12 +191,13 @@ def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
 
 
 def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
-    """Whether it is new. Raises Conflict where other content is stored under its number."""
+    """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
     record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
     if row is not None:
         if (row["record"], row["value"]) != (record, value):
-            raise Conflict(f"attempt {attempt.number} of {entry.id!r} is stored with other content")
+            told = f"attempt {attempt.number} of {entry.id!r} is stored with other content"
+            raise AttemptTaken(told)
         return False
     values = {**at, "number": attempt.number, "record": record, "value": value}
     db.named("insert_attempt", values)
@@ -212,7 +240,7 @@ def _stored(db: Db, row: Row) -> Stored:
     )
     overrides = db.named("read_overrides", n).fetchall()
     steps = db.named("read_steps", n).fetchall()
-    head = Head(json.loads(row["task"]), json.loads(row["goals"]), json.loads(row["policy"]))
+    head = Head(*(json.loads(row[part]) for part in HEAD))
     loop = Loop(
         row["id"],
         tuple(codec.goal_from(g) for g in head.goals),

@@ -36,6 +36,7 @@ from errata.store.beside import Attended
 from errata.store.database import MEMORY, Access, Db
 
 if TYPE_CHECKING:
+    from errata.decisions import Known
     from errata.lessons import Change, Dreams, Episodes, Seen, Wanted
     from errata.memory.portable import Effect
     from errata.memory.proof import Cases, Comparison, Exposure, Outcome
@@ -58,6 +59,17 @@ class SqlStore:
     def __init__(self, url: str, access: Access) -> None:
         self.url = url
         self._access: Access = Attended(access)
+
+    async def begin(self, scope: Scope, id: str, head: Head) -> tuple[Stored, bool]:
+        """The loop, created where it is new, and whether it is. Raises Conflict."""
+        return await self._access.write(
+            scope, lambda db: loops.begin(db, scope, id, head, time.time()), (of_loop(id),)
+        )
+
+    async def known(self, scope: Scope, id: str, window: int) -> Known:
+        """The loop for whoever decides it without driving it. Raises NotFound."""
+        given = (id, window, time.time(), self.url)
+        return await self._access.read(scope, lambda db: loops.known(db, scope, *given))
 
     async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
         """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
@@ -84,9 +96,12 @@ class SqlStore:
         """The loop as it stands. Raises NotFound."""
         return await self._access.read(scope, lambda db: loops.read(db, scope, id, self.url))
 
-    async def loops(self, scope: Scope, limit: int, prefix: str = "") -> Sequence[Stored]:
-        """The newest loops whose id begins with `prefix`, newest first."""
-        return await self._access.read(scope, lambda db: loops.newest(db, scope, limit, prefix))
+    async def loops(
+        self, scope: Scope, limit: int, prefix: str = "", before: str = ""
+    ) -> Sequence[Stored]:
+        """The newest loops whose id begins with `prefix`, newest first; or those `before` one."""
+        given = (limit, prefix, before)
+        return await self._access.read(scope, lambda db: loops.newest(db, scope, *given))
 
     async def echoes(self, scope: Scope, id: str, window: int) -> Mapping[str, int]:
         """In how many attempts of the `window` newest other loops each finding key was seen."""

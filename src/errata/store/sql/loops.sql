@@ -2,8 +2,8 @@
 select n, owner, epoch, lease from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: insert_loop
-insert into loop (tenant, project, id, task, goals, policy, owner, lease, created, updated)
-values (:tenant, :project, :id, :task, :goals, :policy, :owner, :lease, :now, :now)
+insert into loop (tenant, project, id, task, goals, policy, context, owner, lease, created, updated)
+values (:tenant, :project, :id, :task, :goals, :policy, :context, :owner, :lease, :now, :now)
 returning n;
 
 -- name: take_over
@@ -14,19 +14,31 @@ update loop set owner = :owner, lease = :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n;
 
+-- name: advance
+update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch
+returning n;
+
 -- name: beat
 update loop set lease = :lease
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n;
 
 -- name: read_loop
-select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+select n, id, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: newest_loops
-select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+select n, id, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
+order by created desc, n desc limit :limit;
+
+-- name: loops_before
+select n, id, task, goals, policy, context, extra, cancelled, epoch, created, updated
+from loop
+where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
+  and (created, n) < (select created, n from loop where tenant = :tenant and project = :project and id = :id)
 order by created desc, n desc limit :limit;
 
 -- name: read_attempts
@@ -46,9 +58,6 @@ update loop set state = :state, lease = 0 where n = :n;
 
 -- name: reopen_loop
 update loop set state = 'open' where n = :n and state <> 'open';
-
--- name: end_lease
-update loop set lease = 0 where n = :n;
 
 -- name: set_extra
 update loop set extra = :extra where n = :n;
@@ -88,7 +97,7 @@ on conflict (loop, key) do nothing;
 delete from step where loop = :n;
 
 -- name: echoing
-select n, id, task, goals, policy, extra, cancelled, epoch, created, updated
+select n, id, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop where tenant = :tenant and project = :project and id <> :id
 order by created desc, n desc limit :window;
 

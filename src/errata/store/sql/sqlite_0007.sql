@@ -31,3 +31,6 @@ create table span (
 
 -- The newest first, by their ids, which every index ends with.
 create index reflection_listed on reflection (tenant, project);
+
+-- What checks of a loop that is reported from outside are given besides its task: JSON data.
+alter table loop add column context text not null default 'null';
