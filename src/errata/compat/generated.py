@@ -7,9 +7,9 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
+from errata.compat.told import moment
 from errata.errors import InvalidInput
 from errata.memory.arguments import fraction, integer, several, texts
 from errata.memory.episode import Episode
@@ -75,15 +75,17 @@ class Generated(dict[str, Any]):
 async def generate_reflection(
     context: Mapping[str, Any],
     *,
-    store: Store | str = STORE,
+    store: Memory | Store | str = STORE,
     model: Model | None = None,
     trust: Trust = "external",
+    on_model_error: Literal["keep", "raise"] = "keep",
 ) -> dict[str, Any]:
     """What a run teaches, and nothing is stored; of what the store knows no model is asked.
 
     The ids are the names of the two lessons: the same failure has the same. Without a strategy its
-    id and text are None, and so is the category of no error. `trust` as of `reflect`: from whom the
-    task and the user's words are. Raises InvalidInput, StoreError.
+    id and text are None, and so is the category of no error. `trust` and `on_model_error` as of
+    `reflect`: from whom the task and the user's words are, and what becomes of a model that fails.
+    Raises InvalidInput, ModelError, StoreError.
     """
     episode = await asyncio.to_thread(_episode, context)
     scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
@@ -91,10 +93,11 @@ async def generate_reflection(
     several("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
-        memory=Memory(store, scope),
+        memory=Memory.of(store, scope),
         model=model,
         store=False,
         trust=trust,
+        on_model_error=on_model_error,
         related=[str(one) for one in related],
     )
     if made is None:
@@ -108,7 +111,7 @@ async def store_reflection(
     project_id: str,
     session_id: str | None = None,
     *,
-    store: Store | str = STORE,
+    store: Memory | Store | str = STORE,
 ) -> dict[str, str | None]:
     """Store what was generated; the ids of both lessons. The same run again adds nothing.
 
@@ -123,7 +126,7 @@ async def store_reflection(
         rule = made.strategy and _of_session(made.strategy, session_id)
         one = _of_session(made.reflection, session_id)
         made = replace(made, reflection=one, strategy=rule)
-    await keep(made, Memory(store, Scope(tenant_id, project_id)))
+    await keep(made, Memory.of(store, Scope(tenant_id, project_id)))
     return {name: result[name] for name in ("reflection_id", "strategy_id")}
 
 
@@ -134,41 +137,42 @@ async def query_reflections(
     k: int = 5,
     min_importance: float = 0.5,
     tags: Sequence[str] | None = None,
+    match: Literal["any", "all"] = "any",
     *,
-    store: Store | str = STORE,
+    store: Memory | Store | str = STORE,
 ) -> list[dict[str, Any]]:
     """Reflections and strategies that fit a text, or without one the most important; best first.
 
-    With any of the `tags`; what waits in quarantine is not among them. Raises InvalidInput,
-    StoreError.
+    With any of the `tags`, or all with `match`; what waits in quarantine is not among them. Raises
+    InvalidInput, StoreError.
     """
     integer("k", k)
     fraction("min_importance", min_importance)
     texts(query_text=query_text or "")
-    only = Filter(tags if isinstance(tags, str) else tuple(tags or ()))  # type: ignore[arg-type]
-    memory = Memory(store, Scope(tenant_id, project_id))
+    given: Any = tags if isinstance(tags, str) else tuple(tags or ())
+    only = Filter(given, match, importance=min_importance)
+    memory = Memory.of(store, Scope(tenant_id, project_id))
     if not query_text:
-        return await _most_important(memory, k, min_importance, only.tags)
+        return await _most_important(memory, k, only)
     found: list[Found] = []
     for kind in PRODUCTS:
         found += await memory.recall(
-            query_text, k, tags=only.tags, kind=kind, importance=min_importance
+            query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
         )
     now = time.time()
     found.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
     return [_found(one) for one in found[:k]]
 
 
-async def _most_important(
-    memory: Memory, k: int, least: float, tags: Sequence[str]
-) -> list[dict[str, Any]]:
+async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
+    enough = any if only.match == "any" else all
     rows = [
         one
         for one in await memory.top(LISTED)
         if one["kind"] in PRODUCTS
         and one["state"] in ("candidate", "verified")
-        and one["importance"] >= least
-        and (not tags or set(tags) & set(one["tags"]))
+        and one["importance"] >= only.importance
+        and (not only.tags or enough(tag in one["tags"] for tag in only.tags))
     ]
     rows.sort(key=lambda one: (-one["importance"], -one["last_seen"], one["kind"], one["id"]))
     return [_answer({**one, "at": one["last_seen"]}) for one in rows[:k]]
@@ -190,7 +194,7 @@ def _answer(one: Mapping[str, Any]) -> dict[str, Any]:
         "error_category": None if rule else one["error_type"] or None,
         "source": SOURCE,
         "layer": LAYER,
-        "generated_at": _time(one["at"]),
+        "generated_at": moment(one["at"]),
     }
 
 
@@ -208,7 +212,7 @@ def _told(made: Reflected) -> dict[str, Any]:
         "source_event_ids": list(one.meta["source_event_ids"]),
         "related_memory_ids": list(one.meta["related_memory_ids"]),
         "metadata": {name: one.meta[name] for name in METADATA},
-        "generated_at": _time(time.time()),
+        "generated_at": moment(time.time()),
     }
 
 
@@ -231,8 +235,3 @@ def _text(context: Mapping[str, Any], name: str) -> str:
 
 def _of_session(one: Reflection, session: str) -> Reflection:
     return replace(one, meta={**one.meta, "session_id": opaque(session)})
-
-
-def _time(at: float) -> str:
-    """ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

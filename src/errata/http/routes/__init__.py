@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from fastapi import APIRouter
 
 from errata.http.problems import Shape
-from errata.http.routes import health, keys
+from errata.http.routes import generated, health, keys
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, keys.router)
+ROUTERS: tuple[APIRouter, ...] = (health.router, keys.router, generated.router)
 
-SHAPES: Mapping[str, Shape] = {}
+SHAPES: Mapping[str, Shape] = {generated.PREFIX: generated.told}
 """Beginning of a path -> how errors are told there, where it is not as RFC 9457 problems."""

@@ -1,0 +1,203 @@
+"""Reflections over HTTP in the shapes that callers of earlier systems rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from errata.compat import Reflections
+from errata.testing import ScriptedModel
+from tests.compat.test_generated import FAILED, FOUND, METADATA, SPOKEN, TYPES, has_shape
+from tests.http.support import served
+from tests.memory.reflections import answer
+
+RUN: dict[str, Any] = {**FAILED, "tenant_id": "acme", "project_id": "main"}
+TALK: dict[str, Any] = {**SPOKEN, "tenant_id": "acme", "project_id": "main", "session_id": "s1"}
+ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main"}
+GENERATE, QUERY = "/api/v1/reflections/generate", "/api/v1/reflections/query"
+
+
+@pytest.fixture
+def api(tmp_path):
+    with served(tmp_path) as api:
+        yield api
+
+
+def refused(response: Any, status: int) -> str:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert list(body) == ["status", "message"]
+    assert body["status"] == "error"
+    told: str = body["message"]
+    return told
+
+
+@pytest.mark.parametrize("outcome", ["success", "failure", "partial", "timeout", "error"])
+@pytest.mark.parametrize("error", [None, FAILED["error"]])
+def test_what_is_generated_has_its_fields(api, outcome, error):
+    response = api.post(GENERATE, json={**RUN, "outcome": outcome, "error": error})
+    assert response.status_code == 200, response.text
+    made = response.json()
+    has_shape(made, TYPES)
+    has_shape(made["metadata"], METADATA)
+    assert 0 <= made["importance"] <= 1
+    assert 0 <= made["confidence"] <= 1
+    assert made["metadata"] == {
+        "outcome": outcome,
+        "task_description": RUN["task_description"],
+        "event_count": 3,
+        "session_id": "s1",
+    }
+
+
+def test_what_is_generated_is_stored_and_found(api):
+    made = api.post(GENERATE, json=TALK).json()
+    found = api.post(QUERY, json={**ASKED, "min_importance": 0}).json()
+    has_shape(found, {"reflections": list})
+    assert made["reflection_id"] in [one["reflection_id"] for one in found["reflections"]]
+    for one in found["reflections"]:
+        has_shape(one, FOUND)
+        assert (one["source"], one["layer"]) == ("reflection_engine_v2", "rm")
+
+
+def test_the_least_that_is_taken_has_its_ids_and_times_filled_in(api):
+    events = [{"event_type": "system_event", "content": "out of memory"}]
+    made = api.post(GENERATE, json={"events": events, "outcome": "error"}).json()
+    has_shape(made, TYPES)
+    assert (made["related_memory_ids"], made["metadata"]["session_id"]) == ([], "")
+
+
+@pytest.mark.parametrize("type", ["tool_call", "error_event", "something_else"])
+@pytest.mark.parametrize("category", ["timeout_error", "something_else"])
+def test_event_types_and_error_categories_are_open_lists(api, type, category):
+    error = {"error_category": category, "error_message": "no answer"}
+    events = [{"event_type": type, "content": "x", "event_id": 7, "timestamp": 1769860800}]
+    made = api.post(GENERATE, json={**RUN, "events": events, "error": error}).json()
+    assert (made["error_category"], made["source_event_ids"]) == (category, ["7"])
+
+
+def test_the_strategy_is_a_lesson_of_its_own_and_weighs_more(tmp_path):
+    model = ScriptedModel(
+        answer(strategy="Name the item as the price list has it.", importance=0.6)
+    )
+    with served(tmp_path, model=model) as api:
+        made = api.post(GENERATE, json=RUN).json()
+        kept = api.post(QUERY, json={**ASKED, "tags": ["strategy"]}).json()["reflections"]
+    (rule,) = kept
+    assert (rule["reflection_id"], rule["kind"]) == (made["strategy_id"], "strategy")
+    assert rule["reflection_text"] == made["strategy_text"]
+    assert rule["importance"] == pytest.approx(min(1.0, made["importance"] * 1.1))
+
+
+def test_the_same_run_again_has_the_same_ids_and_adds_nothing(api):
+    first, again = (api.post(GENERATE, json=TALK).json() for _ in range(2))
+    assert first["reflection_id"] == again["reflection_id"]
+    (kept,) = api.post(QUERY, json={**ASKED, "min_importance": 0}).json()["reflections"]
+    assert kept["reflection_id"] == first["reflection_id"]
+
+
+def test_what_is_only_generated_is_not_stored(api):
+    api.post(GENERATE, json={**TALK, "store": False})
+    assert api.post(QUERY, json={**ASKED, "min_importance": 0}).json() == {"reflections": []}
+
+
+def test_a_query_has_its_documented_defaults(api):
+    fields = api.get("/openapi.json").json()["components"]["schemas"]["Query"]["properties"]
+    assert {name: one.get("default") for name, one in fields.items() if "default" in one} == {
+        "k": 5,
+        "min_importance": 0.5,
+        "match": "any",
+    }
+
+
+def test_a_query_brings_what_fits_with_any_or_all_of_the_tags(api):
+    made = api.post(GENERATE, json=TALK).json()
+    asked = {**ASKED, "min_importance": 0, "query_text": TALK["task_description"]}
+    both = [made["tags"][0], "nobody has this tag"]
+
+    def ids(**more: Any) -> list[str]:
+        found = api.post(QUERY, json={**asked, **more}).json()["reflections"]
+        return [one["reflection_id"] for one in found if one["kind"] == "reflection"]
+
+    assert ids() == ids(tags=both) == ids(tags=both[:1], match="all") == [made["reflection_id"]]
+    assert ids(tags=both, match="all") == ids(tags=both[1:]) == []
+    without = {**ASKED, "min_importance": 0, "tags": both, "match": "all"}
+    assert api.post(QUERY, json=without).json() == {"reflections": []}
+
+
+@pytest.mark.parametrize(("on_model_error", "status"), [("keep", 200), ("raise", 503)])
+def test_a_model_that_fails_leaves_a_marked_reflection_unless_it_is_to_raise(
+    tmp_path, on_model_error, status
+):
+    from errata.errors import ModelUnavailable
+
+    model = ScriptedModel(ModelUnavailable("the provider is away"))
+    with served(tmp_path, model=model) as api:
+        response = api.post(GENERATE, json={**RUN, "on_model_error": on_model_error})
+        if status == 200:
+            assert response.status_code == 200, response.text
+            has_shape(response.json(), TYPES)
+        else:
+            assert refused(response, status)
+
+
+@pytest.mark.parametrize("path", [GENERATE, QUERY])
+def test_another_tenant_than_the_keys_is_refused(api, path):
+    told = refused(api.post(path, json={**RUN, "tenant_id": "other"}), 403)
+    assert "tenant" in told
+    elsewhere = refused(api.post(path, json={**RUN, "project_id": "other"}), 403)
+    assert "project" in elsewhere
+    assert "project" in refused(
+        api.post(path, json={**RUN, "project_id": "other"}, key=api.key("read", "write")), 403
+    )
+
+
+def test_what_a_key_may_not_do_is_refused(api):
+    assert "write" in refused(api.post(GENERATE, json=RUN, key=api.key("read")), 403)
+    assert "read" in refused(api.post(QUERY, json=ASKED, key=api.key("write")), 403)
+    assert refused(api.post(GENERATE, json=RUN, key=""), 401)
+
+
+@pytest.mark.parametrize("run", [RUN, TALK])
+def test_what_tools_or_a_key_that_may_not_approve_say_waits_for_somebody_who_may(api, run):
+    api.post(GENERATE, json=run, key=None if run is RUN else api.key("read", "write"))
+    found = api.post(QUERY, json={**ASKED, "min_importance": 0}).json()["reflections"]
+    assert [one for one in found if one["kind"] == "reflection"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "said"),
+    [
+        (GENERATE, {"outcome": "lost"}, "outcome"),
+        (GENERATE, {"events": "none"}, "events"),
+        (GENERATE, {"events": [{"content": "x"}]}, "event_type"),
+        (GENERATE, {"events": [], "error": None}, "events"),
+        (QUERY, {"k": 0}, "k"),
+        (QUERY, {"min_importance": 2}, "min_importance"),
+        (QUERY, {"match": "none"}, "match"),
+        (QUERY, {"tags": "one"}, "tags"),
+    ],
+)
+def test_what_is_wrong_is_said_without_a_problem(api, path, given, said):
+    assert said in refused(api.post(path, json={**RUN, **given}), 422)
+
+
+def test_what_is_no_json_is_said_too(api):
+    headers = {"Content-Type": "application/json"}
+    assert refused(api.post(GENERATE, content=b"{", headers=headers), 422)
+
+
+def test_reflections_can_be_switched_off(tmp_path):
+    off = Reflections.of({"REFLECTIVE_MEMORY_ENABLED": "false"})
+    with served(tmp_path, reflections=off) as api:
+        assert "ERRATA_REFLECTION_ENABLED" in refused(api.post(GENERATE, json=RUN), 503)
+
+
+def test_another_tenants_reflections_are_never_found(api):
+    api.post(GENERATE, json=TALK)
+    key = api.key("read", tenant="rival")
+    asked = {"min_importance": 0, "query_text": TALK["task_description"]}
+    assert api.post(QUERY, json=asked, key=key).json() == {"reflections": []}
+    assert api.post(QUERY, json={**asked, **ASKED}).json() != {"reflections": []}
