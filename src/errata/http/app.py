@@ -11,19 +11,21 @@ from starlette.middleware import Middleware
 from errata import __version__
 from errata.http import problems
 from errata.http.entrance import Entrance
+from errata.http.gathering import Gathering
 from errata.http.routes import ROUTERS, SHAPES
 from errata.http.setup import Setup
 
 
 def application(setup: Setup) -> FastAPI:
-    """The service as an ASGI application; it closes the store when it is shut down."""
+    """The service as an ASGI application; whoever opened the store closes it."""
+    gathering = Gathering(setup)
 
     @asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await setup.store.close()
+            await gathering.close()
 
     app = FastAPI(
         title="errata",
@@ -35,7 +37,7 @@ def application(setup: Setup) -> FastAPI:
         redoc_url=None,
         middleware=[Middleware(Entrance, setup=setup, shapes=SHAPES)],
     )
-    app.state.setup = setup
+    app.state.setup, app.state.gathering = setup, gathering
     problems.install(app, SHAPES)
     for router in ROUTERS:
         app.include_router(router)

@@ -29,6 +29,12 @@ class Metrics:
         self._recalled = Counter(
             "errata_lessons_recalled", "Lessons brought back", registry=registry
         )
+        self._traces = Counter(
+            "errata_traces",
+            "Traces that ended, spans refused",
+            ("outcome",),
+            registry=registry,
+        )
         self._jobs = Gauge(
             "errata_jobs", "Work that is not done yet", ("queue", "state"), registry=registry
         )
@@ -45,6 +51,10 @@ class Metrics:
     def recalled(self, lessons: int) -> None:
         """So many lessons were brought back."""
         self._recalled.inc(lessons)
+
+    def gathered(self, outcome: str, number: int) -> None:
+        """So many traces became an episode, were empty, or given up; so many spans were refused."""
+        self._traces.labels(outcome).inc(number)
 
     def text(self, waiting: Iterable[Depth]) -> bytes:
         """All of it in Prometheus' text format, with what there is to do just now."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from errata import policies
+from errata.collecting import Patience
 from errata.compat import Reflections
 from errata.http.metrics import Metrics
 from errata.loop.decide import Policy
@@ -60,6 +61,7 @@ class Setup:
     `scope` is that of callers without a key, who are let in only where the service is `open`: it
     listens on loopback alone, and nobody has made a key. `checks` are those that a request may name
     besides the ones that come with errata, `policy` is that of loops which ask for none.
+    `patience` is for traces to end.
     """
 
     store: SqlStore
@@ -74,6 +76,7 @@ class Setup:
     limits: Limits = Limits()
     reflections: Reflections = Reflections()
     work: Work = field(default_factory=NoWork)
+    patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
 
     def memory(self, scope: Scope) -> Memory:

@@ -25,7 +25,7 @@ class Briefing:
 
     `exposures` are what the loop is shown of each lesson, or spared. `vector` is where the task
     lies in the embedding space named `space`. `advice` are the lessons in it without an accepted
-    output: what was wrong, and what mended it.
+    output: what was wrong, and what mended it; `found` are these and the examples, best first.
     """
 
     examples: tuple[Message, ...] = ()
@@ -34,6 +34,7 @@ class Briefing:
     space: str = ""
     vector: Sequence[float] | None = None
     advice: tuple[Found, ...] = ()
+    found: tuple[Found, ...] = ()
 
     @classmethod
     def of(
@@ -48,7 +49,8 @@ class Briefing:
         told = [one for one in chosen if one.id in shown]
         advice = tuple(one for one in told if not one.example.accepted)
         ids = tuple(one.id for one in told)
-        return cls(as_messages(told), ids, tuple(exposures), space, vector, advice)
+        turns = as_messages(told)
+        return cls(turns, ids, tuple(exposures), space, vector, advice, tuple(told))
 
 
 def together(seed: str | int, loop_id: str) -> bool:
@@ -81,16 +83,17 @@ def _chance(*names: str | int) -> float:
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
-def own(found: Sequence[Found], task: str, examples: bool) -> Sequence[Found]:
+def own(found: Sequence[Found], task: str, examples: bool | None) -> Sequence[Found]:
     """Without `examples` only what was learnt from the very task, and what somebody remembered.
 
     What mended one stage is no advice to another, however alike their names; and none of it has an
-    accepted output, which would not be shown.
+    accepted output, which would not be shown. None: that, and what has one.
     """
     if examples:
         return found
-    bare = [one for one in found if not one.example.accepted]
-    return [one for one in bare if one.kind != "check" or one.example.task == task]
+    bare = [one for one in found if one.kind != "check" or one.example.task == task]
+    fit = {one.id for one in bare if not one.example.accepted}
+    return [one for one in found if one.id in fit or (examples is None and one.example.accepted)]
 
 
 def drawn(chosen: Sequence[Found], loop: str, seed: str, share: float) -> tuple[Exposure, ...]:

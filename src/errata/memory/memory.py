@@ -244,13 +244,13 @@ class Memory:
 
     @telemetry.search
     async def brief(
-        self, task: str, loop: str, begins: bool = True, examples: bool = True
+        self, task: str, loop: str, begins: bool = True, examples: bool | None = True
     ) -> Briefing:
         """What to show a loop before its task, and what a coin withholds of that.
 
         The coin is of the scope, the loop and the lesson. A loop briefed before, which has written
         it down, is shown the same again; one that no longer `begins`, nothing else. Without
-        `examples` lessons that have no accepted output are among it, learnt from the very task.
+        `examples` lessons without an accepted output, learnt from the very task; with None both.
         """
         space, vector = await self._place(task)
         found = own(await self.store.search(self.scope, task, space, vector, LEG), task, examples)

@@ -150,11 +150,11 @@ def choose(
     return chosen
 
 
-def briefed(ranked: Sequence[Found], now: float, examples: bool) -> list[Found]:
+def briefed(ranked: Sequence[Found], now: float, examples: bool | None) -> list[Found]:
     """What a loop is shown before its task: worked examples, and the nearest strategy.
 
-    Without `examples` lessons that have no accepted output; never a reflection, which says what
-    went wrong elsewhere. As `choose` bounds it, all together.
+    Without `examples` lessons that have no accepted output, with None both; never a reflection,
+    which says what went wrong elsewhere. As `choose` bounds it, all together.
     """
     rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
     rest = [one for one in ranked if one.kind not in PRODUCTS]

@@ -7,9 +7,29 @@ from collections.abc import Mapping
 from fastapi import APIRouter
 
 from errata.http.problems import Shape
-from errata.http.routes import generated, health, keys
+from errata.http.routes import (
+    dreams,
+    episodes,
+    generated,
+    health,
+    keys,
+    quarantine,
+    recall,
+    reflections,
+    traces,
+)
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, keys.router, generated.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    keys.router,
+    episodes.router,
+    reflections.router,
+    recall.router,
+    quarantine.router,
+    dreams.router,
+    traces.router,
+    generated.router,
+)
 
 SHAPES: Mapping[str, Shape] = {generated.PREFIX: generated.told}
 """Beginning of a path -> how errors are told there, where it is not as RFC 9457 problems."""

@@ -1,0 +1,117 @@
+"""Traces of agents, as OpenTelemetry exports them: each that has ended is an episode."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from errata.collecting import receive
+from errata.errors import InvalidInput
+from errata.http.caller import Project, Writing
+from errata.http.limits import PROTOBUF
+from errata.http.problems import Problem
+from errata.http.routes.episodes import vouched
+from errata.http.setup import Given
+from errata.http.wire.episodes import GivenTrust
+
+router = APIRouter(prefix="/v1", tags=["traces"])
+EXAMPLE = {
+    "resourceSpans": [
+        {
+            "scopeSpans": [
+                {
+                    "spans": [
+                        {
+                            "traceId": "5b8aa5a2d2c872e8321cf37308d69df2",
+                            "spanId": "00f067aa0ba902b7",
+                            "name": "invoke_agent clerk",
+                            "startTimeUnixNano": "1769860800000000000",
+                            "endTimeUnixNano": "1769860811000000000",
+                            "attributes": [
+                                {
+                                    "key": "gen_ai.operation.name",
+                                    "value": {"stringValue": "invoke_agent"},
+                                }
+                            ],
+                        }
+                    ]
+                }
+            ]
+        }
+    ]
+}
+_JSON = "application/json"
+_BODY = {
+    "required": True,
+    "content": {
+        PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
+        _JSON: {"schema": {"type": "object"}, "example": EXAMPLE},
+    },
+}
+_ANSWER = {
+    "content": {
+        PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
+        _JSON: {"schema": {"type": "object"}, "example": {}},
+    },
+    "description": "An ExportTraceServiceResponse in the encoding of the request.",
+}
+
+
+@router.post(
+    "/traces",
+    response_class=Response,
+    responses={200: _ANSWER},
+    openapi_extra={"requestBody": _BODY},
+)
+async def traces(
+    request: Request,
+    caller: Writing,
+    setup: Given,
+    project: Project = None,
+    trust: Annotated[
+        GivenTrust,
+        Query(description="Whose the tasks are; `operator` needs a key that may approve."),
+    ] = "external",
+) -> Response:
+    """OTLP/HTTP: spans of agents, in any order and from any number of services.
+
+    They wait until the root of their trace has ended; then it is an episode, once. Spans that
+    cannot be kept are told as `partial_success`.
+    """
+    scope = caller.scope(project)
+    given = vouched(caller, trust)
+    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    body = await request.body()
+    try:
+        sent: Any = body if kind == PROTOBUF else _parsed(body)
+        refused = await receive(setup.store, scope, sent, given)
+    except InvalidInput as error:
+        raise Problem(400, "invalid_traces", str(error)) from error
+    setup.metrics.gathered("refused", refused.total())
+    request.app.state.gathering.soon(scope)
+    why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
+    return _answer(kind, refused.total(), why)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("body", "no JSON", f"OTLP as JSON ({error})") from error
+
+
+def _answer(kind: str, refused: int, why: str) -> Response:
+    """The response, in the encoding of the request; without `partial_success` where all is kept."""
+    if kind == PROTOBUF:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
+
+        told = wire.ExportTraceServiceResponse()
+        if refused:
+            told.partial_success.rejected_spans = refused
+            told.partial_success.error_message = why
+        return Response(told.SerializeToString(), media_type=PROTOBUF)
+    # A whole number of 64 bits is text in the JSON of protobuf.
+    part = {"partialSuccess": {"rejectedSpans": str(refused), "errorMessage": why}}
+    return Response(json.dumps(part if refused else {}), media_type=_JSON)
