@@ -41,7 +41,11 @@ COMMANDS = {
     "proof": "errata.cli.proof:proof",
     "model": "errata.cli.model:app",
     "migrate": "errata.cli.migrate:migrate",
+    "worker": "errata.cli.worker:worker",
     "doctor": "errata.cli.doctor:doctor",
+    "serve": "errata.cli.serve:serve",
+    "key": "errata.cli.key:app",
+    "audit": "errata.cli.audit:app",
 }
 
 # Help as it is written, without colours; errors are told here.

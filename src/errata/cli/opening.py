@@ -12,6 +12,7 @@ from errata.cli.interrupt import drive
 from errata.cli.settings import Settings, settings
 from errata.errors import NotFound
 from errata.protocols import Embedder, Model, Scope, Store
+from errata.store import POSTGRES
 
 if TYPE_CHECKING:
     from errata.memory.memory import Memory
@@ -50,7 +51,7 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 
 
 def _there(db: str) -> str:
-    if not Path(db).exists():
+    if not db.startswith(POSTGRES) and not Path(db).exists():
         where = "this folder; check the path, or let errata run make one (records end in .jsonl)"
         raise NotFound("database", db, where)
     return db

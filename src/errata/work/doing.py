@@ -47,9 +47,12 @@ async def do(
     try:
         with telemetry.task(job.task, job.scope, carried):
             await job.done(tools)
-    except (ErrataError, asyncio.CancelledError) as error:
+    except asyncio.CancelledError:
+        told(job, "given back")
+        raise
+    except ErrataError as error:
         wait = again_in(error, tries)
-        after = "given up" if wait is None else f"again in {wait:g} s" if wait else "given back"
-        told(job, f"{after}: {type(error).__name__}: {error}".removesuffix(": "))
+        after = "given up" if wait is None else f"again in {wait:g} s"
+        told(job, f"{after}: {type(error).__name__}: {error}")
         raise
     told(job, f"done in {time.monotonic() - began:.2f} s")

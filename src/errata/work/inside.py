@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from errata import telemetry
-from errata.errors import StoreError
+from errata.errors import ErrataError, StoreError
 from errata.protocols import Scope
 from errata.work import Depth, State
 from errata.work.doing import Told, again_in, do, untold
@@ -143,7 +144,8 @@ class Inside:
             del self._waiting[handed.job.name]
             handed.since, handed.tries = time.time(), handed.tries + 1
             given = (handed.job, self._tools, handed.tries, handed.carried, self._told)
-            task = asyncio.create_task(do(*given))
+            # Whatever else its maker is in the middle of is none of the job's.
+            task = asyncio.create_task(do(*given), context=Context())
             self._running[task] = handed
             task.add_done_callback(self._ended)
 
@@ -170,7 +172,9 @@ class Inside:
             self._later(wait, handed)
         elif error is not None and wait is None:
             self._failed[handed.job.kind.queue] += 1
-            _log.error("job_failed", extra={"job": handed.job.name}, exc_info=error)
+            told = {"job": handed.job.name, "error": type(error).__name__}
+            defect = None if isinstance(error, ErrataError) else error
+            _log.error("job_failed", extra=told, exc_info=defect)
         self._go()
 
     def _later(self, wait: float, handed: _Handed) -> None:

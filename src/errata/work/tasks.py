@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from math import inf
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from errata.usercode import call
 # Called with a task, and id, scope, store, memory, goals, policy by name: the loop to be driven.
 Opens = Callable[..., Run[Any]]
 ACTOR = "errata worker"
+LONGEST = 1_000  # characters of an argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,8 @@ class Job:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
             raise InvalidInput(f"{self.task}'s arguments", dict(self.arguments), wanted) from error
         for name, value in self.arguments.items():
-            if not isinstance(value, str) or len(value) > 1_000:
-                raise InvalidInput(name, value, "text of at most 1,000 characters")
+            if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
+                raise InvalidInput(name, value, f"at most {LONGEST} printable characters")
 
     @property
     def kind(self) -> Task:
@@ -187,14 +189,16 @@ class Job:
     @property
     def name(self) -> str:
         """The same for two jobs that do the same."""
-        given = sorted(self.arguments.items())
-        return json.dumps([self.task, self.scope.tenant, self.scope.project, *given])
+        return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
         """What no other job may hold at the same time; None: it is held in the store."""
-        alone = json.dumps([self.kind.queue, self.scope.tenant, self.scope.project])
-        return alone if self.kind.alone else None
+        return self._named(self.kind.queue) if self.kind.alone else None
+
+    def _named(self, *what: object) -> str:
+        whole = json.dumps([self.scope.tenant, self.scope.project, *what])
+        return f"{what[0]} {blake2b(whole.encode(), digest_size=16).hexdigest()}"
 
     async def done(self, tools: Tools) -> None:
         """Do it. Raises ErrataError."""

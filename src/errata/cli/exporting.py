@@ -1,0 +1,52 @@
+"""Spans and metrics of a process, sent as OTLP to where the standard OTEL_* environment says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from errata import telemetry
+from errata.errors import PackageMissing
+
+Telemetry = Annotated[
+    bool, typer.Option("--telemetry", help="Send spans and metrics as the OTEL_* variables say.")
+]
+Content = Annotated[
+    bool, typer.Option("--telemetry-content", help="With prompts and answers, without secrets.")
+]
+
+
+@contextmanager
+def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
+    """Send them meanwhile, where they are wanted; what is left goes out at the end.
+
+    Raises PackageMissing.
+    """
+    if not wanted:
+        yield
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
+    # The environment's own name for the service wins.
+    resource = Resource({"service.name": "errata"}).merge(Resource.create())
+    tracers = TracerProvider(resource=resource)
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource)
+    telemetry.begin(content=content, tracers=tracers, meters=meters)
+    try:
+        yield
+    finally:
+        telemetry.end()
+        tracers.shutdown()
+        meters.shutdown()

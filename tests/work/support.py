@@ -1,0 +1,64 @@
+"""Episodes that wait, loops to drive, and what is heard of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errata import Episode, Event, Run, Scope
+from errata.memory.filing import file
+from errata.protocols import Head, Store
+from errata.work.tasks import Job
+
+SCOPE = Scope("acme", "shop")
+OTHER = Scope("other", "shop")
+
+
+def episode(word: str) -> Episode:
+    """A run whose tool failed."""
+    events = [
+        Event("tool_call", tool="price", arguments={"item": word}, id="e1"),
+        Event("tool_response", tool="price", error=f"{word} is not in the catalogue", id="e2"),
+    ]
+    return Episode(tuple(events), "failure", f"Find the price of {word}.")
+
+
+async def put(store: Store, scope: Scope, *words: str) -> list[str]:
+    """Keep episodes that wait; their digests."""
+    digests = []
+    for word in words:
+        one = episode(word)
+        await store.episodes.put(scope, file(one, one.digest, "operator"))
+        digests.append(one.digest)
+    return digests
+
+
+async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
+    """A loop that is stored and not driven by anybody."""
+    await store.claim(scope, id, Head(task), "")
+
+
+def short(task: str, **given: Any) -> Run[Any]:
+    """A loop that ends with its first attempt."""
+
+    async def generate(task: str, hint: str) -> str:
+        return "ok"
+
+    return Run(task, generate=generate, **given)
+
+
+class Heard:
+    """What became of jobs, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def __call__(self, job: Job, what: str) -> None:
+        self.lines.append((job.task, what))
+
+    def ended(self) -> list[str]:
+        """The tasks that were done, in order."""
+        return [task for task, what in self.lines if what.startswith("done")]
+
+    def of(self, task: str) -> list[str]:
+        """What became of the jobs of one task, without how long they took."""
+        return [what.partition(" in ")[0] for name, what in self.lines if name == task]
