@@ -93,9 +93,7 @@ async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres)
         assert (len(set(runs)), count(postgres.owner)) == (3, 2)
         runs.clear()
         losses = 3
-        with pytest.raises(
-            StoreUnavailable, match=r"terminating connection.*: the server"
-        ):
+        with pytest.raises(StoreUnavailable, match=r"terminating connection.*: the server"):
             await database.write(ONE, ended)
         await database.write(ONE, add)
     assert (len(runs), count(postgres.owner)) == (3, 3)

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from psycopg import sql
+from psycopg import errors, sql
 
-from errata.errors import InvalidInput, StoreError, StoreNewer
+from errata.errors import InvalidInput, RoleRefused, StoreError, StoreNewer
 from errata.store import jobs
 from errata.store.address import SCHEMA, addressed
 from errata.store.mishaps import MISHAPS, mishap
@@ -25,6 +25,10 @@ Part = Literal["pre", "post", "all"]
 # The lock that migrators of one database take one after the other: "errata" as a number.
 LOCK: Final = 0x657272617461
 
+_MAY = (
+    "errata migrate is for the role that owns errata's tables, or may create a schema in this "
+    "database (grant create on database … to …); with --role for one that may create roles, too"
+)
 _BOOK = """
 create table if not exists schema_version (
   number integer not null,
@@ -55,14 +59,22 @@ def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
             return session.within("begin", lambda db: _migrate(session, part, role), "commit")
         finally:
             session.close()
+    except errors.InsufficientPrivilege as error:
+        raise RoleRefused(f"{error.diag.message_primary}; {_MAY}") from error
     except MISHAPS as error:
         raise mishap(error).told from error
 
 
 def _migrate(db: Session, part: Part, role: str) -> Migrated:
-    db.script(f"set local statement_timeout = 0; select pg_advisory_xact_lock({LOCK})")
+    db.script(f"""
+        set local statement_timeout = 0;
+        set local lock_timeout = 0;
+        select pg_advisory_xact_lock({LOCK});
+        set local lock_timeout = '10s'
+    """)
     _extension(db)
-    db.script(f"create schema if not exists {SCHEMA}")
+    if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
+        db.script(f"create schema {SCHEMA}")  # `if not exists` would ask for the right to make it
     db.script(_BOOK)
     done = {Step(*row) for row in db.execute("select number, part from schema_version")}
     if strange := sorted(done - set(known())):

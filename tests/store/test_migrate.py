@@ -1,0 +1,286 @@
+"""The schema of PostgreSQL: made in one piece, changed in two parts while old and new code run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import errata
+from errata.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
+from errata.store.migrations import migrate
+from errata.store.parts import Step, known, newest
+from tests.postgres import Urls, blank, drop, rows, server
+
+TABLES = """
+select relname::text from pg_class
+where relnamespace = 'errata'::regnamespace and relkind = 'r' order by 1
+"""
+
+
+@pytest.fixture
+def empty():
+    urls = blank()
+    yield urls
+    drop(urls)
+
+
+def tables(urls: Urls) -> list[str]:
+    [[made]] = rows(urls.owner, "select count(*) from pg_namespace where nspname = 'errata'")
+    return [name for (name,) in rows(urls.owner, TABLES)] if made else []
+
+
+def test_all_of_it_is_applied_once(empty):
+    done = migrate(empty.owner, role="errata")
+    assert (done.applied, done.waiting, done.schema) == (known(), (), newest())
+    there = tables(empty)
+    assert {"loop", "schema_version", "procrastinate_jobs"} <= set(there)
+    again = migrate(empty.owner, role="errata")
+    assert (again.applied, again.waiting, again.schema) == ((), (), newest())
+    assert tables(empty) == there
+
+
+def test_many_at_once_are_harmless(empty):
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(lambda _: migrate(empty.owner, role="errata"), range(4)))
+    assert sorted(len(one.applied) for one in done) == [0, 0, 0, len(known())]
+    assert {one.schema for one in done} == {newest()}
+
+
+def test_the_role_of_the_service_is_made_and_let_in_to_what_comes_later(empty):
+    name = f'the "service" {os.getpid()}'
+    try:
+        migrate(empty.owner, role=name)
+        flags = "rolcanlogin, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb"
+        found = rows(empty.owner, f"select {flags} from pg_roles where rolname = %s", name)
+        assert found == [(True, False, False, False, False)]
+        rows(empty.owner, "create table errata.later (id bigint generated always as identity)")
+        migrate(empty.owner)
+        rights = "select has_table_privilege(%s, 'errata.later', 'insert')"
+        assert rows(empty.owner, rights, name) == [(True,)]
+        book = "select has_table_privilege(%s, 'errata.schema_version', 'update')"
+        assert rows(empty.owner, book, name) == [(False,)]
+    finally:
+        quoted = psycopg.sql.Identifier(name).as_string()
+        rows(empty.superuser, f"drop owned by {quoted}; drop role {quoted}")
+
+
+@pytest.mark.parametrize("role", ["a\nb", "x" * 64])
+def test_a_role_without_a_proper_name_is_refused(empty, role):
+    with pytest.raises(InvalidInput, match="role is"):
+        migrate(empty.owner, role=role)
+    assert tables(empty) == []
+
+
+def test_who_may_not_is_told_who_may(empty):
+    with pytest.raises(RoleRefused, match=r"permission denied .*; errata migrate is for the role"):
+        migrate(empty.service)
+    migrate(empty.owner)
+    with pytest.raises(RoleRefused, match=r"permission denied .*; errata migrate is for the role"):
+        migrate(empty.service)
+
+
+def test_a_database_without_pgvector_is_told_what_to_run(empty):
+    rows(empty.superuser, "drop extension vector")
+    with pytest.raises(StoreError, match=r"no pgvector; let a superuser run .*create extension"):
+        migrate(empty.owner)
+    rows(empty.superuser, "create extension vector")
+    rows(empty.superuser, "update pg_extension set extversion = '0.7.4' where extname = 'vector'")
+    with pytest.raises(StoreError, match=r"pgvector is 0\.7\.4; .*alter extension vector update"):
+        migrate(empty.owner)
+    assert tables(empty) == []
+
+
+def test_a_server_that_is_not_there_is_told(empty):
+    with pytest.raises(StoreUnavailable, match="see that the server runs"):
+        migrate("postgresql://erin:hunter2@127.0.0.1:1/db")
+
+
+def test_the_queue_of_somebody_else_is_left_alone(empty):
+    migrate(empty.owner)
+    rows(empty.owner, "delete from queue_version")
+    migrate(empty.owner)
+    assert rows(empty.owner, "select * from queue_version") == []
+
+
+def test_the_queue_is_brought_up_to_date_in_the_same_two_parts(empty):
+    """As if the last of its migrations were new: its own `drop … if exists` lets it run again."""
+    migrate(empty.owner)
+    last = "select max(name) from queue_version"
+    [[name]] = rows(empty.owner, last)
+    assert "_post_" in name
+    rows(empty.owner, "delete from queue_version where name = %s", name)
+    migrate(empty.owner, "pre")
+    assert rows(empty.owner, last) != [(name,)]
+    migrate(empty.owner, "post")
+    assert rows(empty.owner, last) == [(name,)]
+
+
+# --- an errata that is newer than this one: a copy of it with another migration
+
+NEXT = newest() + 1
+PRE = """
+alter table tally add column many bigint not null default 0;
+update tally set many = lessons;
+create function both_tallies() returns trigger language plpgsql as $$
+begin
+  new.many := new.lessons;
+  return new;
+end $$;
+create trigger tally_both before insert or update on tally for each row
+execute function both_tallies();
+create table brand_new (tenant text not null default current_setting('errata.tenant'));
+alter table brand_new enable row level security;
+create policy of_tenant on brand_new using (tenant = current_setting('errata.tenant'));
+"""
+POST = """
+drop trigger tally_both on tally;
+drop function both_tallies();
+create or replace function count_lesson() returns trigger language plpgsql as $$
+begin
+  if tg_op = 'INSERT' then
+    insert into tally (tenant, project, many) values (new.tenant, new.project, 1)
+    on conflict (tenant, project) do update set many = tally.many + 1;
+  else
+    update tally set many = many - 1 where tenant = old.tenant and project = old.project;
+  end if;
+  return null;
+end $$;
+alter table tally drop column lessons;
+"""
+# What a service does with the schema, by the clock of any version.
+USE = """
+import asyncio, sys
+from errata.errors import StoreError
+from errata.drive import run
+from errata.memory.memory import Memory
+from errata.loop.record import Finding
+from errata.protocols import Scope
+from errata.store import open_store
+
+async def answer(task, hint):
+    return "second" if hint else "first"
+
+def not_at_once(candidate, context):
+    return [Finding("once", "not at once", "again")] if candidate == "first" else []
+
+async def use(store):
+    before = await (memory := Memory(store)).count()
+    result = await run("task", generate=answer, checks=[not_at_once], store=store, id=sys.argv[2])
+    assert (await store.read(Scope(), sys.argv[2])).values == ("first", "second"), result
+    told = await memory.remember("E", f"a lesson of {sys.argv[2]} rises too late", lesson="bake it")
+    assert told.created
+    assert await memory.seen("E", f"a lesson of {sys.argv[2]} rises too late")
+    assert await memory.count() == before + 1
+    return before + 1
+
+async def main():
+    store = open_store(sys.argv[1])
+    try:
+        print(await use(store), end="")
+    except StoreError as error:
+        print(type(error).__name__, end="")
+    finally:
+        await store.close()
+
+asyncio.run(main())
+"""
+MIGRATE = """
+import sys
+from errata.store.migrations import migrate
+done = migrate(sys.argv[1], sys.argv[2])
+print([step.part for step in done.applied], [step.part for step in done.waiting], end="")
+"""
+HERE = Path(errata.__file__).parents[1]
+
+
+@pytest.fixture
+def newer(tmp_path):
+    """The folder of a newer errata."""
+    package = tmp_path / "errata"
+    shutil.copytree(HERE / "errata", package, ignore=shutil.ignore_patterns("__pycache__"))
+    sql = package / "store" / "sql"
+    (sql / f"postgres_{NEXT:04}_pre.sql").write_text(PRE, encoding="utf-8")
+    (sql / f"postgres_{NEXT:04}_post.sql").write_text(POST, encoding="utf-8")
+    changed = 0
+    for file in sql.glob("*.sql"):
+        text = file.read_text(encoding="utf-8")
+        if "_000" not in file.name and "sum(lessons)" in text:
+            file.write_text(text.replace("sum(lessons)", "sum(many)"), encoding="utf-8")
+            changed += 1
+    assert changed == 1
+    return tmp_path
+
+
+def said(code: Path, program: str, *arguments: str) -> str:
+    """What a program prints that runs on the errata of that folder."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *arguments],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(code)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
+    old, url = HERE, postgres.service
+    assert said(old, USE, url, "ash") == "1"
+    assert said(newer, USE, url, "birch") == "StoreOlder"
+    assert said(newer, MIGRATE, postgres.owner, "post") == "[] ['pre', 'post']"
+    assert said(newer, MIGRATE, postgres.owner, "pre") == "['pre'] ['post']"
+    assert said(old, USE, url, "cedar") == "2"
+    assert said(newer, USE, url, "elm") == "3"
+    assert said(old, USE, url, "fir") == "4"
+    assert said(newer, MIGRATE, postgres.owner, "all") == "['post'] []"
+    assert said(old, USE, url, "holly") == "StoreNewer"
+    assert said(newer, USE, url, "oak") == "5"
+    with pytest.raises(StoreNewer, match="upgrade errata"):
+        migrate(postgres.owner)
+
+
+BROKEN = [
+    (PRE + "select 1 / 0;", POST, StoreError),
+    (PRE, POST + "select 1 / 0;", StoreError),
+    (PRE, POST + "select pg_terminate_backend(pg_backend_pid());", StoreUnavailable),
+]
+
+
+@pytest.mark.parametrize(("pre", "post", "kind"), BROKEN)
+def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, kind):
+    sql = newer / "errata" / "store" / "sql"
+    (sql / f"postgres_{NEXT:04}_pre.sql").write_text(pre, encoding="utf-8")
+    (sql / f"postgres_{NEXT:04}_post.sql").write_text(post, encoding="utf-8")
+    there = tables(postgres)
+    done = subprocess.run(
+        [sys.executable, "-c", MIGRATE, postgres.owner, "all"],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(newer)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert f"errata.errors.{kind.__name__}" in done.stderr
+    assert tables(postgres) == there
+    assert said(HERE, USE, postgres.service, "ash") == "1"
+    again = migrate(postgres.owner)
+    assert (again.applied, again.waiting) == ((), ())
+
+
+def test_the_parts_of_this_version_are_in_order():
+    steps = known()
+    assert list(steps) == sorted(steps, key=lambda one: (one.number, one.part == "post"))
+    assert [one.number for one in steps if one.part == "pre"] == list(range(1, newest() + 1))
+    assert {one for one in steps if one.part == "post"} <= {
+        Step(one.number, "post") for one in steps if one.part == "pre"
+    }
+    assert server().run("select 1") == [(1,)]
