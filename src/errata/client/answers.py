@@ -10,18 +10,33 @@ from pydantic import TypeAdapter, ValidationError
 
 from errata.codec import verdict_from
 from errata.errors import Refused
+from errata.lessons import Seen
 from errata.loop.decide import Verdict
-
-# The names that fields of records mean, where their modules import them for type checkers alone.
-from errata.memory.learn import Example, State, Trust  # noqa: F401
-from errata.memory.templates import Merge  # noqa: F401
+from errata.memory.consolidate import Mode, Proposal
+from errata.memory.dreaming import Dream
+from errata.memory.learn import Example, State, Trust
+from errata.memory.templates import Merge
+from errata.protocols import Found
 
 T = TypeVar("T")
 
 
+# What fields of records mean by these names, which their modules import for type checkers alone.
+NAMES = {
+    "Example": Example,
+    "Merge": Merge,
+    "Mode": Mode,
+    "Proposal": Proposal,
+    "State": State,
+    "Trust": Trust,
+}
+
+
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter.rebuild(_types_namespace=NAMES)
+    return adapter
 
 
 def read(kind: type[T], plain: Any) -> T:
@@ -39,3 +54,20 @@ def read(kind: type[T], plain: Any) -> T:
 def verdict(plain: Mapping[str, Any]) -> Verdict:
     """A verdict from the answer of a report."""
     return verdict_from({"lifted": (), **plain, "verdict": plain["decision"]})
+
+
+def seen(plain: Mapping[str, Any]) -> Seen:
+    """Whether an error is known; of patterns counted as one only their digests and why are told."""
+    lessons, why = tuple(plain["lessons"]), tuple(plain["why"])
+    members = tuple(dict.fromkeys(one["signature"] for one in lessons))
+    return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
+
+
+def found(plain: Mapping[str, Any]) -> Found:
+    """An example that recall brought; how near it is, its place in the list says."""
+    return read(Found, {**plain, "example": plain, "at": plain.get("at", 0.0)})
+
+
+def dream(plain: Mapping[str, Any]) -> Dream:
+    """A consolidation, and why nothing happened where nothing did."""
+    return read(Dream, {**plain, "found": plain["nothing"]})

@@ -63,20 +63,19 @@ class Calls:
         *path: str | int,
         body: Any = None,
         query: Mapping[str, Any] | None = None,
-        **headers: str,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """What the service answers, as plain data; None where it has nothing to say.
 
         A POST has an Idempotency-Key, the same at each try: what was done already is not done
         again. Raises Unreachable, and the error that the service had.
         """
-        if method == "POST":
-            headers["idempotency-key"] = secrets.token_hex(16)
+        once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
         request = self._pool().build_request(
             method,
             f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
             params={name: value for name, value in (query or {}).items() if value},
-            headers={name.replace("_", "-"): value for name, value in headers.items()},
+            headers={**once, **(headers or {})},
             content=None if body is None else _json(body),
         )
         answer = await self._final(request)

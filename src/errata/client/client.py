@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,16 +12,21 @@ from errata.client import answers
 from errata.client.calls import Calls
 from errata.client.quarantine import Quarantine
 from errata.codec import evaluation_to, goal_to, policy_to, sparse
-from errata.lessons import Seen
+from errata.errors import Changed
+from errata.lessons import FiledState, Seen
 from errata.loop.decide import Policy, Verdict
 from errata.loop.record import Evaluation, Goal
-from errata.memory.learn import Example
+from errata.memory.consolidate import Mode
+from errata.memory.dreaming import Dream
+from errata.memory.episode import Episode
+from errata.memory.learn import Example, State
 from errata.memory.proof import Outcome, Proof
 from errata.protocols import Found, Message, Remembered, Usage
 
 if TYPE_CHECKING:
     import httpx
 
+MOST = 200  # of a page
 Plain = Mapping[str, Any]
 
 
@@ -160,26 +167,28 @@ class Client:
         importance: float = 0.5,
         source: str = "",
     ) -> Remembered:
-        """Count one sighting of an error, as `Memory.remember`; its trust is that of the key.
+        """Count one sighting of an error, as `Memory.remember`.
 
-        Raises InvalidInput, QuotaExceeded.
+        By a key that may approve it is an operator's, by any other a tool's, and waits in
+        quarantine. `source` is the key where it is not given. Raises InvalidInput, QuotaExceeded.
         """
+        pair = ("task", "accepted", "rejected", "wrong")
         body = {
             "error_type": error_type,
             "text": text,
             "lesson": lesson,
-            "example": sparse(example) if example else None,
+            "example": {name: getattr(example, name) for name in pair} if example else None,
             "tags": list(tags),
             "context": context,
             "importance": importance,
             "source": source,
         }
-        return answers.read(Remembered, await self._ask("POST", "reflections", body=_given(body)))
+        return answers.read(Remembered, await self._ask("POST", "reflections", body=body))
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Have I seen this error before? As `Memory.seen`."""
         body = {"error_type": error_type, "text": text}
-        return answers.read(Seen, await self._ask("POST", "seen", body=body))
+        return answers.seen(await self._ask("POST", "seen", body=body))
 
     async def recall(
         self,
@@ -189,42 +198,121 @@ class Client:
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[Found]:
-        """What fits the task, best first, as `Memory.recall`; nothing is shown by it."""
+        """What fits the task, best first, as `Memory.recall`; nothing counts as shown by it."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
-        return answers.read(list[Found], (await self._ask("POST", "recall", body=body))["items"])
+        return list(map(answers.found, (await self._ask("POST", "recall", body=body))["items"]))
 
-    async def render(
-        self, task: str, *, loop: str = "", budget: int | None = None
-    ) -> tuple[Message, ...]:
-        """Chat turns for a prompt, at most 3; what a `loop` is shown by it is written down."""
-        found = await self._rendered("messages", task, loop, budget)
-        return answers.read(tuple[Message, ...], found)
+    async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
+        """Worked examples for a prompt, as chat turns: at most 3, at most 1 of them not verified.
 
-    async def render_text(self, task: str, *, loop: str = "", budget: int | None = None) -> str:
-        """The same as one text between delimiters that nobody can guess; "" for nothing."""
-        return answers.read(str, await self._rendered("text", task, loop, budget))
+        With a `loop` they count as shown to it, some are withheld by a coin, and it is shown the
+        same whenever it asks again.
+        """
+        body = {"task": task, "loop": loop, "form": "messages"}
+        told = await self._ask("POST", "recall", body=body)
+        return tuple(answers.read(Message, one) for one in told["messages"])
+
+    async def render_text(self, task: str, loop: str | None = None) -> str:
+        """The same as one text between delimiters that nobody can guess; "" for nothing.
+
+        Lessons without an example are in it, too.
+        """
+        body = {"task": task, "loop": loop, "form": "text"}
+        return answers.read(str, (await self._ask("POST", "recall", body=body))["text"])
 
     async def outcome(self, one: Outcome) -> None:
-        """Tell how a loop ended that was shown lessons: what `prove` compares."""
-        body = {**sparse(one), "loop": one.loop, "signatures": sorted(one.signatures)}
+        """Tell how a loop ended that was shown lessons; the first that is told counts."""
+        body = {
+            "loop": one.loop,
+            "right_at_once": one.right_at_once,
+            "calls": one.calls,
+            "signatures": sorted(one.signatures),
+        }
         await self._ask("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """What exposures and outcomes prove about the lessons, as `Memory.prove`."""
-        return answers.read(Proof, await self._ask("GET", "proof"))
+        """What exposures and outcomes prove about the lessons, the most exposed ones first."""
+        return answers.read(Proof, await self._ask("GET", "proof", limit=MOST))
+
+    async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
+        """Hand over a finished run: its `digest` and `state`, and with `wait` what it `taught`.
+
+        Without, a worker reflects on it. Once, however often it is handed over.
+        """
+        body = {
+            **sparse(replace(episode, source="")),
+            "outcome": episode.outcome,
+            "events": [{**sparse(one), "meta": dict(one.meta)} for one in episode.events],
+            "fault": sparse(episode.fault) if episode.fault else None,
+            "usage": sparse(episode.usage),
+        }
+        told: Plain = await self._ask("POST", "episodes", body=body, wait=wait)
+        return told
+
+    def episodes(self, state: FiledState | None = None) -> AsyncIterator[Plain]:
+        """The episodes, or those in that state, the newest first."""
+        return self._pages("episodes", state=state)
+
+    def reflections(
+        self, *, kind: str = "", error_type: str = "", tag: str = "", state: State | None = None
+    ) -> AsyncIterator[Plain]:
+        """The lessons that meet all that is given, the newest first."""
+        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
+
+    async def reflection(self, id: int) -> Plain:
+        """A lesson. Raises NotFound."""
+        told: Plain = await self._ask("GET", "reflections", id)
+        return told
+
+    async def pin(self, id: int, *, why: str = "") -> None:
+        """Keep a lesson from eviction, pruning and retirement; on record. Raises NotFound."""
+        await self._edit(id, why, "pinned", True)
+
+    async def unpin(self, id: int, *, why: str = "") -> None:
+        """Take a pin back. Raises NotFound."""
+        await self._edit(id, why, "pinned", False)
+
+    async def restore(self, id: int, *, why: str = "") -> None:
+        """Bring back a lesson that a proof retired; on record. Raises NotFound."""
+        await self._edit(id, why, "restored", True)
 
     @property
     def quarantine(self) -> Quarantine:
         """What tools and documents said: read, release or reject it, and revoke a source."""
         return Quarantine(self._ask)
 
-    async def _rendered(self, form: str, task: str, loop: str, budget: int | None) -> Any:
-        body = {"task": task, "form": form, "loop": loop or None, "budget": budget}
-        return (await self._ask("POST", "recall", body=_given(body)))[form]
+    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
+        """Merge lessons that say the same, where recall is none the worse."""
+        return answers.dream(
+            await self._ask("POST", "dreams", body={"mode": mode, "dry_run": dry_run})
+        )
 
-    async def _ask(self, method: str, *path: str | int, body: Any = None, **query: Any) -> Any:
+    async def dreams(self, limit: int = 20) -> list[Dream]:
+        """The dreams, the newest first."""
+        return list(map(answers.dream, (await self._ask("GET", "dreams", limit=limit))["items"]))
+
+    async def rollback(self, dream: int, *, why: str) -> int:
+        """Take a dream back; how many lessons are back. Raises NotFound, RollbackRefused."""
+        told = await self._ask("POST", "dreams", dream, "rollback", body={"why": why})
+        return answers.read(int, told["lessons"])
+
+    async def _edit(self, id: int, why: str, name: str, value: bool) -> None:
+        """Change a lesson whatever else is changed meanwhile."""
+        while True:
+            one = await self.reflection(id)
+            if one.get(name) == value:  # by the try before, whose answer was lost
+                return
+            body, tag = {name: value, "why": why}, f'"{one["edition"]}"'
+            with suppress(Changed):
+                await self._ask("PATCH", "reflections", id, body=body, if_match=tag)
+                return
+
+    async def _ask(
+        self, method: str, *path: str | int, body: Any = None, if_match: str = "", **query: Any
+    ) -> Any:
         query |= {"project": self.project}
-        return await self._calls.ask(method, "v1", *path, body=body, query=query)
+        headers = {"if-match": if_match} if if_match else {}
+        return await self._calls.ask(method, "v1", *path, body=body, query=query, headers=headers)
 
     async def _pages(self, *path: str, **query: Any) -> AsyncIterator[Plain]:
         cursor: str | None = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from errata.client import answers
@@ -38,3 +38,8 @@ class Quarantine:
         """Remove all that rests on `source`; with `dry_run` only count it. Raises NotFound."""
         body = {"source": source, "why": why, "dry_run": dry_run}
         return answers.read(Removed, await self._ask("POST", "quarantine", "revoke", body=body))
+
+    async def log(self, limit: int = 50) -> list[Mapping[str, Any]]:
+        """What was ruled on lessons and sources, by whom and why, the newest first."""
+        page = await self._ask("GET", "quarantine", "log", limit=limit)
+        return list(page["items"])
