@@ -24,7 +24,7 @@ from errata.work.doing import LONGEST, TRIES, again_in
 from errata.work.inside import Inside
 from errata.work.rounds import night, sweep
 from errata.work.tasks import Tools
-from tests.store.support import opened
+from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 
 

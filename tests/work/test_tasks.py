@@ -20,7 +20,7 @@ from errata.memory.dreaming import Dreams
 from errata.protocols import Head
 from errata.testing import FixedEmbedder, ScriptedModel
 from errata.work.tasks import LONGEST, TASKS, Job, Tools
-from tests.store.support import opened
+from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put, short
 
 

@@ -1,0 +1,11 @@
+"""`errata` with short times between signs of life, so that a test need not wait for long ones."""
+
+from errata import lessons
+from errata.cli import main
+from errata.work import queued
+
+if __name__ == "__main__":
+    lessons.LEASE = 0.5
+    queued.BEAT, queued.SILENT, queued.POLL = 0.2, 1.0, 0.1
+    queued.REVIVAL = "* * * * * *"
+    main()
