@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from errata.cli.interrupt import drive
-from errata.cli.opening import EMBEDDER, by_meaning, embedder_of, scope_of
+from errata.cli.opening import EMBEDDER, by_meaning
 from errata.cli.output import Db, Json, ModelName, print_json, show
 from errata.cli.settings import Settings, settings
+from errata.cli.signs import Sign, contents
 from errata.errors import ErrataError, StoreCorrupt, StoreNewer
-from errata.loop.feedback import clean
+from errata.store import POSTGRES
 
 if TYPE_CHECKING:
     from errata.store.sqlite import Connection
@@ -39,16 +39,6 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
 OLDEST_SQLITE = (3, 35, 0)
 
 
-@dataclass(frozen=True)
-class Sign:
-    """One thing that was looked at: whether it is well, what was found, what to do if not."""
-
-    name: str
-    well: bool
-    found: str
-    todo: str = ""
-
-
 def doctor(
     model: ModelName = None,
     db: Db = None,
@@ -59,7 +49,12 @@ def doctor(
     Python, packages, SQLite, the database, weights, keys; exits 1 where something is ill.
     """
     values = settings(model=model, db=db)
-    looks = [_python, _packages, _folder, _database, _vectors, _episodes, _weights, _keys]
+    store = [_folder, _database]
+    if values.db.startswith(POSTGRES):
+        from errata.cli.server import server
+
+        store = [server]
+    looks = [_python, _packages, *store, _weights, _keys]
     signs = [sign for look in looks for sign in _looked(look, values)]
     ill = [sign for sign in signs if not sign.well]
     if json:
@@ -114,7 +109,7 @@ def _folder(values: Settings) -> Iterator[Sign]:
 
 def _database(values: Settings) -> Iterator[Sign]:
     """The database as it is, read on a connection of its own that cannot write."""
-    from errata.store.lease import alive
+    from errata.store.sqlite import SCHEMA
 
     path = Path(values.db)
     if not path.exists():
@@ -122,19 +117,15 @@ def _database(values: Settings) -> Iterator[Sign]:
         return
     try:
         with closing(_looking(path)) as db:
-            said, check = _examined(db)
-            rows = db.execute("select id, owner, lease from loop where state = 'open'").fetchall()
+            schema, said, check = _examined(db)
+            inside = [*contents(db, values)] if schema == SCHEMA else []
     except (StoreCorrupt, StoreNewer, sqlite3.Error) as error:
         todo = "restore a copy, or name another file"
         yield Sign("database", False, f"{path}: {error}", todo)
         return
     todo = "restore a copy, or move it away to begin anew"
     yield Sign("database", check == "ok", f"{path}, {said}, {check}", todo)
-    idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
-    ids = ", ".join(clean(id, 60) for id in idle[:5])
-    hint = f": {ids}; errata run … --resume goes on" if ids else ""
-    found = f"{len(rows) - len(idle)} running, {len(idle)} interrupted{hint}"
-    yield Sign("open loops", True, found)
+    yield from inside
 
 
 def _looking(path: Path) -> Connection:
@@ -146,43 +137,8 @@ def _looking(path: Path) -> Connection:
     return db
 
 
-def _vectors(values: Settings) -> Iterator[Sign]:
-    """Whether recall can compare all that was learnt by meaning, where it compares meanings."""
-    from errata.memory.places import Spaces, space_of
-    from errata.store.places import spaces
-    from errata.store.sqlite import SCHEMA
-
-    path, space = Path(values.db), space_of(embedder_of(values))
-    if not space or not path.exists():
-        return
-    with closing(_looking(path)) as db:
-        if db.execute("pragma user_version").fetchone()[0] != SCHEMA:
-            return
-        found = Spaces.of(spaces(db, scope_of(values)), space)
-    yield Sign("vectors", not found.behind, str(found), "errata reembed")
-
-
-def _episodes(values: Settings) -> Iterator[Sign]:
-    """Whether what was handed over to be reflected on was; why not, where it failed."""
-    from errata.store.episodes import counts, last_error
-    from errata.store.sqlite import SCHEMA
-
-    path, scope = Path(values.db), scope_of(values)
-    if not path.exists():
-        return
-    with closing(_looking(path)) as db:
-        if db.execute("pragma user_version").fetchone()[0] != SCHEMA:
-            return
-        found, why = counts(db, scope), clean(last_error(db, scope), 200)
-    failed, waiting = found.get("failed", 0), found.get("waiting", 0)
-    if found:
-        said = f"{found.get('reflected', 0)} reflected on, {waiting} waiting, {failed} failed"
-        said = f"{said} (the last: {why})" if why else said
-        yield Sign("episodes", not failed, said, "errata reflect --waiting")
-
-
-def _examined(db: Connection) -> tuple[str, str]:
-    """What the database is, and "ok" or what is wrong with it. Raises StoreCorrupt, StoreNewer."""
+def _examined(db: Connection) -> tuple[int, str, str]:
+    """Its schema, what it is, and "ok" or what is wrong. Raises StoreCorrupt, StoreNewer."""
     from errata.store.sqlite import APPLICATION, SCHEMA
 
     def pragma(name: str) -> list[tuple[Any, ...]]:
@@ -194,7 +150,7 @@ def _examined(db: Connection) -> tuple[str, str]:
     if schema > SCHEMA:
         raise StoreNewer(f"it has schema {schema}, this errata knows {SCHEMA}; upgrade errata")
     check = "; ".join(row[0] for row in pragma("integrity_check(5)"))
-    return f"schema {schema}, journal {pragma('journal_mode')[0][0]}", check
+    return schema, f"schema {schema}, journal {pragma('journal_mode')[0][0]}", check
 
 
 def _weights(values: Settings) -> Iterator[Sign]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from errata.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
 from errata.store.address import SCHEMA
 from errata.store.parts import newest
-from errata.store.session import Session
+from errata.store.session import Row, Session
 
 SERVER = 160_000
 
@@ -24,32 +22,28 @@ where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
 _VERSIONS = f"select part, max(number)::int from {SCHEMA}.schema_version group by part"
 
 
+_MIGRATE = "run errata migrate as the role that owns its tables"
+
+
 def admit(session: Session) -> None:
     """Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable."""
-    found = session.execute(_WHO).fetchone()
+    found = who(session)
     if found["server"] < SERVER:
         raise StoreUnavailable(
             f"this server is PostgreSQL {found['server'] // 10_000}; errata needs 16 or newer"
         )
-    _role(found)
-    where = f"database {found['database']}"
-    if not found["made"]:
-        raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
-    parts = {row[0]: row[1] for row in session.execute(_VERSIONS)}
-    has = parts.get("pre", 0)
-    if parts.get("post", 0) > newest():
-        raise StoreNewer(
-            f"{where} has schema {has}, this errata knows {newest()}; upgrade errata to open it"
-        )
-    if has < newest():
-        raise StoreOlder(f"{where} has schema {has}, this errata needs {newest()}; {_MIGRATE}")
+    of_role(found)
+    of_schema(session, found)
 
 
-_MIGRATE = "run errata migrate as the role that owns its tables"
+def who(session: Session) -> Row:
+    """What a connection is to this server and this database."""
+    found: Row = session.execute(_WHO).fetchone()
+    return found
 
 
-def _role(found: Any) -> None:
-    """Refuse whoever row-level security does not bind."""
+def of_role(found: Row) -> str:
+    """The role; RoleRefused where row-level security would not hold it."""
     for flag, what in (
         ("super", "is a superuser"),
         ("bypass", "has BYPASSRLS"),
@@ -60,3 +54,20 @@ def _role(found: Any) -> None:
                 f"role {found['role']} {what}, so row-level security would not hold it; "
                 "errata migrate --role errata makes a role for the service: name it in the URL"
             )
+    return str(found["role"])
+
+
+def of_schema(session: Session, found: Row) -> int:
+    """The number of the schema. Raises StoreOlder, StoreNewer."""
+    where = f"database {found['database']}"
+    if not found["made"]:
+        raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
+    parts = {row[0]: row[1] for row in session.execute(_VERSIONS)}
+    has = int(parts.get("pre", 0))
+    if parts.get("post", 0) > newest():
+        raise StoreNewer(
+            f"{where} has schema {has}, this errata knows {newest()}; upgrade errata to open it"
+        )
+    if has < newest():
+        raise StoreOlder(f"{where} has schema {has}, this errata needs {newest()}; {_MIGRATE}")
+    return has

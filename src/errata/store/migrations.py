@@ -72,7 +72,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
         select pg_advisory_xact_lock({LOCK});
         set local lock_timeout = '10s'
     """)
-    _extension(db)
+    vectors(db)
     if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
         db.script(f"create schema {SCHEMA}")  # `if not exists` would ask for the right to make it
     db.script(_BOOK)
@@ -104,7 +104,8 @@ def _chosen(waiting: list[Step], part: Part) -> Iterator[Step]:
         yield one
 
 
-def _extension(db: Session) -> None:
+def vectors(db: Session) -> str:
+    """The version of pgvector. Raises StoreError where it is missing or too old."""
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if found is None:
         available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
@@ -118,6 +119,7 @@ def _extension(db: Session) -> None:
             f"pgvector is {found[0]}; errata needs 0.8: install it on the server, then let a "
             "superuser run in the database: alter extension vector update"
         )
+    return str(found[0])
 
 
 def _served(db: Session) -> list[str]:
