@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 class Patience:
     """How long a trace is waited for, in seconds since its last span came; each above 0.
 
-    So long it is `settled` once its root has ended; where the parent of a span is still `missing`,
-    so long. One whose root never ends is given up after `ending`. That a trace was finished is
-    known for `known`: what comes after that begins it anew.
+    Once its root has ended it is `settled` after so long: more than the 5 s for which an exporter
+    of OpenTelemetry gathers spans, since other services may tell of it, too; after so long where
+    the parent of a span is still `missing`. One whose root never ends is given up after `ending`.
+    That a trace was finished is known for `known`: what comes after that begins it anew.
     """
 
-    settled: float = 2.0
+    settled: float = 6.0
     missing: float = 30.0
     ending: float = 3_600.0
     known: float = 86_400.0

@@ -15,6 +15,8 @@ from errata.protocols import Scope
 log = logging.getLogger("errata.http")
 # The longest time between two looks at traces that wait, in seconds; and how it grows.
 SELDOM, SLOWER = 60.0, 1.5
+# So much later than a trace has settled, lest a look come a moment too soon.
+LATER = 0.05
 
 
 class Gathering:
@@ -47,7 +49,7 @@ class Gathering:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self, scope: Scope, came: asyncio.Event) -> None:
-        settled = self._setup.patience.settled
+        settled = self._setup.patience.settled + LATER
         wait: float | None = settled
         while wait is not None or came.is_set():
             with suppress(TimeoutError):
