@@ -1,0 +1,215 @@
+"""What `deploy/` holds is what errata takes: command lines, roles, settings, and no secret."""
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+import errata
+from errata.cli.app import app
+from errata.errors import RoleRefused
+from errata.store.postgres import in_database
+from tests.http.running import running
+from tests.postgres import server
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+UNITS = sorted(DEPLOY.glob("*.service"))
+PASSWORDS = ("POSTGRES_PASSWORD", "ERRATA_OWNER_PASSWORD", "ERRATA_PASSWORD")
+
+
+def parsed(*words: str) -> Any:
+    """The command line as errata takes it; raises what a user would be told."""
+    command: Any = typer.main.get_command(app)
+    context, rest = command.make_context("errata", list(words)), list(words)
+    while hasattr(command, "commands"):
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, list(rest), parent=context)
+    return context
+
+
+def steps() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile."""
+    whole = re.sub(r"\\\n", "", DOCKERFILE)
+    lines = [line for line in whole.splitlines() if line and not line.startswith("#")]
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1].strip()) for line in lines]
+
+
+def unit(path: Path) -> dict[str, list[str]]:
+    lines = [line for line in path.read_text().splitlines() if re.match(r"\w+=", line)]
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        name, value = line.split("=", 1)
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
+    last = [n for n, (name, _) in enumerate(steps()) if name == "FROM"][-1]
+    final = steps()[last:]
+    assert [value for name, value in final if name == "USER"] == ["10001"]
+    assert all("slim" in value for name, value in steps() if name == "FROM")
+    assert not re.search(r"(?i)password|secret|token|errata_[0-9a-f]{12}", str(steps()))
+    assert "HEALTHCHECK" in dict(final)
+
+
+def test_what_the_image_is_made_of_is_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name, value in steps():
+        if name == "COPY" and not value.startswith("--from"):
+            *sources, _ = value.split()
+            assert all((ROOT / source).exists() for source in sources)
+    extras = re.search(r'"\.\[(.*?)\]"', DOCKERFILE)
+    assert extras is not None
+    assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
+    needed = [ROOT / name for name in ("src", "README.md", "LICENSE", "examples")]
+    assert all(path.exists() for path in needed)
+
+
+def test_the_image_begins_with_a_command_that_errata_takes():
+    words = dict(steps())
+    assert yaml.safe_load(words["ENTRYPOINT"]) == ["errata"]
+    context = parsed(*yaml.safe_load(words["CMD"]))
+    assert (context.params["host"], context.params["key_required"]) == ("0.0.0.0", True)
+    assert str(context.params["port"]) == words["EXPOSE"]
+
+
+def test_the_image_knows_whether_it_lives(tmp_path):
+    check = yaml.safe_load(dict(steps())["HEALTHCHECK"].partition("CMD ")[2])
+    assert check[:2] == ["python", "-c"]
+    with running(tmp_path) as url:
+        code = check[2].replace("http://127.0.0.1:8765", url)
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    gone = subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False)
+    assert gone.returncode != 0
+
+
+@pytest.mark.parametrize("name", ["migrate", "serve", "worker"])
+def test_each_of_the_containers_begins_with_a_command_that_errata_takes(name):
+    one = COMPOSE["services"][name]
+    assert parsed(*one["command"]).info_name == name
+    assert one["read_only"]
+    assert one["cap_drop"] == ["ALL"]
+
+
+def test_two_services_and_three_workers_wait_for_the_schema_and_it_for_the_database():
+    services = COMPOSE["services"]
+    assert [services[name]["deploy"]["replicas"] for name in ("serve", "worker")] == [2, 3]
+    for name in ("serve", "worker"):
+        needs = services[name]["depends_on"]
+        assert needs == {"migrate": {"condition": "service_completed_successfully"}}
+    assert services["migrate"]["depends_on"] == {"db": {"condition": "service_healthy"}}
+    assert services["migrate"]["restart"] == "no"
+    assert services["db"]["healthcheck"]["test"][1] == "pg_isready"
+    assert services["db"]["volumes"][0].split(":")[0] in COMPOSE["volumes"]
+
+
+def test_the_owner_is_named_where_the_schema_is_made_and_nowhere_else():
+    services = COMPOSE["services"]
+    urls = {name: services[name].get("environment", {}).get("ERRATA_DB") for name in services}
+    assert "//errata_owner:${ERRATA_OWNER_PASSWORD" in urls["migrate"]
+    for name in ("serve", "worker"):
+        assert "//errata:${ERRATA_PASSWORD" in urls[name]
+        assert "OWNER" not in str(services[name])
+
+
+def test_every_password_has_to_be_given():
+    text = (DEPLOY / "compose.yaml").read_text()
+    assert sorted(set(re.findall(r"\$\{(\w+):\?", text))) == sorted(PASSWORDS)
+    assert not re.findall(r"\$\{\w+\}|\$\{\w+:-", text.replace("${name}", ""))
+    assert not [part for part in re.findall(r"//\w+:([^@\s]+)@", text) if part[0] != "$"]
+
+
+def test_only_this_machine_reaches_the_services():
+    for one in COMPOSE["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
+
+
+def test_the_commands_that_it_tells_at_the_top_are_those_of_errata():
+    head = (DEPLOY / "compose.yaml").read_text().partition("name: errata")[0]
+    (told,) = re.findall(r"run --build --rm serve (.*)", head)
+    assert parsed(*shlex.split(told)).params["may"] == "admin"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_begins_with_a_command_that_errata_takes(path):
+    (command,) = unit(path)["ExecStart"]
+    program, *words = shlex.split(command)
+    assert program == "/opt/errata/bin/errata"
+    assert parsed(*words).info_name in ("serve", "worker")
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_may_do_little_and_holds_no_secret(path):
+    found = unit(path)
+    for name in ("NoNewPrivileges", "PrivateTmp", "DynamicUser", "ProtectHome", "LockPersonality"):
+        assert found[name] == ["yes"]
+    assert found["ProtectSystem"] == ["strict"]
+    assert found["CapabilityBoundingSet"] == [""]
+    assert found["EnvironmentFile"] == ["-/etc/errata/errata.env"]
+    assert "Environment" not in found
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_has_nothing_against_a_unit(path, tmp_path):
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        assert sys.platform != "linux" or not Path("/run/systemd/system").exists()
+        return
+    program = Path(sys.executable).parent / "errata"
+    there = tmp_path / path.name
+    there.write_text(path.read_text().replace("/opt/errata/bin/errata", str(program)))
+    for words in (["verify"], ["security", "--offline=true", "--threshold=20"]):
+        done = subprocess.run(
+            [analyze, *words, str(there)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_roles_make_a_database_that_errata_migrates_and_serves(tmp_path, monkeypatch):
+    for name in PASSWORDS[1:]:
+        monkeypatch.setenv(name, "a password with 'quotes'")
+    owner, service = f"deploy_owner_{os.getpid()}", f"deploy_{os.getpid()}"
+    script = (DEPLOY / "roles.sql").read_text()
+    script = script.replace("errata_owner", owner).replace("errata", service)  # beside others
+    psql = server()._server.bin_path / "psql"
+    words = [str(psql), "--set", "ON_ERROR_STOP=1", "--quiet", server().url()]
+    try:
+        subprocess.run(words, input=script, text=True, check=True)
+        owned, served = server().url(service, owner), server().url(service, service)
+        assert (
+            CliRunner().invoke(app, ["migrate", "--store", owned, "--role", service]).exit_code == 0
+        )
+        with pytest.raises(RoleRefused, match="owns"):
+            asyncio.run(kept(owned))
+        assert asyncio.run(kept(served)) == 1
+        asked = "select rolpassword like 'SCRAM-SHA-256%' from pg_authid where rolname = "
+        assert [server().run(f"{asked}'{role}'") for role in (owner, service)] == [[(True,)]] * 2
+    finally:
+        server().run(f"drop database if exists {service} with (force)")
+        for role in (owner, service):
+            server().run(f"drop role if exists {role}")
+
+
+async def kept(url: str) -> int:
+    """How many lessons there are after one was remembered."""
+    store = in_database(url)
+    try:
+        memory = errata.Memory(store)
+        await memory.remember("unit", "no unit")
+        return await memory.count()
+    finally:
+        await store.close()
