@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from errata.errors import InvalidInput
 from errata.traces.told import objects, text_in
 
 Attributes = Mapping[str, Any]
+OWN = "errata"  # the instrumentation scope of errata's own spans (`errata.telemetry.SCOPE`)
 # The bits of a span's flags that say that its parent is known to be remote (OTLP 1.1).
 REMOTE = 0x300
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
@@ -49,7 +50,10 @@ def from_json(document: Any) -> Iterator[Span]:
         raise InvalidInput("a line", document, "an object with resourceSpans")
     for resource in objects(document["resourceSpans"], "resourceSpans"):
         for scope in objects(resource.get("scopeSpans"), "scopeSpans"):
-            yield from map(_span, objects(scope.get("spans"), "spans"))
+            spans = map(_span, objects(scope.get("spans"), "spans"))
+            of = scope.get("scope")
+            own = isinstance(of, Mapping) and of.get("name") == OWN
+            yield from map(_bare, spans) if own else spans
 
 
 def _span(one: Mapping[str, Any]) -> Span:
@@ -136,7 +140,13 @@ def _decoded(kind: Any, data: bytes) -> Any:
 
 def _spans(resource: Any) -> Iterator[Span]:
     for scope in resource.scope_spans:
-        yield from map(_message, scope.spans)
+        spans = map(_message, scope.spans)
+        yield from map(_bare, spans) if scope.scope.name == OWN else spans
+
+
+def _bare(span: Span) -> Span:
+    """A span of errata's own: it holds a trace together, and says nothing to learn from."""
+    return replace(span, attributes={}, message="", events=())
 
 
 def _message(one: Any) -> Span:

@@ -1,0 +1,308 @@
+"""What OpenTelemetry is told: names, parents, numbers; nothing at all unless it is begun."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+import errata
+from errata import Finding, Goal, Memory, telemetry
+from errata.errors import ModelTimeout, PackageMissing
+from errata.protocols import Answer, Usage
+from errata.testing import ScriptedModel
+from errata.traces import read
+from errata.traces.otlp import OWN
+from errata.work.inside import Inside
+from errata.work.tasks import Tools
+from tests.engines import opened
+from tests.work.support import SCOPE, put
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+class Told:
+    """What was told to OpenTelemetry."""
+
+    def __init__(self) -> None:
+        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.tracers = TracerProvider(shutdown_on_exit=False)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.meters = MeterProvider([self.reader], shutdown_on_exit=False)
+
+    def begin(self, content: bool = False) -> None:
+        telemetry.begin(content=content, tracers=self.tracers, meters=self.meters)
+
+    def spans(self, name: str = "") -> list[Any]:
+        """Those whose name begins so, in the order of their beginnings."""
+        found = [one for one in self.exporter.get_finished_spans() if one.name.startswith(name)]
+        return sorted(found, key=lambda one: one.start_time or 0)
+
+    def metrics(self) -> dict[str, list[tuple[dict[str, Any], float]]]:
+        """Metric -> its points: their attributes, and their value or count."""
+        data: Any = self.reader.get_metrics_data()
+        return {
+            metric.name: [
+                (dict(point.attributes), getattr(point, "value", None) or point.count)
+                for point in metric.data.data_points
+            ]
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+    def everything(self) -> str:
+        """All of it as one text."""
+        return "".join(one.to_json() for one in self.spans())
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    one = Told()
+    yield one
+    telemetry.end()
+    one.tracers.shutdown()
+    one.meters.shutdown()
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def says_ok(candidate: str, at: Any) -> Sequence[Finding]:
+    return [] if "ok" in candidate else [Finding("says_ok", f"{candidate} is not ok", "say ok")]
+
+
+def model() -> ScriptedModel:
+    usage = Usage(1, 11, 3)
+    return ScriptedModel(Answer("no", usage), Answer(f"ok {SECRET}", usage, "length"))
+
+
+def test_a_loop_is_a_tree_of_spans(told):
+    told.begin()
+    result = run(errata.run("say ok", generate=model(), checks=[says_ok], store=None))
+    (loop,) = told.spans("errata.loop")
+    first, second = told.spans("errata.attempt")
+    assert loop.parent is None
+    assert loop.attributes == {
+        "errata.loop.id": result.id, "errata.policy": "default", "errata.attempts": 2,
+        "errata.decision": "done", "errata.passed": True, "errata.stopped_by": (), "errata.best": 2,
+    }  # fmt: skip
+    assert [one.parent.span_id for one in (first, second)] == [loop.context.span_id] * 2
+    assert [one.attributes["errata.decision"] for one in (first, second)] == ["again", "done"]
+    checks = told.spans("errata.check says_ok")
+    assert [one.parent.span_id for one in checks] == [
+        first.context.span_id,
+        second.context.span_id,
+    ]
+    assert [one.attributes["errata.findings"] for one in checks] == [1, 0]
+    chats = told.spans("chat scripted")
+    assert [one.parent.span_id for one in chats] == [one.parent.span_id for one in checks]
+    assert dict(chats[1].attributes or {}) == {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "scripted", "gen_ai.request.seed": 1,
+        "gen_ai.request.max_tokens": 512, "gen_ai.request.temperature": 0.0,
+        "gen_ai.usage.input_tokens": 11, "gen_ai.usage.output_tokens": 3,
+        "gen_ai.response.finish_reasons": ("length",),
+    }  # fmt: skip
+    assert {one.instrumentation_scope.name for one in told.spans()} == {telemetry.SCOPE}
+
+
+def test_an_evaluation_is_an_event_of_its_attempt(told):
+    told.begin()
+
+    def evaluate(candidate, at):
+        return errata.Evaluation(scores={"tone": 0.25 if at.attempt == 1 else 0.9})
+
+    given: Any = {"generate": lambda task, hint: f"x{len(hint)}", "evaluate": evaluate}
+    run(errata.run("t", goals=[Goal("tone", 0.8)], store=None, **given))
+    events = [event for one in told.spans("errata.attempt") for event in one.events]
+    assert [(event.name, dict(event.attributes or {})) for event in events] == [
+        ("gen_ai.evaluation.result", {
+            "gen_ai.evaluation.name": "tone", "gen_ai.evaluation.score.value": value,
+            "gen_ai.evaluation.score.label": label,
+        })
+        for value, label in ((0.25, "fail"), (0.9, "pass"))
+    ]  # fmt: skip
+
+
+def test_decisions_attempts_and_recall_are_counted(told):
+    told.begin()
+    policy = errata.Policy((errata.MaxAttempts(2),))
+    given: Any = {"checks": [says_ok], "store": None}
+    run(errata.run("t", generate=lambda task, hint: f"no{len(hint)}", policy=policy, **given))
+    run(errata.run("t", generate=lambda task, hint: "ok", **given))
+    run(Memory(":memory:").recall("anything"))
+    metrics = told.metrics()
+    done = {"errata.decision": "done"}
+    assert sorted(metrics["errata.decisions"], key=str) == sorted(
+        [
+            ({"errata.decision": "again", "errata.passed": False}, 1),
+            ({**done, "errata.passed": False, "errata.stopped_by": "attempts"}, 1),
+            ({**done, "errata.passed": True}, 1),
+        ],
+        key=str,
+    )
+    assert sorted(metrics["errata.attempts"], key=str) == [
+        ({"errata.passed": False}, 2),
+        ({"errata.passed": True}, 1),
+    ]
+    assert metrics["errata.recall.duration"] == [({}, 1)]
+
+
+def test_memory_is_told_of_by_the_conventions_names(told):
+    told.begin()
+    memory = Memory(":memory:", errata.Scope("acme", "shop"))
+    kept = run(memory.remember("KeyError", "KeyError: 'colour'"))
+    run(memory.recall("the colour"))
+    (upsert,), (search,) = told.spans("upsert_memory"), told.spans("search_memory")
+    where = {
+        "gen_ai.provider.name": "errata", "gen_ai.memory.store.id": "shop",
+        "errata.tenant": "acme", "errata.project": "shop",
+    }  # fmt: skip
+    assert upsert.attributes == {
+        "gen_ai.operation.name": "upsert_memory", "gen_ai.memory.record.id": str(kept.id),
+        "errata.kind": "error", "errata.created": True, **where,
+    }  # fmt: skip
+    assert search.attributes == {
+        "gen_ai.operation.name": "search_memory",
+        "errata.found": 1,
+        **where,
+    }
+
+
+def test_an_error_is_told_by_its_type_alone(told):
+    told.begin()
+    late = ModelTimeout(f"late: {SECRET}")
+    with pytest.raises(ModelTimeout):
+        run(errata.run("t", generate=ScriptedModel(late), store=None))
+    assert {one.name for one in told.spans() if one.attributes["error.type"] == "ModelTimeout"} == {
+        "errata.loop", "errata.attempt", "chat scripted"
+    }  # fmt: skip
+    assert all(one.status.status_code is StatusCode.ERROR for one in told.spans())
+    assert "late" not in told.everything()
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, content):
+    told.begin(content)
+    memory = Memory(":memory:")
+    given: Any = {"generate": model(), "checks": [says_ok], "memory": memory, "store": None}
+    run(errata.run(f"say ok, not {SECRET}", **given))
+    everything = told.everything()
+    assert SECRET not in everything
+    for said in ("say ok", "no is not ok"):
+        assert (said in everything) is content
+    last = told.spans("chat")[-1].attributes or {}
+    if content:
+        (turn,) = json.loads(str(last["gen_ai.output.messages"]))
+        assert turn["role"] == "assistant"
+        assert turn["finish_reason"] == "length"
+        assert turn["parts"][0]["content"].startswith("ok ")
+
+
+def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
+    told.begin()
+    pipeline = errata.Pipeline("p", store=None, progress=False)
+
+    @pipeline.stage(checks=[says_ok])
+    def write(state):
+        return "ok"
+
+    run(pipeline.run({}))
+    (stage,), (attempt,) = told.spans("errata.stage"), told.spans("errata.attempt")
+    assert attempt.parent.span_id == stage.context.span_id
+    assert (stage.attributes["errata.stage"], stage.attributes["errata.status"]) == (
+        "write",
+        "passed",
+    )
+
+
+def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
+    told.begin()
+
+    async def handed(store) -> None:
+        (digest,) = await put(store, SCOPE, "pot")
+        work = Inside(Tools(store))
+        with telemetry.request("POST", "/v1/episodes", {"traceparent": PARENT}):
+            await work.defer("reflect", SCOPE, digest=digest)
+        await work.drain()
+
+    with opened(tmp_path / "t.db") as store:
+        run(handed(store))
+    (request,), (task,) = told.spans("POST /v1/episodes"), told.spans("errata.task reflect")
+    assert format(request.context.trace_id, "032x") == PARENT.split("-")[1]
+    assert task.context.trace_id == request.context.trace_id
+    assert task.parent.span_id == request.context.span_id
+    assert task.attributes == {
+        "errata.task": "reflect",
+        "errata.tenant": "acme",
+        "errata.project": "shop",
+    }
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def exported(spans: Sequence[ReadableSpan]) -> bytes:
+    """The spans as an OTLP exporter sends them, in protobuf."""
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+    return bytes(encode_spans(spans).SerializeToString())
+
+
+def test_what_errata_exports_is_not_learnt_from_when_it_comes_back(told):
+    from google.protobuf.json_format import MessageToJson
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    assert telemetry.SCOPE == OWN
+    told.begin(content=True)
+    agent = told.tracers.get_tracer("an agent")
+
+    async def generate(task: str, hint: str) -> str:
+        with agent.start_as_current_span("chat", attributes=ASKED):
+            return "ok"
+
+    run(errata.run("say ok", generate=model(), checks=[says_ok], store=None))
+    own = exported(told.spans())
+    told.exporter.clear()
+    run(errata.run("say ok", generate=generate, checks=[says_ok], store=None))
+    both = exported(told.spans())
+    for data, episodes in ((own, 0), (both, 1)):
+        document = MessageToJson(TracesData.FromString(data), indent=None).encode()
+        found = list(read(document, "otlp"))
+        assert len(found) == episodes
+        said = [event.content for one in found for event in one.events]
+        assert all("say ok" not in text for text in said)
+
+
+ASKED = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+
+
+def test_nothing_is_imported_or_told_unless_it_is_begun(told):
+    run(errata.run("t", generate=lambda task, hint: "ok", store=None))
+    assert telemetry.carried() == {}
+    assert told.spans() == []
+    script = (
+        "import asyncio, errata, sys; from errata.testing import ScriptedModel; "
+        "asyncio.run(errata.run('t', generate=ScriptedModel('x'), store=':memory:')); "
+        "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(PackageMissing, match="telemetry"):
+        telemetry.begin()
