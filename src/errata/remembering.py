@@ -67,9 +67,9 @@ class Remembering:
             self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
             self._begun = False
 
-    def told(self, briefing: Briefing, written: bool) -> None:
-        """What somebody else has shown the loop, and whether that is written down."""
-        self.briefing, self._begun = briefing, written
+    def told(self, briefing: Briefing) -> None:
+        """What somebody else has shown the loop, and written down."""
+        self.briefing, self._begun = briefing, True
 
     async def commit(self, entry: Entry, loop: Loop) -> None:
         """Write down `entry`, by which the loop has become `loop`. Raises StoreError."""

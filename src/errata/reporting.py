@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from errata.codec import evaluation_to, goal_to, policy_from, policy_to, sparse, whole
@@ -22,7 +22,6 @@ from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop
 from errata.memory.briefing import Briefing
 from errata.memory.memory import Memory
 from errata.memory.places import placed, space_of
-from errata.memory.proof import Exposure
 from errata.near import near
 from errata.outside import Turn, settled
 from errata.protocols import NOTHING, Context, Head, Scope, Store, Stored, Usage
@@ -39,9 +38,9 @@ REPORT = "report"
 class Told:
     """What is reported of an attempt: its output, or a digest of it; what it was judged; its cost.
 
-    `checks` judge the output here, besides the evaluation that is given, if any. `exposures` are
-    what the loop was shown from memory. `said` is what else tells this report from another one of
-    the same attempt, as JSON data: the names and arguments of the checks, say.
+    `checks` judge the output here, besides the evaluation that is given, if any. `said` is what
+    else tells this report from another one of the same attempt, as JSON data: the names and
+    arguments of the checks, say.
     """
 
     output: Any = None
@@ -49,17 +48,14 @@ class Told:
     evaluation: Evaluation | None = None
     checks: Sequence[Check] = ()
     usage: Usage = NOTHING
-    exposures: tuple[Exposure, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     said: Any = None
 
     @property
     def name(self) -> str:
         """Tells it from every other report: 32 hex digits of SHA-256 over canonical JSON."""
-        parts = (
-            *(self.output, self.digest, evaluation_to(self.evaluation), sparse(self.usage)),
-            *([asdict(one) for one in self.exposures], dict(self.labels), self.said),
-        )
+        judged, usage = evaluation_to(self.evaluation), sparse(self.usage)
+        parts = (self.output, self.digest, judged, usage, dict(self.labels), self.said)
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -124,7 +120,8 @@ async def report(
     """Decide on an attempt, and keep it: one transaction that reads, one that writes.
 
     The same report again changes nothing and gets the verdict that it got. With `memory`, which is
-    of the same store and scope, a loop that ends teaches what it learnt. Raises NotFound,
+    of the same store and scope, a loop that ends teaches what it learnt, and what it was shown is
+    proven by it. Raises NotFound,
     AttemptTaken for another report of that attempt, OutOfOrder where one before it is missing,
     LoopEnded, LeaseLost where a process drives the loop, Conflict where code of its host decides
     it, CheckFailed, ModelError, and NotJournalable.
@@ -142,7 +139,7 @@ async def report(
         loop = attempted(before, attempt, time.time())
         verdict = decide(loop, policy)
         entry = replace(decided(loop, policy, verdict), attempt=attempt, value=told.output)
-        record = await _record(turn, memory, told.exposures, verdict)
+        record = await _record(turn, memory, verdict)
         await record.commit(entry, loop)
         return Reported(loop, verdict, new=True)
 
@@ -164,7 +161,7 @@ async def cancel(
         before = replace(stored.loop, improves=policy.improvement, echoes=turn.known.echoes)
         who = redacted(f"{by}: {why}" if why else by)
         loop, verdict, entry = cancelled(before, policy, who, time.time())
-        record = await _record(turn, memory, (), verdict)
+        record = await _record(turn, memory, verdict)
         await record.commit(entry, loop)
         return verdict
 
@@ -243,23 +240,18 @@ class _Given:
         return self.evaluation
 
 
-async def _record(
-    turn: Turn, memory: Memory | None, shown: tuple[Exposure, ...], verdict: Verdict
-) -> Remembering:
-    """The journal of the loop and its memory, told what it was shown, first of all."""
+async def _record(turn: Turn, memory: Memory | None, verdict: Verdict) -> Remembering:
+    """The journal of the loop and its memory, told what it was shown."""
     known, task = turn.known, text_of(turn.known.stored.head.task)
     record = Remembering(turn, memory, task, judged=True)
     if memory is None:
         return record
     if not turn.shares(memory.store, memory.scope):
         raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
-    if any(one.loop != known.stored.id for one in shown):
-        raise InvalidInput("exposures", [one.loop for one in shown], "those of this very loop")
-    exposures = known.exposures or shown
-    ids = tuple(id for one in exposures for id in one.examples)
-    briefing = Briefing(shown=ids, exposures=exposures)
+    ids = tuple(id for one in known.exposures for id in one.examples)
+    briefing = Briefing(shown=ids, exposures=known.exposures)
     if memory.embedder is not None and isinstance(verdict, Done) and verdict.passed:
         (vector,) = await placed(memory.embedder, [redacted(task)])
         briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
-    record.told(briefing, written=bool(known.exposures))
+    record.told(briefing)
     return record

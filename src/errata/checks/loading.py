@@ -45,7 +45,7 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     if not isinstance(name, str) or not name:
         raise InvalidInput("name of a check", name, f"one of {', '.join(known())}, module:function")
     arguments = {str(key): value for key, value in spec.items() if key != "name"}
-    return _made(name, _factory(name, folder), arguments)
+    return made(name, _factory(name, folder), arguments)
 
 
 def _factory(name: str, folder: Path | None) -> Check:
@@ -96,7 +96,11 @@ def _ran(path: Path, changed: int) -> Mapping[str, Any]:
         sys.path.remove(str(path.parent))
 
 
-def _made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
+def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
+    """The check of that name: what its factory makes of the arguments, or itself, these bound.
+
+    Raises InvalidInput.
+    """
     try:
         parameters = signature(factory).parameters
     except (TypeError, ValueError) as error:  # some functions written in C do not tell

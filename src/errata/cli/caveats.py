@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from errata.accounts import unscored
 from errata.cli.output import counted
 from errata.cli.recorded import NOT_PASSED
 from errata.loop.decide import Policy
@@ -24,23 +24,6 @@ def caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterato
     if alike and silent:
         why = f"{counted(silent, 'attempt')} with nothing but passed = false"
         yield f"{', '.join(alike)}: {why} count as the same finding each time"
-
-
-def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Recorded]:
-    """The loops, with the goals of the policies where these agree, and a loop has none but scores.
-
-    So that what solves a loop is the same for every policy.
-    """
-    wanted = {one.goals: one for one in policies if one.goals}
-    if len(wanted) != 1:
-        return list(recorded)
-    ((goals, policy),) = wanted.items()
-    return [
-        one
-        if one.loop.goals or unscored([one], policy)
-        else replace(one, loop=replace(one.loop, goals=goals))
-        for one in recorded
-    ]
 
 
 def _goals(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
@@ -67,15 +50,6 @@ def cannot_tell(figures: Sequence[Figures]) -> Iterator[str]:
     """What the column is, where a policy has any."""
     if any(one.beyond for one in figures):
         yield "cannot tell: the record of so many loops does not say how it would have ended"
-
-
-def unscored(recorded: Sequence[Recorded], policy: Policy) -> int:
-    """How many loops without goals of their own lack a score for those of the policy."""
-    loops = [one.loop for one in recorded if not one.loop.goals]
-    return sum(
-        any(a.evaluation is not None and a.evaluation.unscored(policy.goals) for a in loop.attempts)
-        for loop in loops
-    )
 
 
 def _compares(rule: StopRule) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from errata.accounts import recorded
 from errata.cli.lines import Entry, json_lines, text_of
 from errata.cli.opening import scope_of, stored
 from errata.cli.settings import Settings
@@ -18,7 +19,6 @@ from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Lo
 from errata.loop.replay import Recorded
 from errata.near import near
 from errata.protocols import Usage
-from errata.runs import is_run
 
 NOT_PASSED = Finding("recorded", "not passed")
 Watch = Callable[[int, int], object]
@@ -105,8 +105,7 @@ async def from_store(values: Settings, last: int) -> list[Recorded]:
     scope = scope_of(values)
     async with stored(values) as store:
         found = await store.loops(scope, last)
-    told = [one.loop for one in reversed(found) if one.loop.attempts and not is_run(one)]
-    made = list(map(Recorded, told))
+    made = recorded(found)
     if not made:
         where = f"{values.db} has an attempt; errata run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)

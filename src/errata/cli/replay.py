@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.caveats import aimed, cannot_tell, caveats, unscored
+from errata.accounts import aimed, document, unscored
+from errata.cli.caveats import cannot_tell, caveats
 from errata.cli.interrupt import drive
 from errata.cli.output import MOST, Json, can_draw, counted, following, print_json, say, show
 from errata.cli.progress import Progress
-from errata.cli.replayed import compared, document, print_figures
+from errata.cli.replayed import compared, print_figures
 from errata.cli.settings import settings
 from errata.configured import policy as policy_of
 from errata.errors import StoreCorrupt, UsageError

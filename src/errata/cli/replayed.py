@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
+from errata.accounts import WHOLE
 from errata.cli.output import table
 from errata.cli.progress import Progress
 from errata.loop.decide import Policy
 from errata.loop.replay import Figures, Recorded, compare
-from errata.loop.stop import MaxAttempts
-
-WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 
 def compared(
@@ -27,11 +24,6 @@ def compared(
         progress.counted("replaying", len(made) * len(recorded), total)
     # Of what it holds, a record can always tell.
     return replace(made[0], beyond=0), made[1:]
-
-
-def document(figures: Figures) -> dict[str, Any]:
-    """The figures as JSON data."""
-    return {**asdict(figures), "lost": figures.lost}
 
 
 def print_figures(head: str, rows: Sequence[tuple[str, Figures]]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json as jsonlib
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from errata import codec
+from errata.accounts import explained, state_of
 from errata.cli.found import loop_of
 from errata.cli.opening import ask
 from errata.cli.output import (
@@ -26,11 +27,11 @@ from errata.cli.output import (
 )
 from errata.cli.reembed import spaces_to, warn
 from errata.cli.timeline import tell
-from errata.decisions import echoes_before, reasoning
+from errata.decisions import reasoning
 from errata.errors import UsageError
 from errata.loop.change import Change
 from errata.loop.decide import Again, Done
-from errata.loop.explain import Explanation, explain
+from errata.loop.explain import Explanation
 from errata.loop.feedback import clean
 from errata.reports import Report
 from errata.runs import is_run, report_of
@@ -79,10 +80,7 @@ def why(
         tell(found, stage, db or "", json)
         return 0
     stored, exposures = found
-    policy = codec.policy_from(stored.head.policy)
-    recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
-    echoes = echoes_before(stored.loop, policy, stored.decisions)
-    explanation = explain(replace(stored.loop, echoes=echoes), policy, recorded)
+    explanation = explained(stored)
     if json:
         ranked = [asdict(one) for one in exposures]
         print_json({**_document(stored, explanation), "exposures": ranked})
@@ -109,14 +107,6 @@ def loops(
     else:
         show("no loop yet" if not run else f"no loop of a run {run!r}")
     return 0
-
-
-def state_of(stored: Stored) -> str:
-    """passed, stopped, or open."""
-    last = stored.verdicts[-1] if stored.verdicts else None
-    if not isinstance(last, Done):
-        return "open"
-    return "passed" if last.passed else "stopped"
 
 
 def _row(stored: Stored) -> tuple[Any, ...]:

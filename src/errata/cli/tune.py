@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
+from errata.accounts import document
 from errata.cli.caveats import cannot_tell, caveats
 from errata.cli.output import Json, counted, following, print_json, show
 from errata.cli.progress import Progress
 from errata.cli.replay import LAST, Last, Source, again, read
-from errata.cli.replayed import document, print_figures
+from errata.cli.replayed import print_figures
 from errata.cli.settings import policy_of, settings
 from errata.codec import policy_to
 from errata.loop.measure import number

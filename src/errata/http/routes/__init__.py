@@ -13,15 +13,21 @@ from errata.http.routes import (
     generated,
     health,
     keys,
+    loops,
+    overrides,
     quarantine,
     recall,
     reflections,
+    replay,
     traces,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     keys.router,
+    loops.router,
+    overrides.router,
+    replay.router,
     episodes.router,
     reflections.router,
     recall.router,
