@@ -20,8 +20,8 @@ from errata.compat import (
 )
 from errata.errors import InvalidInput
 from errata.testing import ScriptedModel
+from tests.engines import opened, rows
 from tests.memory.reflections import answer
-from tests.store.support import opened, rows
 
 TASK = "What does the blue kettle cost?"
 EVENTS: list[dict[str, Any]] = [

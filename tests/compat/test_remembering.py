@@ -21,7 +21,7 @@ from errata.compat import (
 )
 from errata.errors import InvalidInput, StoreError
 from errata.testing import FixedEmbedder
-from tests.store.support import opened
+from tests.engines import opened
 
 CONFLICT = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}
 UNVERIFIED = {"status": "unverified", "claim_text": "Sales doubled " + "x" * 100}

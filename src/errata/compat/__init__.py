@@ -7,6 +7,17 @@ from errata.compat.generated import (
     query_reflections,
     store_reflection,
 )
+from errata.compat.guardrails import (
+    Guarded,
+    calculate_fatigue_score,
+    detect_bias_repetition,
+    enforce_rerun_limits,
+    get_guardrails_status,
+    get_loop_trace,
+    log_rerun_reasoning,
+    override_guardrails,
+    process_loop_completion,
+)
 from errata.compat.remembering import (
     Reflection,
     compute_error_signature,
@@ -15,16 +26,27 @@ from errata.compat.remembering import (
     persist_reflection,
     retrieve_similar_reflections,
 )
+from errata.compat.settings import LoopGuardrails
 
 __all__ = [
     "Generated",
+    "Guarded",
+    "LoopGuardrails",
     "Reflection",
     "Reflections",
+    "calculate_fatigue_score",
     "compute_error_signature",
     "create_reflection_from_evaluation",
+    "detect_bias_repetition",
+    "enforce_rerun_limits",
     "generate_reflection",
+    "get_guardrails_status",
+    "get_loop_trace",
     "has_seen_error_before",
+    "log_rerun_reasoning",
+    "override_guardrails",
     "persist_reflection",
+    "process_loop_completion",
     "query_reflections",
     "retrieve_similar_reflections",
     "store_reflection",

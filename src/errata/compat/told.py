@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from errata.codec import policy_from
+from errata.compat.names import name_of
 from errata.compat.settings import ALIGNMENT, DRIFT
 from errata.decisions import Decision, Reasoning, reasoning
-from errata.loop.decide import Again, Policy
+from errata.loop.decide import Again, Done, Policy
 from errata.loop.record import Attempt, Evaluation
 from errata.loop.stop import Echo, Fatigue, MaxAttempts, flat
 
@@ -25,21 +26,20 @@ ENDED: Mapping[str, str] = {
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
-Name = Callable[[int], str]
 Rule = TypeVar("Rule", Echo, Fatigue)
 
 
 class Told:
     """One decision of a stored loop, the latest or the latest after attempt `number`.
 
-    `name` gives the name of an attempt by its number. Where nothing was decided yet, fields are
-    null, counts 0 and flags false.
+    `following` is the name of the attempt to come. Where nothing was decided yet, fields are null,
+    counts 0 and flags false.
     """
 
-    def __init__(self, stored: Stored, name: Name, number: int | None = None) -> None:
+    def __init__(self, stored: Stored, following: str, number: int | None = None) -> None:
+        self.stored, self.following = stored, following
         self.policy: Policy = policy_from(stored.head.policy)
         self.loop = replace(stored.loop, improves=self.policy.improvement)
-        self.name = name
         made = [one for one in stored.decisions if number in (None, one.attempt)]
         self.decision: Decision | None = made[-1] if made else None
         told = reasoning(self.loop, made[-1:])
@@ -67,9 +67,20 @@ class Told:
         return self.decision is not None and isinstance(self.decision.verdict, Again)
 
     @property
+    def stopped_by(self) -> list[str]:
+        """The rules that ended the loop."""
+        verdict = self.decision.verdict if self.decision else None
+        return [one.rule for one in verdict.stopped_by] if isinstance(verdict, Done) else []
+
+    @property
+    def at(self) -> float:
+        """When it was decided, or else begun, in seconds since 1970."""
+        return self.decision.at if self.decision else self.stored.created
+
+    @property
     def threshold(self) -> int:
         """How often a tag comes until it is an echo."""
-        return self.rule(Echo).times
+        return rule_of(self.policy, Echo).times
 
     @property
     def max_reruns(self) -> int | None:
@@ -83,6 +94,10 @@ class Told:
         """How many reruns were asked for by then."""
         return max(0, self.number - 1) + self.again
 
+    def name(self, number: int) -> str:
+        """The name of an attempt by its number."""
+        return name_of(self.stored, number) if number <= self.made else self.following
+
     def limits(self) -> dict[str, Any]:
         """How many reruns there were, may be, and whether no other may follow."""
         most = self.max_reruns
@@ -93,17 +108,13 @@ class Told:
         """Whether a limit that was really reached ended the loop, or was lifted, and by whom."""
         lifted = self.reasoning.lifted if self.reasoning else ()
         by = ", ".join(dict.fromkeys(one.by for one in lifted))
-        forced = self.reasoning is not None and self.reasoning.decided == "stopped"
-        return {
-            "force_finalize": forced,
-            "overridden": bool(lifted),
-            "overridden_by": by or None,
-        }
+        forced = {"force_finalize": bool(self.stopped_by)}
+        return {**forced, "overridden": bool(lifted), "overridden_by": by or None}
 
     def echo(self) -> dict[str, Any]:
         """The tags that came again, how often, and those among them that came too often."""
         counts = self.decision.standing.echoes if self.decision else {}
-        often = {tag(key): n for key, n in counts.items() if n > 1}
+        often = {tag(key): n for key, n in counts.items() if n >= min(2, self.threshold)}
         repeated = [one for one, n in often.items() if n >= self.threshold]
         return {
             "bias_echo": bool(repeated),
@@ -122,7 +133,7 @@ class Told:
             "fatigue_increment": change,
             "fatigue_increased": change > 0,
             "improvement_detected": better,
-            "threshold_exceeded": level >= self.rule(Fatigue).limit,
+            "threshold_exceeded": level >= rule_of(self.policy, Fatigue).limit,
         }
 
     def why(self) -> dict[str, Any]:
@@ -149,9 +160,17 @@ class Told:
             "reflection_persona": attempt.labels.get("reflection_persona") if attempt else None,
         }
 
-    def rule(self, kind: type[Rule]) -> Rule:
-        """The rule of the loop's policy, or the shipped one."""
-        return next((one for one in flat(self.policy.rules) if isinstance(one, kind)), kind())
+    def lifting(self, rule: str, at: float) -> str:
+        """Who lifted a rule at this decision, or will at the next in which it speaks; "" nobody."""
+        lifted = self.reasoning.lifted if self.reasoning else ()
+        by = [one.by for one in lifted if one.stop.rule == rule]
+        by += [one.by for one in self.loop.overrides if one.rule == rule and one.lifts(at)]
+        return by[0] if by else ""
+
+
+def rule_of(policy: Policy, kind: type[Rule]) -> Rule:
+    """The rule of that kind of a policy, or the shipped one."""
+    return next((one for one in flat(policy.rules) if isinstance(one, kind)), kind())
 
 
 def result(told: Told) -> dict[str, Any]:
@@ -198,8 +217,8 @@ def status(told: Told, loop_id: str) -> dict[str, Any]:
     }
 
 
-def trace(told: Told, number: int) -> dict[str, Any]:
-    """All that is on record of one attempt; one that is asked for and not reported is pending."""
+def traced(told: Told, number: int) -> dict[str, Any]:
+    """All that is on record of one attempt; one that was asked for and not reported is pending."""
     ends = told.decision is not None and not told.again
     echo, scores = told.echo(), told.scores()
     return {

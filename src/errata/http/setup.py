@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 
 from errata import policies
 from errata.collecting import Patience
-from errata.compat import Reflections
+from errata.compat import LoopGuardrails, Reflections
 from errata.http.metrics import Metrics
 from errata.loop.decide import Policy
 from errata.memory.memory import Memory
@@ -75,6 +75,7 @@ class Setup:
     max_entries: int | None = None
     limits: Limits = Limits()
     reflections: Reflections = Reflections()
+    guardrails: LoopGuardrails = LoopGuardrails()
     work: Work = field(default_factory=NoWork)
     patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)

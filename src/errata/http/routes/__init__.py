@@ -11,6 +11,7 @@ from errata.http.routes import (
     dreams,
     episodes,
     generated,
+    guardrails,
     health,
     keys,
     loops,
@@ -34,8 +35,12 @@ ROUTERS: tuple[APIRouter, ...] = (
     quarantine.router,
     dreams.router,
     traces.router,
+    guardrails.router,
     generated.router,
 )
 
-SHAPES: Mapping[str, Shape] = {generated.PREFIX: generated.told}
+SHAPES: Mapping[str, Shape] = {
+    guardrails.PREFIX: guardrails.told,
+    generated.PREFIX: generated.told,
+}
 """Beginning of a path -> how errors are told there, where it is not as RFC 9457 problems."""

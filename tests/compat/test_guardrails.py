@@ -1,0 +1,827 @@
+"""Loop guardrails under the names that callers of earlier systems rely on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata import Scope
+from errata.compat import (
+    Guarded,
+    LoopGuardrails,
+    calculate_fatigue_score,
+    detect_bias_repetition,
+    enforce_rerun_limits,
+    get_guardrails_status,
+    get_loop_trace,
+    log_rerun_reasoning,
+    override_guardrails,
+    process_loop_completion,
+)
+from errata.errors import (
+    AttemptTaken,
+    Conflict,
+    InvalidInput,
+    LoopEnded,
+    ModelUnavailable,
+    NotFound,
+    OverrideRefused,
+)
+from errata.loop.decide import Done, decide
+from errata.loop.policies import orchestrator
+from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
+from errata.loop.stop import MaxAttempts
+from errata.protocols import Context
+from errata.reporting import Told, open_loop, report
+from errata.store.sqlite import in_file
+from errata.testing import FixedEmbedder, ScriptedModel
+from tests.compat import shapes
+from tests.engines import opened
+
+POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
+GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
+TAG = {"tag": "overconfidence", "severity": 0.6}
+FIRST: dict[str, Any] = {"task": "Sum up", "summary": "All is well.", "bias_tags": [TAG], **POOR}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        yield store
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+def done(store: Any, name: str, **told: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = do(process_loop_completion(name, "done", "SAGE", store=store, **told))
+    return answer
+
+
+def reruns(store: Any, name: str, count: int, **told: Any) -> list[dict[str, Any]]:
+    """The answers to a first try and so many reruns, each under the name that it was given."""
+    answers = [done(store, name, **{**POOR, **told})]
+    for _ in range(count):
+        name = answers[-1]["decision_result"]["new_loop_id"]
+        answers.append(done(store, name, **{**POOR, **told}))
+    return answers
+
+
+# -- the documented answer
+
+
+def test_the_documented_completion_has_the_documented_answer(store):
+    answer = done(store, "loop_001", **FIRST)
+    shapes.has(answer, shapes.COMPLETED)
+    answer.pop("timestamp")
+    assert answer == {
+        "status": "success",
+        "loop_id": "loop_001",
+        "reflection_result": {
+            "alignment_score": 0.72,
+            "drift_score": 0.28,
+            "summary_valid": True,
+            "reflection_persona": "SAGE",
+            "bias_echo": False,
+            "repeated_tags": [],
+            "repetition_counts": {},
+            "reflection_fatigue": 0.0,
+            "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": [TAG]}}},
+        },
+        "decision_result": {
+            "decision": "rerun",
+            "original_loop_id": "loop_001",
+            "new_loop_id": "loop_001_r1",
+            "rerun_reason": "alignment_threshold_not_met",
+            "rerun_reason_detail": "Triggered by alignment, drift",
+            "rerun_trigger": ["alignment", "drift"],
+            "rerun_number": 1,
+            "rerun_count": 1,
+            "max_reruns": 3,
+            "force_finalize": False,
+            "overridden": False,
+            "overridden_by": None,
+        },
+        "orchestrator_persona": "SAGE",
+    }
+
+
+def test_a_loop_that_is_fine_is_finalized(store):
+    answer = done(store, "loop_001", **GOOD)
+    shapes.has(answer, shapes.COMPLETED)
+    assert answer["decision_result"] == {
+        "decision": "finalize",
+        "original_loop_id": "loop_001",
+        "new_loop_id": None,
+        "rerun_reason": None,
+        "rerun_reason_detail": None,
+        "rerun_trigger": [],
+        "rerun_number": 0,
+        "rerun_count": 0,
+        "max_reruns": 3,
+        "force_finalize": False,
+        "overridden": False,
+        "overridden_by": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason", "trigger"),
+    [
+        ({**GOOD, "alignment_score": 0.749}, "alignment_threshold_not_met", ["alignment"]),
+        ({**GOOD, "drift_score": 0.251}, "drift_threshold_exceeded", ["drift"]),
+        (POOR, "alignment_threshold_not_met", ["alignment", "drift"]),
+    ],
+)
+def test_why_a_loop_is_run_again(store, scores, reason, trigger):
+    decision = done(store, "loop_001", **scores)["decision_result"]
+    assert (decision["rerun_reason"], decision["rerun_trigger"]) == (reason, trigger)
+    assert decision["rerun_reason_detail"] == f"Triggered by {', '.join(trigger)}"
+
+
+@pytest.mark.parametrize("status", ["pending", "Done", ""])
+def test_another_status_than_done_is_an_error(store, status):
+    answer = do(process_loop_completion("loop_001", status, store=store, **POOR))
+    assert answer == {
+        "status": "error",
+        "message": "Invalid reflection status. Must be 'done'.",
+        "loop_id": "loop_001",
+    }
+    with pytest.raises(NotFound):
+        do(get_guardrails_status("loop_001", store=store))
+
+
+def test_who_orchestrates_falls_back_to_who_reflects(store):
+    loops = Guarded(store, settings=LoopGuardrails(reflection_persona="NOVA"))
+    answer = do(process_loop_completion("loop_001", "done", store=loops, **POOR))
+    assert answer["reflection_result"]["reflection_persona"] == "NOVA"
+    assert answer["orchestrator_persona"] == "NOVA"
+    assert done(loops, "loop_001_r1", **POOR)["orchestrator_persona"] == "SAGE"
+
+
+# -- names
+
+
+def test_reruns_end_at_their_limit_and_each_has_its_name(store):
+    answers = reruns(store, "loop_001", 3)
+    decisions = [one["decision_result"] for one in answers]
+    assert [one["decision"] for one in decisions] == ["rerun", "rerun", "rerun", "finalize"]
+    names = ["loop_001_r1", "loop_001_r2", "loop_001_r3", None]
+    assert [one["new_loop_id"] for one in decisions] == names
+    assert {one["original_loop_id"] for one in decisions} == {"loop_001"}
+    assert [one["rerun_count"] for one in decisions] == [1, 2, 3, 3]
+    assert [one["rerun_number"] for one in decisions] == [1, 2, 3, 3]
+    last = decisions[-1]
+    assert (last["force_finalize"], last["rerun_reason"]) == (True, "max_reruns_reached")
+    assert last["rerun_reason_detail"] == "Forced finalization due to max_reruns_reached"
+    assert [one["loop_id"] for one in answers] == ["loop_001", *names[:3]]
+
+
+@pytest.mark.parametrize(
+    "name", ["user_report_1", "a_r1", "_r1", "r1", "x__r2", "a_r01", "x" * 200]
+)
+def test_a_name_is_never_parsed(store, name):
+    done(store, "user", **POOR)
+    decision = done(store, name, **POOR)["decision_result"]
+    assert decision["original_loop_id"] == name
+    assert done(store, "user_r1", **POOR)["decision_result"]["original_loop_id"] == "user"
+
+
+def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
+    done(store, "a_r1", **GOOD)
+    first = done(store, "a", **POOR)["decision_result"]
+    assert first["new_loop_id"] == "a__r1"
+    second = done(store, "a__r1", **POOR)["decision_result"]
+    assert (second["original_loop_id"], second["new_loop_id"]) == ("a", "a_r2")
+    assert done(store, "a_r1", **GOOD)["decision_result"]["decision"] == "finalize"
+    assert do(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
+
+
+def test_a_rerun_of_a_rerun_is_one_of_the_first_loop(store):
+    reruns(store, "a_r1", 2)
+    assert do(get_loop_trace("a_r1_r2", store=store))["rerun_depth"] == 2
+    with pytest.raises(NotFound):
+        do(get_guardrails_status("a", store=store))
+
+
+def test_a_loop_that_ended_has_no_further_attempt(store):
+    reruns(store, "loop_001", 3)
+    with pytest.raises(LoopEnded):
+        done(store, "loop_001_r4", **GOOD)
+
+
+# -- what is reported
+
+
+def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(store):
+    first = done(store, "loop_001", **FIRST)
+    assert done(store, "loop_001", **FIRST) == first
+    assert done(store, "loop_001") == first
+    second = done(store, "loop_001_r1", **POOR)
+    late = done(store, "loop_001", **FIRST)
+    assert late["decision_result"] == second["decision_result"]
+    assert len(do(store.read(Scope(), "loop_001")).loop.attempts) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"summary": "All is lost."},
+        {"output": "more"},
+        {"alignment_score": 0.73},
+        {"drift_score": 0.2},
+        {"bias_tags": []},
+        {"bias_tags": [{**TAG, "severity": 0.7}]},
+    ],
+)
+def test_another_completion_of_the_same_loop_is_refused(store, other):
+    done(store, "loop_001", **FIRST)
+    with pytest.raises(AttemptTaken):
+        done(store, "loop_001", **{**FIRST, **other})
+
+
+def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
+    done(store, "loop_001", **FIRST)
+    with pytest.raises(Conflict, match="another task"):
+        done(store, "loop_001_r1", **{**FIRST, "task": "Translate"})
+    done(store, "loop_001_r1", **POOR)
+
+
+def test_the_same_completion_at_once_is_one_attempt(store):
+    async def eight() -> list[dict[str, Any]]:
+        one = [process_loop_completion("loop_001", "done", store=store, **FIRST) for _ in range(8)]
+        return await asyncio.gather(*one)
+
+    answers = do(eight())
+    assert all(one == answers[0] for one in answers)
+    assert len(do(store.read(Scope(), "loop_001")).decisions) == 1
+
+
+def test_a_loop_is_unknown_until_something_is_told_of_it(store):
+    for asked in (
+        process_loop_completion("loop_001", "done", store=store),
+        get_guardrails_status("loop_001", store=store),
+        override_guardrails("loop_001", True, override_by="ops", store=store),
+        enforce_rerun_limits("loop_001", store=store),
+        get_loop_trace("loop_001", store=store),
+    ):
+        with pytest.raises(NotFound):
+            do(asked)
+
+
+def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
+    policy = replace(orchestrator, rules=(MaxAttempts(2),))
+    judged = Evaluation(scores={"alignment": 0.5, "drift": 0.1})
+
+    async def made() -> None:
+        await open_loop(store, Scope(), "loop_001", "Sum up", policy=policy)
+        await report(store, Scope(), "loop_001", 1, Told("All is well.", evaluation=judged))
+
+    do(made())
+    answer = done(store, "loop_001")
+    assert answer["decision_result"]["max_reruns"] == 1  # its own wins
+    assert answer["reflection_result"]["alignment_score"] == 0.5
+    assert answer["reflection_result"]["reflection_persona"] is None
+    assert done(store, "loop_001_r1", **POOR)["decision_result"]["force_finalize"]
+
+
+def test_a_loop_without_an_attempt_says_what_lacks(store):
+    do(open_loop(store, Scope(), "loop_001", "Sum up", policy=orchestrator))
+    status = do(get_guardrails_status("loop_001", store=store))
+    shapes.has(status, shapes.STATUS)
+    assert status["guardrails_status"]["rerun_count"] == 0
+    trace = do(get_loop_trace("loop_001", store=store))
+    shapes.has(trace, shapes.TRACE)
+    assert (trace["status"], trace["timestamp"]) == ("pending", None)
+    with pytest.raises(InvalidInput, match="summary is None; it must be told"):
+        done(store, "loop_001")
+
+
+@pytest.mark.parametrize(
+    ("told", "field"),
+    [
+        ({"alignment_score": 1.1}, "alignment_score"),
+        ({"drift_score": "low"}, "drift_score"),
+        ({"summary": 3}, "summary"),
+        ({"bias_tags": "overconfidence"}, "bias_tags"),
+        ({"bias_tags": [{"severity": 1}]}, "tag"),
+        ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
+    ],
+)
+def test_what_cannot_be_told_is_named(store, told, field):
+    with pytest.raises(InvalidInput) as caught:
+        done(store, "loop_001", **{**POOR, **told})
+    assert caught.value.field == field
+
+
+# -- scores that are judged
+
+
+def by_role(scores: dict[str, float]) -> dict[str, Any]:
+    """Critics of a host's own that say a score each."""
+
+    def critic(name: str, value: float) -> Any:
+        def judge(candidate: Any, at: Context) -> Evaluation:
+            asked.append((name, candidate, at.data))
+            tags = (Finding("pessimist", "sure", key="bias: overconfidence", level="warning"),)
+            return Evaluation(tags * (name == "pessimist"), {name: value})
+
+        return judge
+
+    asked: list[tuple[str, Any, Any]] = []
+    return {"asked": asked, **{name: critic(name, value) for name, value in scores.items()}}
+
+
+ALL = {"alignment": 0.8, "drift": 0.4, "pessimist": 0.1, "summary": 1.0}
+
+
+def test_what_is_not_told_is_judged_once_by_the_critics_of_the_host(store):
+    critics = by_role(ALL)
+    asked = critics.pop("asked")
+    loops = Guarded(store, critics=critics)
+    told = {"summary": "All is well.", "output": "It is.", "goal": "Be kind", "task": "Sum up"}
+    answer = done(loops, "loop_001", **told)
+    assert done(loops, "loop_001", **told) == answer
+    goal = {"goal": "Be kind"}
+    expected: list[tuple[str, str, Any]] = [
+        ("alignment", "It is.", goal),
+        ("drift", "It is.", goal),
+    ]
+    expected += [("pessimist", "It is.", goal), ("summary", "All is well.", "It is.")]
+    assert asked == expected
+    reflected = answer["reflection_result"]
+    assert (reflected["alignment_score"], reflected["drift_score"]) == (0.8, 0.4)
+    tags = reflected["agent_results"]["pessimist"]["bias_analysis"]["bias_tags_detail"]
+    assert tags == [{"tag": "overconfidence", "severity": 0.5}]
+
+
+def test_of_what_is_told_nothing_is_judged(store):
+    critics = by_role(ALL)
+    asked = critics.pop("asked")
+    loops = Guarded(store, critics=critics)
+    told = {"output": "It is.", "alignment_score": 0.1, "bias_tags": [TAG]}
+    reflected = done(loops, "loop_001", **told)["reflection_result"]
+    assert [name for name, _, _ in asked] == ["drift"]
+    assert (reflected["alignment_score"], reflected["drift_score"]) == (0.1, 0.4)
+    done(loops, "loop_002", **FIRST)
+    assert len(asked) == 1
+
+
+JUDGED = (
+    '{"reason": "fine", "biases": [{"tag": "overconfidence", "severity": 0.6, "quote": ""}],'
+    ' "alignment": 0.9, "drift": 0.1, "summary_valid": VALID, "confidence": 0.8}'
+)
+
+
+@pytest.mark.parametrize(("valid", "decision"), [(True, "finalize"), (False, "rerun")])
+def test_a_model_judges_in_all_roles(store, valid, decision):
+    text = JUDGED.replace("VALID", str(valid).lower())
+    loops = Guarded(store, judge=ScriptedModel(*[text] * 4))
+    answer = done(loops, "loop_001", summary="All is well.", task="Sum up")
+    shapes.has(answer, shapes.COMPLETED)
+    reflected = answer["reflection_result"]
+    assert (reflected["alignment_score"], reflected["drift_score"]) == (0.9, 0.1)
+    assert reflected["summary_valid"] is valid
+    tags = reflected["agent_results"]["pessimist"]["bias_analysis"]["bias_tags_detail"]
+    assert tags == [TAG]
+    assert answer["decision_result"]["decision"] == decision
+
+
+def test_an_embedder_judges_alignment_and_drift(store):
+    loops = Guarded(store, judge=FixedEmbedder())
+    told = {"summary": "sum up the report", "task": "sum up the report"}
+    reflected = done(loops, "loop_001", **told)["reflection_result"]
+    assert reflected["alignment_score"] == pytest.approx(1)
+    assert reflected["drift_score"] == pytest.approx(0)
+
+
+def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
+    with pytest.raises(InvalidInput, match="configure one") as caught:
+        done(store, "loop_001", summary="All is well.")
+    assert caught.value.field == "alignment_score"
+    with pytest.raises(InvalidInput, match="a summary or an output to judge"):
+        done(store, "loop_001", alignment_score=0.9)
+    with pytest.raises(NotFound):
+        do(get_guardrails_status("loop_001", store=store))
+
+
+def test_a_model_that_is_away_is_asked_again_later(store):
+    away = Guarded(store, judge=ScriptedModel(*[ModelUnavailable("away")] * 9))
+    with pytest.raises(ModelUnavailable):
+        done(away, "loop_001", summary="All is well.")
+    text = JUDGED.replace("VALID", "true")
+    back = Guarded(store, judge=ScriptedModel(*[text] * 4))
+    assert done(back, "loop_001", summary="All is well.")["decision_result"]["rerun_count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "valid"), [({}, False), ({"summary": " "}, False), ({"output": "x"}, True)]
+)
+def test_a_summary_that_nobody_judged_is_valid_where_there_is_one(store, told, valid):
+    assert done(store, "loop_001", **POOR, **told)["reflection_result"]["summary_valid"] is valid
+
+
+# -- echo and fatigue
+
+
+def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
+    tags = [done(store, f"loop_{n}", **POOR, bias_tags=[TAG]) for n in range(3)]
+    first, second, third = (one["reflection_result"] for one in tags)
+    assert (first["bias_echo"], first["repetition_counts"]) == (False, {})
+    assert (second["bias_echo"], second["repetition_counts"]) == (False, {"overconfidence": 2})
+    assert third["repeated_tags"] == ["overconfidence"]
+    assert third["repetition_counts"] == {"overconfidence": 3}
+    assert tags[2]["decision_result"]["rerun_reason"] == "bias_echo_detected"
+    trace = do(get_loop_trace("loop_2", store=store))
+    assert (trace["trigger"], trace["action"]) == ("pessimist", "halt_loop")
+    assert trace["status"] == "finalized"
+    elsewhere = Guarded(store, Scope("default", "other"))
+    assert not done(elsewhere, "loop_3", **POOR, bias_tags=[TAG])["reflection_result"]["bias_echo"]
+
+
+def test_a_bias_echo_can_be_overridden(store):
+    reruns(store, "loop_001", 2, bias_tags=[TAG])
+    last = done(store, "loop_001_r2", override_bias_echo=True, override_by="ops")
+    decision = last["decision_result"]
+    assert (decision["decision"], decision["overridden_by"]) == ("rerun", "ops")
+    assert decision["new_loop_id"] == "loop_001_r3"
+
+
+@pytest.mark.parametrize(
+    ("scores", "fatigue"),
+    [
+        ([POOR] * 4, [0.0, 0.15, 0.3, 0.45]),
+        ([POOR, {**POOR, "alignment_score": 0.7}], [0.0, 0.15]),
+        (
+            [
+                POOR,
+                POOR,
+                {**POOR, "drift_score": 0.331},
+                {"alignment_score": 0.1, "drift_score": 0.28},
+            ],
+            [0.0, 0.15, 0.3, 0.25],
+        ),
+        (
+            [POOR, {**POOR, "alignment_score": 0.67}, {**POOR, "alignment_score": 0.719}],
+            [0.0, 0.15, 0.3],
+        ),
+    ],
+)
+def test_fatigue_is_against_the_attempt_before_and_from_the_first_rerun(store, scores, fatigue):
+    name, found = "loop_001", []
+    for one in scores:
+        answer = done(store, name, **one)
+        name = answer["decision_result"]["new_loop_id"]
+        found.append(answer["reflection_result"]["reflection_fatigue"])
+    assert found == fatigue
+
+
+def test_fatigue_ends_a_loop_that_was_let_go_on(store):
+    reruns(store, "loop_001", 3)
+    fourth = done(store, "loop_001_r3", override_max_reruns=True, override_by="ops")
+    assert fourth["decision_result"]["new_loop_id"] == "loop_001_r4"
+    flags = {"override_max_reruns": True, "override_by": "ops"}
+    ended = done(store, "loop_001_r4", **POOR, **flags)
+    assert ended["decision_result"]["rerun_reason"] == "fatigue_threshold_exceeded"
+    assert ended["decision_result"]["overridden"]  # its other limit was lifted
+    assert ended["reflection_result"]["reflection_fatigue"] == 0.6
+    on = done(store, "loop_001_r4", override_fatigue=True, override_by="eve")
+    assert on["decision_result"]["decision"] == "rerun"
+    assert on["decision_result"]["overridden_by"] == "ops, eve"
+    status = do(get_guardrails_status("loop_001", store=store))["guardrails_status"]
+    assert (status["fatigue_threshold_exceeded"], status["force_finalize"]) == (True, False)
+
+
+# -- overrides
+
+
+def test_a_flag_takes_effect_only_where_the_limit_has_been_reached(store):
+    flags = {"override_max_reruns": True, "override_fatigue": True, "override_by": "ops"}
+    for name in ("loop_001", "loop_001_r1", "loop_001_r2"):
+        decision = done(store, name, **POOR, **flags)["decision_result"]
+        assert (decision["overridden"], decision["overridden_by"]) == (False, None)
+    ended = done(store, "loop_001_r3", **POOR)
+    assert ended["decision_result"]["decision"] == "finalize"
+    on = done(store, "loop_001_r3", **POOR, **flags)["decision_result"]
+    assert (on["decision"], on["overridden"], on["overridden_by"]) == ("rerun", True, "ops")
+    assert done(store, "loop_001_r3", **POOR, **flags)["decision_result"] == on
+    assert done(store, "loop_001_r3", **POOR)["decision_result"] == on
+    assert len(do(store.read(Scope(), "loop_001")).loop.overrides) == 1
+
+
+def test_a_flag_that_comes_with_the_last_completion_lifts_its_limit(store):
+    reruns(store, "loop_001", 2)
+    flags = {"override_max_reruns": True, "override_by": "ops"}
+    on = done(store, "loop_001_r3", **POOR, **flags)["decision_result"]
+    assert (on["new_loop_id"], on["overridden"], on["rerun_count"]) == ("loop_001_r4", True, 4)
+
+
+def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs_it(store):
+    reruns(store, "loop_001", 2)
+    given_ = override_guardrails("loop_001", False, True, "ops", "go on", store=store)
+    answer = do(given_)
+    shapes.has(answer, shapes.OVERRIDE)
+    assert answer == {
+        "status": "success",
+        "loop_id": "loop_001",
+        "override_fatigue": False,
+        "override_max_reruns": True,
+        "overridden_by": "ops",
+        "override_reason": "go on",
+    }
+    on = done(store, "loop_001_r3", **POOR)["decision_result"]
+    assert (on["decision"], on["overridden"], on["overridden_by"]) == ("rerun", True, "ops")
+    flags = {"override_fatigue": True, "override_by": "ops"}
+    ended = done(store, "loop_001_r4", **POOR, **flags)["decision_result"]
+    assert (ended["decision"], ended["rerun_reason"]) == ("finalize", "max_reruns_reached")
+
+
+def test_an_override_reopens_a_loop_that_has_ended(store):
+    reruns(store, "loop_001", 3)
+    do(override_guardrails("loop_001_r3", override_max_reruns=True, override_by="ops", store=store))
+    again = done(store, "loop_001_r3")["decision_result"]
+    assert (again["decision"], again["new_loop_id"]) == ("rerun", "loop_001_r4")
+
+
+@pytest.mark.parametrize("by", [None, "", " "])
+def test_an_override_names_who_answers_for_it(store, by):
+    done(store, "loop_001", **POOR)
+    with pytest.raises(OverrideRefused, match="it must name the actor"):
+        do(override_guardrails("loop_001", True, override_by=by, store=store))
+
+
+def test_a_loop_that_passed_cannot_be_overridden(store):
+    done(store, "loop_001", **GOOD)
+    with pytest.raises(OverrideRefused, match="passed"):
+        do(override_guardrails("loop_001", True, override_by="ops", store=store))
+
+
+def test_of_several_overrides_none_is_given_where_one_is_refused(store):
+    policy = replace(orchestrator, rules=orchestrator.rules[:1])
+    do(open_loop(store, Scope(), "loop_001", "Sum up", policy=policy))
+    with pytest.raises(OverrideRefused, match="'fatigue' cannot be overridden"):
+        do(override_guardrails("loop_001", True, True, "ops", store=store))
+    assert do(store.read(Scope(), "loop_001")).loop.overrides == ()
+
+
+def test_no_flag_changes_nothing(store):
+    done(store, "loop_001", **POOR)
+    shapes.has(do(override_guardrails("loop_001", store=store)), shapes.OVERRIDE)
+    assert do(store.read(Scope(), "loop_001")).loop.overrides == ()
+
+
+# -- the parts
+
+
+def test_the_status_of_a_loop(store):
+    reruns(store, "loop_001", 1, bias_tags=[TAG])
+    answer = do(get_guardrails_status("loop_001_r1", store=store))
+    shapes.has(answer, shapes.STATUS)
+    assert answer["guardrails_status"] == {
+        "loop_id": "loop_001_r1",
+        "rerun_count": 2,
+        "max_reruns": 3,
+        "rerun_limit_reached": False,
+        "bias_echo": False,
+        "reflection_fatigue": 0.15,
+        "fatigue_threshold_exceeded": False,
+        "force_finalize": False,
+        "rerun_reason": "alignment_threshold_not_met",
+        "rerun_trigger": ["alignment", "drift"],
+        "alignment_score": 0.72,
+        "drift_score": 0.28,
+        "summary_valid": False,
+        "reflection_persona": "SAGE",
+    }
+
+
+def test_limits_are_enforced_and_lifted_once(store):
+    reruns(store, "loop_001", 1)
+    limits = do(enforce_rerun_limits("loop_001", True, "ops", store=store))
+    shapes.has(limits, shapes.LIMITS)
+    free = {"rerun_count": 2, "max_reruns": 3, "limit_reached": False}
+    assert limits == {**free, "force_finalize": False, "overridden": False, "overridden_by": None}
+    reruns(store, "loop_002", 2)
+    reached = do(enforce_rerun_limits("loop_002_r3", store=store))
+    spent = {"rerun_count": 3, "max_reruns": 3, "limit_reached": True}
+    assert reached == {**spent, "force_finalize": True, "overridden": False, "overridden_by": None}
+    lifted = [do(enforce_rerun_limits("loop_002", True, "ops", store=store)) for _ in range(2)]
+    assert (
+        lifted
+        == [{**spent, "force_finalize": False, "overridden": True, "overridden_by": "ops"}] * 2
+    )
+    assert len(do(store.read(Scope(), "loop_002")).loop.overrides) == 1
+    assert done(store, "loop_002_r3", **POOR)["decision_result"]["new_loop_id"] == "loop_002_r4"
+
+
+def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about(store):
+    other = {"tag": "anchoring"}
+    asked = do(detect_bias_repetition("loop_001", [TAG, TAG, other], store=store))
+    shapes.has(asked, shapes.REPETITION)
+    assert asked["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
+    reruns(store, "loop_001", 1, bias_tags=[TAG])
+    asked = do(detect_bias_repetition("loop_002", [TAG, other], store=store))
+    assert asked == {
+        "bias_repetition": True,
+        "repeated_tags": ["overconfidence"],
+        "repetition_counts": {"overconfidence": 3, "anchoring": 1},
+        "threshold": 3,
+        "bias_echo": True,
+        "trigger": "pessimist",
+        "action": "halt_loop",
+    }
+    assert do(detect_bias_repetition("loop_001_r1", [TAG], 4, store=store)) == {
+        "bias_repetition": False,
+        "repeated_tags": [],
+        "repetition_counts": {"overconfidence": 3},
+        "threshold": 4,
+        "bias_echo": False,
+        "trigger": None,
+        "action": None,
+    }
+
+
+def test_a_fatigue_score_is_that_of_the_next_attempt(store):
+    first = do(calculate_fatigue_score("loop_001", 0.72, 0.28, store=store))
+    shapes.has(first, shapes.FATIGUE)
+    assert first == {
+        "reflection_fatigue": 0.0,
+        "previous_fatigue": 0.0,
+        "fatigue_increment": 0.0,
+        "fatigue_increased": False,
+        "improvement_detected": False,
+        "threshold_exceeded": False,
+        "critical_threshold": 0.5,
+        "force_finalize": False,
+    }
+    done(store, "loop_001", **POOR)
+    worse = do(calculate_fatigue_score("loop_001", 0.72, 0.28, store=store))
+    assert worse["reflection_fatigue"] == worse["fatigue_increment"] == 0.15
+    assert (worse["fatigue_increased"], worse["improvement_detected"]) == (True, False)
+    tired = do(calculate_fatigue_score("loop_001_r1", 0.72, 0.28, 0.35, store=store))
+    assert (tired["reflection_fatigue"], tired["previous_fatigue"]) == (0.5, 0.35)
+    assert tired["threshold_exceeded"] is tired["force_finalize"] is True
+    better = do(calculate_fatigue_score("loop_001", 0.77, 0.9, 0.35, store=store))
+    assert (better["reflection_fatigue"], better["fatigue_increment"]) == (0.3, -0.05)
+    assert (better["fatigue_increased"], better["improvement_detected"]) == (False, True)
+    capped = do(calculate_fatigue_score("loop_001", 0.1, 0.9, 0.95, store=store))
+    assert (capped["reflection_fatigue"], capped["fatigue_increment"]) == (1.0, 0.05)
+
+
+def test_reasoning_is_logged_and_has_its_time(caplog):
+    caplog.set_level("INFO", "errata")
+    given_ = log_rerun_reasoning("loop_001", ["alignment", "drift"], "alignment_threshold_not_met")
+    told = do(given_)
+    assert told.pop("timestamp")
+    assert told == {
+        "rerun_trigger": ["alignment", "drift"],
+        "rerun_reason": "alignment_threshold_not_met",
+        "rerun_reason_detail": "Triggered by alignment, drift",
+        "overridden_by": None,
+        "reflection_persona": None,
+    }
+    said = "loop loop_001 runs again: alignment_threshold_not_met (Triggered by alignment, drift)"
+    assert caplog.messages == [said]
+    own = do(log_rerun_reasoning("l", ["drift"], "r", "since I say so", "ops", "NOVA"))
+    assert own["rerun_reason_detail"] == "since I say so"
+    assert (own["overridden_by"], own["reflection_persona"]) == ("ops", "NOVA")
+
+
+def test_the_trace_of_each_attempt(store):
+    reruns(store, "loop_001", 3)
+    names = ["loop_001", "loop_001_r1", "loop_001_r2", "loop_001_r3"]
+    traces = [do(get_loop_trace(name, store=store)) for name in names]
+    for one in traces:
+        shapes.has(one, shapes.TRACE)
+    assert [one["status"] for one in traces] == ["completed"] * 3 + ["finalized"]
+    assert [one["rerun_of"] for one in traces] == [None, *names[:3]]
+    assert [one["rerun_depth"] for one in traces] == [0, 1, 2, 3]
+    assert [one["rerun_count"] for one in traces] == [1, 2, 3, 3]
+    assert [one["reflection_fatigue"] for one in traces] == [0.0, 0.15, 0.3, 0.45]
+    assert [one["previous_fatigue"] for one in traces] == [0.0, 0.0, 0.15, 0.3]
+    assert [one["fatigue_increased"] for one in traces] == [False, True, True, True]
+    assert [one["force_finalize"] for one in traces] == [False] * 3 + [True]
+    assert {one["orchestrator_persona"] for one in traces} == {"SAGE"}
+    with pytest.raises(NotFound):
+        do(get_loop_trace("loop_001_r9", store=store))
+
+
+# -- settings
+
+
+def test_the_settings_and_their_defaults():
+    assert LoopGuardrails().policy == orchestrator
+    assert LoopGuardrails.of({}) == LoopGuardrails()
+    given_ = {"ERRATA_MAX_RERUNS": " 5 ", "fatigue_threshold": "0.4", "DECAY_RATE": 0, "other": "x"}
+    wanted = LoopGuardrails(max_reruns=5, fatigue_threshold=0.4, decay_rate=0)
+    assert LoopGuardrails.of(given_) == wanted
+    newer = {"MAX_RERUNS": "1", "ERRATA_MAX_RERUNS": "2"}
+    assert LoopGuardrails.of(newer).max_reruns == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "told", "decision"),
+    [
+        ({"alignment_threshold": 0.7, "drift_threshold": 0.3}, [POOR], "finalize"),
+        ({"max_reruns": 0}, [POOR], "finalize"),
+        ({"max_reruns": 1}, [POOR, POOR], "finalize"),
+        ({"fatigue_threshold": 0.15}, [POOR, POOR], "finalize"),
+        ({"critical_threshold": 0.15}, [POOR, POOR], "finalize"),
+        ({"fatigue_threshold": 0.15, "base_increment": 0.1}, [POOR, POOR], "rerun"),
+        ({"bias_repetition_threshold": 2}, [{**POOR, "bias_tags": [TAG]}] * 2, "finalize"),
+        ({"bias_repetition_threshold": 1}, [{**POOR, "bias_tags": [TAG]}], "finalize"),
+        (
+            {"improvement_threshold": 0.01, "fatigue_threshold": 0.15},
+            [POOR, {**POOR, "drift_score": 0.27}],
+            "rerun",
+        ),
+        (
+            {"fatigue_threshold": 0.15, "decay_rate": 0.15, "base_increment": 0.14},
+            [POOR, POOR, {**POOR, "drift_score": 0.2}, POOR],
+            "finalize",
+        ),
+    ],
+)
+def test_every_setting_takes_effect(store, changed, told, decision):
+    loops, name, answer = Guarded(store, settings=LoopGuardrails(**changed)), "loop_001", {}
+    for one in told:
+        answer = done(loops, name, **one)
+        name = answer["decision_result"]["new_loop_id"]
+    assert answer["decision_result"]["decision"] == decision
+
+
+def test_fatigue_has_a_most(store):
+    loops = Guarded(store, settings=LoopGuardrails(max_fatigue=0.5, max_reruns=9))
+    answers = reruns(loops, "loop_001", 4)
+    assert answers[-1]["reflection_result"]["reflection_fatigue"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"alignment_threshold": 1.1}, "alignment_threshold"),
+        ({"max_reruns": -1}, "max_reruns"),
+        ({"max_reruns": 1.5}, "max_reruns"),
+        ({"bias_repetition_threshold": 0}, "bias_repetition_threshold"),
+        ({"fatigue_threshold": 0}, "fatigue_threshold"),
+        ({"max_fatigue": 0.4}, "max_fatigue"),
+        ({"reflection_persona": " "}, "reflection_persona"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(wrong, field):
+    with pytest.raises(InvalidInput) as caught:
+        LoopGuardrails(**wrong)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("name", "value"), [("MAX_RERUNS", "many"), ("ERRATA_DECAY_RATE", "slow")])
+def test_a_setting_that_cannot_be_read_is_named_as_it_was_given(name, value):
+    with pytest.raises(InvalidInput) as caught:
+        LoopGuardrails.of({name: value})
+    assert caught.value.field == name
+
+
+# -- agreement with the core
+
+scores = st.integers(0, 20).map(lambda n: n / 20)
+runs = st.tuples(scores, scores, st.sets(st.sampled_from(["a", "b"]), max_size=2))
+
+
+@settings(max_examples=40)
+@given(st.lists(runs, min_size=1, max_size=6))
+def test_completions_are_decided_as_the_core_decides(made):
+    store = in_file(":memory:")
+
+    async def scenario() -> None:
+        loop, name = Loop("loop_001", orchestrator.goals), "loop_001"
+        for number, (alignment, drift, tags) in enumerate(made, 1):
+            answer = await process_loop_completion(
+                name,
+                "done",
+                store=store,
+                alignment_score=alignment,
+                drift_score=drift,
+                bias_tags=[{"tag": tag} for tag in sorted(tags)],
+            )
+            keys = [
+                Finding("pessimist", tag, level="warning", key=f"bias: {tag}", persistent=True)
+                for tag in sorted(tags)
+            ]
+            judged = Evaluation(tuple(keys), {"alignment": alignment, "drift": drift})
+            loop = loop.then(Attempt(number, Candidate(str(number)), judged))
+            verdict = decide(loop, orchestrator)
+            decision = answer["decision_result"]
+            assert decision["decision"] == ("finalize" if isinstance(verdict, Done) else "rerun")
+            if isinstance(verdict, Done):
+                assert decision["force_finalize"] is bool(verdict.stopped_by)
+                break
+            name = decision["new_loop_id"]
+        await store.close()
+
+    do(scenario())
