@@ -20,5 +20,5 @@ def test_without_a_key_nobody_learns_what_there_is(api):
     told = problem(api.get("/v1/nothing", key=""), 401, "key_refused")
     assert "Authorization" in told["detail"]
     problem(api.get("/v1/nothing", key="errata_0_0"), 401, "key_refused")
-    problem(api.get("/v1/nothing"), 404, "not_found")
+    problem(api.get("/v1/nothing"), 404, "unknown_path")
     problem(api.post("/healthz"), 405, "method_not_allowed")

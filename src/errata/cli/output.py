@@ -25,7 +25,7 @@ from errata.errors import ErrataError, InvalidInput, ModelError, NotFound, Store
 from errata.loop.feedback import clean
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
-Db = Annotated[str | None, typer.Option("--db", help="The database file. [errata.db]")]
+Db = Annotated[str | None, typer.Option("--db", "--store", help="The database. [errata.db]")]
 ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
 MOST = 1_000_000_000  # of what is counted: a database takes no larger number than 2**63
 WIDTH = 120  # of a table that goes to no terminal

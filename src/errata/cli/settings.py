@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "ERRATA_"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 LONGEST = 1000  # characters of a policy as text
+MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
 Written = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
 
@@ -31,6 +32,10 @@ class Settings(BaseModel):
     `cache` is the folder for weights, `threads` and `context` (tokens) are for embedded models,
     `policy` is one as people write it (`errata.policy`), `holdout` is the share of what recall
     ranks into prompts that is withheld, `timeout` is in seconds an attempt.
+
+    The others are those of `errata serve`: `rate` is in requests a second and key, `body` and
+    `traces` are in bytes, `drain` is in seconds, `checks` are those that a request may name. So
+    many seconds after its last span a trace whose root has ended is `settled`.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -49,6 +54,19 @@ class Settings(BaseModel):
     jobs: int = Field(1, ge=1, le=256)
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
+    max_entries: int | None = Field(None, ge=1)
+    checks: dict[Name, dict[str, Any]] = {}
+    host: Name = "127.0.0.1"
+    port: int = Field(8765, ge=0, le=65_535)
+    key_required: bool = False
+    workers: int | None = Field(None, ge=0, le=256)
+    rate: float = Field(0.0, ge=0, le=1_000_000, allow_inf_nan=False)
+    burst: int = Field(50, ge=1, le=1_000_000)
+    body: int = Field(4 * MIB, ge=1024, le=1024 * MIB)
+    traces: int = Field(16 * MIB, ge=1024, le=1024 * MIB)
+    concurrent: int = Field(256, ge=1, le=100_000)
+    settled: float = Field(6.0, gt=0, le=3600, allow_inf_nan=False)
+    drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
 
 
 def settings(**options: Any) -> Settings:

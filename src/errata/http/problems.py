@@ -34,10 +34,11 @@ TITLES = {
     "not_found": "Nothing is stored under this id",
     "store_in_doubt": "The store was lost while it committed; look, or repeat the call",
     "store_unavailable": "The store does not answer; nothing was written",
+    "unknown_path": "No route leads here",
     "tenant_mismatch": "The key belongs to another tenant",
 }
 # Statuses of HTTP alone -> code; the others are called as HTTP calls them.
-CODES = {413: "body_too_large", 415: "unsupported_media_type", 429: "too_many_requests"}
+CODES = {404: "unknown_path", 413: "body_too_large"}
 RETRIED = (429, 503)
 # Attributes of errors that their problems have, too, and a client's errors again.
 TOLD = ("allowed", "count", "edition", "field", "first", "id", "kind", "quota", "source", "state")

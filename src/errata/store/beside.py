@@ -35,6 +35,7 @@ class Beside:
         self._known = list(known)
         self._next = first
         self._extras: list[Extra] = []
+        self.over = False
 
     def also(self, extra: Extra) -> None:
         """Have this done in the transaction of the next effect."""
@@ -75,13 +76,14 @@ def beside(one: Beside) -> Iterator[Beside]:
     try:
         yield one
     finally:
+        one.over = True  # for what the call has begun and did not wait for
         _now.reset(token)
 
 
 def also(extra: Extra) -> None:
     """Have this done in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
-    if current is None:
+    if current is None or current.over:
         raise LookupError("nothing is done beside an effect outside of `beside`")
     current.also(extra)
 
@@ -98,7 +100,7 @@ class Attended:
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """What `work` returns, once it is committed together with what goes beside it."""
         current = _now.get()
-        if current is None:
+        if current is None or current.over:
             return await self._access.write(scope, work, holds)
         return await current.write(self._access, scope, work, holds)
 

@@ -1,0 +1,203 @@
+"""`errata serve`: the service, on SQLite or PostgreSQL, until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from errata.cli.opening import embedder_of, scope_of, stored
+from errata.cli.output import Db, ModelName, show
+from errata.cli.settings import Settings, settings
+from errata.errors import PackageMissing, UsageError
+from errata.store import POSTGRES, shown
+
+if TYPE_CHECKING:
+    from errata.http.setup import Setup
+    from errata.protocols import Model
+    from errata.work import Work
+
+DEFAULT_JOBS = 2
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="The address. [127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="The port, 0 for any. [8765]")] = None,
+    db: Db = None,
+    model: ModelName = None,
+    key_required: Annotated[
+        bool | None,
+        typer.Option("--key-required", help="Let nobody in without a key, on loopback neither."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Jobs at a time in this process; 0 leaves them to errata worker. [2]"),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests a second and key. [any]")] = None,
+    drain: Annotated[
+        float | None, typer.Option(help="Seconds that requests may take to end. [30]")
+    ] = None,
+) -> int:
+    """Serve errata over HTTP until SIGTERM or Ctrl-C.
+
+    Without a key it listens on this machine alone, and whoever calls may do everything; errata key
+    create makes one, and from then on a key is needed.
+    """
+    options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
+    values = settings(**options, workers=workers, rate=rate, drain=drain)
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
+        if find_spec(package) is None:
+            raise PackageMissing("errata serve", package, "server")
+    _log()
+    asyncio.run(_serve(values))
+    return 0
+
+
+async def _serve(values: Settings) -> None:
+    """Serve until asked to stop. Raises UsageError, StoreError."""
+    from errata.http.app import application
+    from errata.http.listening import bound, listen, loopback, url_of
+
+    async with stored(values, new=True) as store:
+        keys = await _keyed(store)
+        with bound(values.host, values.port) as listener:
+            near = loopback(listener)
+            _let_in(values, near, keys, listener)
+            setup = replace(setup_of(values, store), open=near and not values.key_required)
+            async with working(values, setup) as work:
+                app = application(replace(setup, work=work))
+                await listen(
+                    app,
+                    listener,
+                    values.drain,
+                    lambda: _hello(values, setup, url_of(listener), keys),
+                )
+    show("stopped; every request that was taken is answered, and the store is closed")
+
+
+async def _keyed(store: Any) -> bool:
+    """Whether there is a key; the store is reached for the first time. Raises StoreError."""
+    return bool(await store.keys.any())
+
+
+def _let_in(values: Settings, near: bool, keys: bool, listener: socket.socket) -> None:
+    """Nothing, where only those are let in who should be. Raises UsageError."""
+    if not near and not keys:
+        address = listener.getsockname()[0]
+        raise UsageError(
+            f"there is no key yet, and without one whoever reaches {address} could do everything; "
+            "make one (errata key create --name … --may admin), or listen on --host 127.0.0.1"
+        )
+    if values.key_required and not keys:
+        raise UsageError("a key is required and there is none; errata key create makes one")
+
+
+def setup_of(values: Settings, store: Any) -> Setup:
+    """What the service works with, as the settings say. Raises UsageError."""
+    from errata.checks.loading import load
+    from errata.collecting import Patience
+    from errata.compat import Reflections
+    from errata.configured import policy
+    from errata.http.setup import Limits, Setup
+
+    return Setup(
+        store,
+        scope_of(values),
+        embedder=embedder_of(values),
+        model=_model(values),
+        policy=policy(values.policy),
+        checks={name: load(spec) for name, spec in values.checks.items()},
+        holdout=values.holdout,
+        max_entries=values.max_entries,
+        limits=Limits(
+            body=values.body,
+            traces=values.traces,
+            rate=values.rate,
+            burst=values.burst,
+            concurrent=values.concurrent,
+        ),
+        reflections=Reflections.of(os.environ),
+        patience=Patience(values.settled),
+    )
+
+
+def _model(values: Settings) -> Model | None:
+    """The model; None where it would be embedded and is not here: a service fetches nothing."""
+    from errata.models import open_model, weights
+
+    if needed := weights.needed(values.model):
+        there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
+        if not there and values.model == Settings.model_fields["model"].default:
+            return None
+    return open_model(
+        values.model,
+        cache=values.cache,
+        threads=values.threads,
+        context=values.context,
+        timeout=values.timeout,
+    )
+
+
+@asynccontextmanager
+async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
+    """Where the service hands over work: to a queue in PostgreSQL, else to this process."""
+    from errata.http.setup import NoWork
+    from errata.work.tasks import Tools
+
+    enabled = setup.reflections.enabled
+    jobs = DEFAULT_JOBS if values.workers is None else values.workers
+    if values.db.startswith(POSTGRES):
+        from errata.work.queued import Queued
+
+        async with Queued(values.db) as queued:
+            yield queued
+    elif not jobs or not enabled:
+        yield NoWork()
+    else:
+        from errata.work.inside import Inside
+
+        mode: Any = setup.reflections.mode
+        held = {"holdout": setup.holdout, "max_entries": setup.max_entries, "mode": mode}
+        tools = Tools(setup.store, setup.model, setup.embedder, **held)
+        async with Inside(tools, concurrency=jobs) as inside:
+            yield inside
+    if setup.model is not None:
+        await setup.model.close()
+
+
+def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
+    """Say where the service is, what it works with, who is let in, and what to do next."""
+    from errata import __version__
+
+    server = values.db.startswith(POSTGRES)
+    show(f"errata {__version__} serves {url}")
+    show(f"  store  {shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})")
+    show(f"  model  {setup.model.name if setup.model else 'none: what runs teach goes by rules'}")
+    show(f"  docs   {url}/docs")
+    if server:
+        show("  work   on the queue; errata worker does it")
+    if keys:
+        show("  keys   needed; errata key list shows them")
+        return
+    show("  keys   none: only this machine is let in, and whoever calls may do everything")
+    show("Next: errata key create --name NAME")
+
+
+def _log() -> None:
+    """What the service logs goes to stderr: requests without bodies, failures without secrets."""
+    log = logging.getLogger("errata")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").addHandler(log.handlers[0])
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
