@@ -93,7 +93,7 @@ async def _worked(
         if asks:
             model = await stack.enter_async_context(model_of(values, progress.fetched))
         embedder = embedder_of(values, progress.fetched)
-        tools = Tools(store, model, embedder, values.holdout, **given)
+        tools = Tools(store, model, embedder, values.holdout, values.max_entries, **given)
         heard = _Heard(progress)
         if values.db.startswith(POSTGRES):
             await _queued(values.db, tools, options, heard)
@@ -116,9 +116,9 @@ class _Heard:
         self.failed += what.startswith("given up")
         if what == "begun":
             return
-        about = " ".join([job.task, *(one[:16] for one in job.arguments.values())])
-        where = f"{job.scope.tenant}/{job.scope.project}"
-        self._progress.say(clean(f"{where}  {about}: {what}", WORDS))
+        given = (f"{name}={value[:16]}" for name, value in sorted(job.arguments.items()))
+        about = " ".join([f"{job.scope.tenant}/{job.scope.project}", job.task, *given])
+        self._progress.say(clean(f"{about}: {what}", WORDS))
 
 
 async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
@@ -143,7 +143,7 @@ async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Hea
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
     work = Inside(tools, told=heard, **given)
     await sweep(work, tools)
-    for scope in await tools.store.scopes():
+    for scope in await tools.store.scopes() if tools.embedder else ():
         await work.defer("embed", scope)
     await work.drain()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -132,6 +133,7 @@ class Queued:
         Cancelled, it begins nothing new, and what runs may finish for `GRACE` seconds. Where the
         server goes away it waits until it is back. Raises StoreError with `once`.
         """
+        logging.getLogger("procrastinate.worker").addFilter(_untold)
         self._register(tools, told)
         if once:
             await sweep(self, tools)
@@ -222,6 +224,11 @@ class Queued:
                 await jobs.retry_job(one)
             except failures.UniqueViolation:
                 await jobs.finish_job(one, Status.ABORTED, delete_job=True)
+
+
+def _untold(record: logging.LogRecord) -> bool:
+    """Whether it is no failure that was told already."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ErrataError))
 
 
 def _named(task: str) -> str:

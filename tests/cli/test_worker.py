@@ -1,0 +1,150 @@
+"""`errata worker`: what waits is done, what cannot be is said, and telemetry goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import signal
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from errata import Memory
+from tests.engines import opened
+from tests.work.support import OTHER, SCOPE, begun, put
+
+LOOPS = """
+from errata import Run
+
+def short(task, **given):
+    async def generate(task, hint):
+        return "ok"
+    return Run(task, generate=generate, **given)
+"""
+
+
+@pytest.fixture
+def invoke(desk, monkeypatch):
+    """`errata worker` in this process, where words are compared."""
+    monkeypatch.setenv("ERRATA_EMBEDDER", "none")
+
+    def run(*arguments):
+        return desk.invoke(monkeypatch, "worker", *arguments)
+
+    return run
+
+
+def filled(desk) -> None:
+    async def handed(store) -> None:
+        await put(store, SCOPE, "pot", "pan")
+        await put(store, OTHER, "pot")
+
+    with opened(desk.folder / "errata.db") as store:
+        asyncio.run(handed(store))
+
+
+def test_on_sqlite_what_waits_is_done_once(desk, invoke):
+    filled(desk)
+    first, second = invoke("--once"), invoke("--once")
+    lines = first.err.splitlines()
+    assert sum("shop reflect digest=" in line for line in lines) == 3
+    assert sum("done in" in line for line in lines) == 3
+    assert lines[-1] == "3 jobs done, 0 given up"
+    assert (first.code, second.code) == (0, 0)
+    assert second.err.splitlines() == ["0 jobs done, 0 given up"]
+    with opened(desk.folder / "errata.db") as store:
+        assert asyncio.run(store.episodes.counts(SCOPE)) == {"reflected": 2}
+        assert asyncio.run(Memory(store, OTHER).count()) > 0
+
+
+def test_only_some_queues(desk, invoke):
+    filled(desk)
+    assert invoke("--once", "--queues", "memory").err.splitlines()[-1] == "0 jobs done, 0 given up"
+    assert invoke("--once", "--queues", "loops, reflection").code == 0
+
+
+def test_on_sqlite_a_worker_beside_the_service_is_refused_with_what_to_do(desk, invoke):
+    filled(desk)
+    done = invoke()
+    assert done.code == 2
+    assert "done in the process of errata serve; errata worker --once does what waits" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--queues", "mail"), "no queue is called 'mail'; there are: loops, reflection, memory"),
+        (("--drives", "short"), "it must be name=module:function"),
+        (("--drives", "short=nowhere:short"), "No module named 'nowhere'"),
+        (("--drives", "short=loops:long"), "loops has no function long"),
+        (("--unused-for", "soon"), "--unused-for is 'soon'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, said):
+    desk.write("loops.py", LOOPS)
+    filled(desk)
+    done = invoke("--once", *arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, monkeypatch):
+    from errata.store import open_store
+    from errata.work.queued import Queued
+
+    desk.write("loops.py", LOOPS)
+
+    async def handed() -> None:
+        store = open_store(postgres.service)
+        await begun(store, SCOPE, "l1")
+        async with Queued(postgres.service) as queue:
+            await queue.defer("drive", SCOPE, loop="l1", by="short")
+            await queue.defer("drive", SCOPE, loop="l2", by="short")
+
+    asyncio.run(handed())
+    done = invoke("--store", postgres.service, "--once", "--drives", "short=loops:short")
+    assert done.code == 1
+    assert "acme/shop drive by=short loop=l1: done in" in done.err
+    assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
+    assert done.err.splitlines()[-1] == "1 job done, 1 given up"
+    stored = asyncio.run(open_store(postgres.service).read(SCOPE, "l1"))
+    assert stored.values == ("ok",)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_ends_a_worker_in_peace(desk, postgres, name):
+    process = desk.start("worker", "--store", postgres.service, ERRATA_EMBEDDER="none")
+    assert process.stderr is not None
+    assert "works for postgresql://" in process.stderr.readline()
+    process.send_signal(getattr(signal, name))
+    said = process.communicate()[1]
+    assert process.returncode == 0
+    assert f"{name}: begins nothing new" in said
+
+
+def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
+    got: dict[str, bytes] = {}
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            packed = self.headers.get("content-encoding") == "gzip"
+            got[self.path] = got.get(self.path, b"") + (gzip.decompress(body) if packed else body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *said: object) -> None:
+            """Nothing."""
+
+    filled(desk)
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"http://127.0.0.1:{server.server_port}"
+        given = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "ERRATA_EMBEDDER": "none"}
+        done = desk.errata("worker", "--once", "--telemetry", OTEL_SERVICE_NAME="night", **given)
+        server.shutdown()
+    assert done.code == 0, done.err
+    assert b"errata.task reflect" in got["/v1/traces"]
+    assert b"night" in got["/v1/traces"]
+    assert b"pot" not in got["/v1/traces"]
