@@ -106,6 +106,9 @@ class Dreams(Protocol):
 
 
 FiledState = Literal["waiting", "reflected", "failed"]
+# Seconds after which a worker that was not heard of has lost its episode; it tells of itself three
+# times as often.
+LEASE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,20 @@ class Episodes(Protocol):
         """Keep an episode unless it is there, for any worker to take; the state it is in."""
         ...
 
-    async def take(self, scope: Scope, before: float) -> Filed | None:
-        """The oldest that waits or failed, and was not tried since `before`; None without."""
+    async def take(self, scope: Scope, before: float, digest: str = "") -> Filed | None:
+        """The oldest that waits or failed, and was not tried since `before`; None without.
+
+        With a `digest` that episode alone. It is the caller's for `LEASE` seconds from the last
+        `beat` on.
+        """
+        ...
+
+    async def beat(self, scope: Scope, digest: str) -> None:
+        """Whoever took the episode is still at work on it."""
+        ...
+
+    async def state(self, scope: Scope, digest: str) -> FiledState | None:
+        """The state of an episode; None where none of that digest is kept."""
         ...
 
     async def reflected(
@@ -356,6 +371,13 @@ class Lessons(Protocol):
     @property
     def episodes(self) -> Episodes:
         """The episodes that were read, and what became of them."""
+        ...
+
+    async def scopes(self, waiting: bool = False) -> Sequence[Scope]:
+        """The scopes that have lessons, or where episodes wait to be reflected on.
+
+        Whoever asks sees no more of them than their names.
+        """
         ...
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from errata import lessons as given
 from errata.errors import Conflict
 from errata.lessons import Filed, FiledState
 from errata.memory.learn import Reflection
@@ -20,8 +21,6 @@ from errata.store import size
 from errata.store.database import Access, Db, Row
 from errata.store.reflections import key_of, storable, token
 
-# Seconds after which a worker that was not heard of is given up: longer than a model answers.
-LEASE = 900.0
 LONGEST_ERROR = 500
 
 
@@ -62,9 +61,28 @@ class SqlEpisodes:
 
         return await self._access.write(scope, work)
 
-    async def take(self, scope: Scope, before: float) -> Filed | None:
-        """The oldest that waits or failed, and was not tried since `before`; None without."""
-        return await self._access.write(scope, lambda db: _take(db, scope, "", time.time(), before))
+    async def take(self, scope: Scope, before: float, digest: str = "") -> Filed | None:
+        """The oldest that waits or failed, and was not tried since `before`; None without.
+
+        With a `digest` that episode alone.
+        """
+        return await self._access.write(
+            scope, lambda db: _take(db, scope, digest, time.time(), before)
+        )
+
+    async def beat(self, scope: Scope, digest: str) -> None:
+        """Whoever took the episode is still at work on it."""
+        values = {**_key(scope, digest), "now": time.time()}
+        await self._access.write(scope, lambda db: db.named("beat_episode", values), ())
+
+    async def state(self, scope: Scope, digest: str) -> FiledState | None:
+        """The state of an episode; None where none of that digest is kept."""
+
+        def work(db: Db) -> FiledState | None:
+            row = db.named("episode_state", _key(scope, digest)).fetchone()
+            return row[0] if row else None
+
+        return await self._access.read(scope, work)
 
     async def reflected(
         self,
@@ -160,7 +178,7 @@ def kept(one: Filed) -> dict[str, str]:
 
 
 def _take(db: Db, scope: Scope, digest: str, now: float, before: float) -> Filed | None:
-    values = {**_key(scope, digest), "now": now, "before": before, "lease": LEASE}
+    values = {**_key(scope, digest), "now": now, "before": before, "lease": given.LEASE}
     rows = db.named("take_episode", values).fetchall()
     return _filed(rows[0]) if rows else None
 

@@ -320,6 +320,12 @@ class SqlStore:
         """The episodes that were read, and what became of them."""
         return episodes.SqlEpisodes(self._access)
 
+    async def scopes(self, waiting: bool = False) -> Sequence[Scope]:
+        """The scopes that have lessons, or where episodes wait to be reflected on."""
+        name = "scopes_waiting" if waiting else "scopes"
+        rows = await self._access.read(Scope(), lambda db: db.named(name).fetchall())
+        return [Scope(*row) for row in rows]
+
     @property
     def pending(self) -> Pending:
         """The traces that have not ended."""
