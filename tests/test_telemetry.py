@@ -235,8 +235,9 @@ def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
     async def handed(store) -> None:
         (digest,) = await put(store, SCOPE, "pot")
         work = Inside(Tools(store))
-        with telemetry.request("POST", "/v1/episodes", {"traceparent": PARENT}):
+        with telemetry.request("POST", {"traceparent": PARENT}) as answered:
             await work.defer("reflect", SCOPE, digest=digest)
+            answered("/v1/episodes", 202)
         await work.drain()
 
     with opened(tmp_path / "t.db") as store:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Attributes = Mapping[str, Any]
+Answered = Callable[[str, int], None]
 
 # The instrumentation scope; what comes back in it is not learnt from (`errata.traces.otlp`).
 SCOPE: Final = "errata"
@@ -51,6 +52,7 @@ LABEL: Final = "gen_ai.evaluation.score.label"
 EXPLANATION: Final = "gen_ai.evaluation.explanation"
 ERROR: Final = "error.type"
 LONGEST: Final = 10_000  # characters of a content
+METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
 
 
 class _Told:
@@ -137,17 +139,33 @@ def task(name: str, scope: Scope, carried: Mapping[str, str]) -> AbstractContext
     return _told[0].span(f"errata.task {name}", attributes, **options)
 
 
-def request(
-    method: str, route: str, headers: Mapping[str, str]
-) -> AbstractContextManager[Span | None]:
-    """The span of a request that a service answers, in the trace that its headers name."""
+@contextmanager
+def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
+    """The span of a request that a service answers, in the trace that its headers name.
+
+    It has to be told the template of the route, never a path, and the status of the answer.
+    """
     if not _told:
-        return nullcontext()
+        yield _unheard
+        return
     from opentelemetry.trace import SpanKind
 
-    attributes = {"http.request.method": method, "http.route": route}
+    method = method if method in METHODS else "_OTHER"
     options = {"context": _carried(headers), "kind": SpanKind.SERVER}
-    return _told[0].span(f"{method} {route}", attributes, **options)
+    with _told[0].span(method, {"http.request.method": method}, **options) as span:
+        told = _told[0]
+
+        def answered(route: str, status: int) -> None:
+            span.update_name(f"{method} {route}")
+            span.set_attributes({"http.route": route, "http.response.status_code": status})
+            if status >= 500:
+                span.set_status(told.error)
+
+        yield answered
+
+
+def _unheard(route: str, status: int) -> None:
+    """Nobody is told."""
 
 
 def _carried(named: Mapping[str, str]) -> Any:

@@ -87,15 +87,12 @@ def _queue(values: Settings) -> Sign:
             return [*await queued.depth()]
 
     depths = drive(asked())
-    counts = {
-        state: sum(one.number for one in depths if one.state == state)
-        for state in ("waiting", "running", "stalled", "failed")
-    }
     oldest = max((one.oldest for one in depths if one.state == "waiting"), default=0.0)
-    said = ", ".join(f"{number} {state}" for state, number in counts.items())
-    said = f"{said}; the oldest waits for {oldest:.0f} s" if counts["waiting"] else said
-    todo = "errata worker says why each failed"
-    return Sign("queue", not counts["failed"], said, todo)
+    said = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
+    said = f"{said}; the oldest waits for {oldest:.0f} s" if oldest else said
+    ill = {one.state for one in depths} & {"stalled", "failed"}
+    todo = "run errata worker: it does what is stalled, and says why a job fails"
+    return Sign("queue", not ill, said, todo)
 
 
 def _tried(name: str, look: Callable[[], Any]) -> Sign:

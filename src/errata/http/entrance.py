@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from errata import telemetry
 from errata.http.caller import Caller, identified
 from errata.http.limits import Rates, Room, body_of
 from errata.http.once import Once
@@ -22,6 +23,8 @@ from errata.http.setup import Setup
 log = logging.getLogger("errata.http")
 # Paths that need no key: they tell nothing of anybody.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+# Nor is a span made of spans that come in: a service may send its own to itself.
+UNTRACED = (*PUBLIC, "/v1/traces")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
@@ -51,7 +54,16 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        out, began = _Out(scope, send), time.perf_counter()
+        if scope["path"] in UNTRACED:
+            await self._answered(scope, receive, _Out(scope, send))
+            return
+        with telemetry.request(scope["method"], Headers(scope=scope)) as answered:
+            out = _Out(scope, send)
+            await self._answered(scope, receive, out)
+            answered(_route(scope, out), out.status)
+
+    async def _answered(self, scope: Scope, receive: Receive, out: _Out) -> None:
+        began = time.perf_counter()
         try:
             await self._timely(scope, receive, out)
         except ClientDisconnect:
@@ -93,13 +105,18 @@ class Entrance:
     def _told(self, scope: Scope, out: _Out, seconds: float) -> None:
         """Count the request and log it: its route and not its path, which may hold anything."""
         state = scope["state"]
-        known = getattr(scope.get("route"), "path", "")
-        route = known or ("(again)" if out.replayed else "(none)")
-        method = scope["method"] if known else "(any)"
+        route = _route(scope, out)
+        method = scope["method"] if "route" in scope else "(any)"
         self._setup.metrics.requested(method, route, out.status, seconds)
         key = state["caller"].key if "caller" in state else "-"
         told = (scope["method"][:16], route, out.status, seconds * 1000, key, out.id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *told)
+
+
+def _route(scope: Scope, out: _Out) -> str:
+    """The template of the route."""
+    known: str = getattr(scope.get("route"), "path", "")
+    return known or ("(again)" if out.replayed else "(none)")
 
 
 class _Out:

@@ -38,6 +38,15 @@ class Metrics:
         self._jobs = Gauge(
             "errata_jobs", "Work that is not done yet", ("queue", "state"), registry=registry
         )
+        self._oldest = Gauge(
+            "errata_jobs_oldest_seconds",
+            "Since when the oldest of it is so",
+            ("queue", "state"),
+            registry=registry,
+        )
+        self._reached = Gauge(
+            "errata_work_reached", "Whether what there is to do is known", registry=registry
+        )
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered; `route` is its template."""
@@ -56,9 +65,12 @@ class Metrics:
         """So many traces became an episode, were empty, or given up; so many spans were refused."""
         self._traces.labels(outcome).inc(number)
 
-    def text(self, waiting: Iterable[Depth]) -> bytes:
-        """All of it in Prometheus' text format, with what there is to do just now."""
+    def text(self, waiting: Iterable[Depth] | None) -> bytes:
+        """All of it in Prometheus' text format, with what there is to do; None: nobody knows."""
+        self._reached.set(waiting is not None)
         self._jobs.clear()
-        for one in waiting:
+        self._oldest.clear()
+        for one in waiting or ():
             self._jobs.labels(one.queue, one.state).set(one.number)
+            self._oldest.labels(one.queue, one.state).set(one.oldest)
         return generate_latest(self._registry)
