@@ -6,7 +6,18 @@ import httpx
 import pytest
 
 import errata
-from errata.errors import Forbidden, NotFound, NotQuarantined, RollbackRefused
+from errata.errors import (
+    AttemptTaken,
+    Conflict,
+    Forbidden,
+    LoopEnded,
+    NotFound,
+    NotQuarantined,
+    OutOfOrder,
+    OverrideRefused,
+    RollbackRefused,
+    UnknownName,
+)
 from errata.http.app import application
 from errata.http.setup import Setup
 from errata.memory.episode import Event, Fault
@@ -223,3 +234,94 @@ async def test_a_client_has_one_project_and_other_errors_are_the_librarys_own(pl
         await client.remember("", "x")
     with pytest.raises(NotFound):
         await client.quarantine.show(12345)
+
+
+def wrong(*checks, **scores):
+    """An evaluation with an error of each of the checks, and these scores."""
+    findings = [errata.Finding(name, f"{name} is wrong", "mend it") for name in checks]
+    return errata.Evaluation(tuple(findings), scores)
+
+
+@over_http
+async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
+    policy = errata.policy("default, attempts.limit=3")
+    goals = (errata.Goal("alignment", 0.75),)
+    made = await client.open("a/b 1", "Say hello.", goals=goals, policy=policy)
+    assert (made.loop.attempts, made.head.task) == ((), "Say hello.")
+    loop, got = errata.Loop("a/b 1", goals), errata.Again()
+    for number, (output, told) in enumerate(
+        [
+            ("hi", wrong("length", alignment=0.2)),
+            ("hello", wrong("tone", alignment=0.6)),
+            ("hello!", wrong(alignment=0.7)),
+        ],
+        1,
+    ):
+        usage = errata.Usage(1, 10, 2, 0.5, 0.25)
+        got = await client.report("a/b 1", number, output=output, evaluation=told, usage=usage)
+        candidate = errata.Candidate.of(output)
+        loop = loop.then(errata.Attempt(number, candidate, told, usage))
+        assert got == errata.decide(loop, policy)
+        same = await client.report("a/b 1", number, output=output, evaluation=told, usage=usage)
+        assert same == got
+    assert isinstance(got, errata.Done)
+    stored = await client.loop("a/b 1")
+    assert stored.verdicts[-1] == got
+    assert stored.values == ("hi", "hello", "hello!")
+    ours = await place.store.read(place.memory.scope, "a/b 1")
+    assert [one.evaluation for one in stored.loop.attempts] == [
+        one.evaluation for one in ours.loop.attempts
+    ]
+    assert stored.loop.usage == ours.loop.usage
+    assert [one.verdict for one in stored.decisions] == [one.verdict for one in ours.decisions]
+    explained = errata.explain(stored.loop, policy)
+    assert await client.explain("a/b 1") == str(explained)
+
+    reopened = await client.override("a/b 1", "attempts", why="one more", decisions=1)
+    assert isinstance(reopened, errata.Again)
+    done = await client.report("a/b 1", 4, output="Hello.", evaluation=wrong(alignment=0.9))
+    assert done == errata.Done(4, passed=True)
+    assert (await client.loop("a/b 1")).loop.overrides[0].why == "one more"
+    assert [one["state"] async for one in client.loops("a/")] == ["passed"]
+    figures = await client.replay([policy, "default, attempts.limit=1"])
+    assert [(one.policy, one.attempts, one.solved) for one in figures] == [
+        ("default, attempts.limit=3", 3, 0),
+        ("default, attempts.limit=1", 1, 0),
+    ]
+
+
+@over_http
+async def test_what_cannot_be_reported_is_the_librarys_own_error(place, client):
+    await client.open("one", "Say hello.", policy="default")
+    with pytest.raises(Conflict):
+        await client.open("one", "Say goodbye.", policy="default")
+    with pytest.raises(OutOfOrder):
+        await client.report("one", 2, output="hi", evaluation=wrong("tone"))
+    await client.report("one", 1, output="hi", evaluation=wrong("tone"))
+    with pytest.raises(AttemptTaken):
+        await client.report("one", 1, output="ho", evaluation=wrong("tone"))
+    with pytest.raises(OverrideRefused, match="budget"):
+        await client.override("one", "budget", why="more")
+    ended = await client.cancel("one", why="nobody waits")
+    assert isinstance(ended, errata.Done)
+    with pytest.raises(LoopEnded):
+        await client.report("one", 2, output="ho", evaluation=wrong())
+    for ask in (client.loop("two"), client.explain("two"), client.cancel("two")):
+        with pytest.raises(NotFound) as caught:
+            await ask
+        assert (caught.value.kind, caught.value.id) == ("loop", "two")
+
+
+@over_http
+async def test_the_service_judges_with_checks_and_what_was_mended_is_learnt(place, client):
+    await client.open("title", "A title of three words at most.")
+    checks = [{"name": "words", "at_most": 3}]
+    first = await client.report("title", 1, output="How we made it last winter", checks=checks)
+    assert isinstance(first, errata.Again)
+    assert "words" in first.feedback
+    assert (await client.report("title", 2, output="Last winter", checks=checks)).passed
+    (found,) = await client.recall("A title of three words at most.")
+    assert (found.example.accepted, found.verified) == ("Last winter", True)
+    await client.open("other", "x")
+    with pytest.raises(UnknownName, match="nothing"):
+        await client.report("other", 1, output="x", checks=[{"name": "nothing"}])

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from errata.codec import verdict_from
+from errata.codec import evaluation_from, goal_from, verdict_from
+from errata.decisions import Decision, Standing
 from errata.errors import Refused
 from errata.lessons import Seen
 from errata.loop.decide import Verdict
+from errata.loop.record import Attempt, Candidate, Loop, Override
 from errata.memory.consolidate import Mode, Proposal
 from errata.memory.dreaming import Dream
 from errata.memory.learn import Example, State, Trust
 from errata.memory.templates import Merge
-from errata.protocols import Found
+from errata.protocols import Found, Head, Stored, Usage
 
 T = TypeVar("T")
 
@@ -53,7 +56,40 @@ def read(kind: type[T], plain: Any) -> T:
 
 def verdict(plain: Mapping[str, Any]) -> Verdict:
     """A verdict from the answer of a report."""
-    return verdict_from({"lifted": (), **plain, "verdict": plain["decision"]})
+    return verdict_from({**plain, "verdict": plain["decision"]})
+
+
+def stored(plain: Mapping[str, Any]) -> Stored:
+    """A loop with its attempts and decisions."""
+    goals, made = tuple(map(goal_from, plain["goals"])), plain["made"]
+    overrides = tuple(Override(**one) for one in plain["overrides"])
+    attempts = tuple(map(_attempt, made))
+    return Stored(
+        plain["id"],
+        Head(plain["task"], plain["goals"], plain["policy"], plain["context"]),
+        Loop(plain["id"], goals, attempts, overrides, cancelled=plain["cancelled"]),
+        tuple(one["output"] for one in made),
+        tuple(map(_decision, plain["decisions"])),
+        {},
+        0,
+        plain["created"],
+        plain["updated"],
+    )
+
+
+def _attempt(plain: Mapping[str, Any]) -> Attempt:
+    output, digest = plain["output"], plain["digest"]
+    candidate = (
+        Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
+    )
+    evaluation, usage = evaluation_from(plain["evaluation"]), Usage(**plain["usage"])
+    labels = plain["labels"]
+    return Attempt(plain["number"], candidate, evaluation, usage, plain["repeats"], labels)
+
+
+def _decision(plain: Mapping[str, Any]) -> Decision:
+    standing = Standing(plain["fatigue"], echoes=plain["echoes"])
+    return Decision(plain["attempt"], verdict_from(plain["verdict"]), standing, plain["at"])
 
 
 def seen(plain: Mapping[str, Any]) -> Seen:

@@ -16,12 +16,13 @@ from errata.errors import Changed
 from errata.lessons import FiledState, Seen
 from errata.loop.decide import Policy, Verdict
 from errata.loop.record import Evaluation, Goal
+from errata.loop.replay import Figures
 from errata.memory.consolidate import Mode
 from errata.memory.dreaming import Dream
 from errata.memory.episode import Episode
 from errata.memory.learn import Example, State
 from errata.memory.proof import Outcome, Proof
-from errata.protocols import Found, Message, Remembered, Usage
+from errata.protocols import NOTHING, Found, Message, Remembered, Stored, Usage
 
 if TYPE_CHECKING:
     import httpx
@@ -83,75 +84,85 @@ class Client:
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> Plain:
-        """Begin a loop, or find it again: as the service tells it, with its `state`.
+    ) -> Stored:
+        """Begin a loop, or find it again, as far as it has come.
 
-        Raises Conflict where another task has that id.
+        Without a `policy` the service's own counts; checks find `context` as `Context.data`. Raises
+        Conflict where another task, context, goals or policy has that id.
         """
         body = {
             "task": task,
+            "context": context,
             "goals": [one if isinstance(one, str) else goal_to(one) for one in goals],
             "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
-            "context": context,
         }
-        told: Plain = await self._ask("PUT", "loops", loop, body=_given(body))
-        return told
+        return answers.stored(await self._ask("PUT", "loops", loop, body=body))
 
     async def report(
         self,
         loop: str,
         attempt: int,
         *,
-        output: str | None = None,
-        digest: str | None = None,
+        output: Any = None,
+        digest: str = "",
         evaluation: Evaluation | None = None,
         checks: Sequence[Plain] = (),
-        usage: Usage | None = None,
+        usage: Usage = NOTHING,
     ) -> Verdict:
         """Report an attempt, numbered from 1, and learn whether to make another.
 
-        With its `evaluation`, or with the `output` to be judged by `checks` of the service. The
-        same report again answers the same verdict. Raises Conflict for another one.
+        It is judged by its `evaluation`, by `checks` of the service (`{"name": …}` and arguments),
+        or both. The same report again gets the same verdict. Raises NotFound, AttemptTaken for
+        another report of that attempt, OutOfOrder, LoopEnded.
         """
         body = {
             "output": output,
             "digest": digest,
             "evaluation": evaluation_to(evaluation),
             "checks": list(checks),
-            "usage": sparse(usage) if usage else None,
+            "usage": sparse(usage),
         }
-        put = await self._ask("PUT", "loops", loop, "attempts", attempt, body=_given(body))
-        return answers.verdict(put)
+        told = await self._ask("PUT", "loops", loop, "attempts", attempt, body=body)
+        return answers.verdict(told)
 
-    async def loop(self, loop: str) -> Plain:
-        """A loop as the service tells it. Raises NotFound."""
-        told: Plain = await self._ask("GET", "loops", loop)
-        return told
+    async def loop(self, loop: str) -> Stored:
+        """A loop with its attempts and decisions. Raises NotFound."""
+        return answers.stored(await self._ask("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
-        """The loops whose id begins with `prefix`, the newest first."""
+        """The loops whose id begins with `prefix`, the newest first, each in short."""
         return self._pages("loops", prefix=prefix)
 
     async def explain(self, loop: str) -> str:
         """Why a loop went on and why it stopped, in words. Raises NotFound."""
-        told: str = (await self._ask("GET", "loops", loop, "explain"))["text"]
-        return told
+        return answers.read(str, (await self._ask("GET", "loops", loop, "explain"))["text"])
 
     async def override(
         self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
     ) -> Verdict:
-        """Let a loop go on past one rule; whoever holds the key answers for it.
+        """Let a loop go on past one rule; whoever has the key answers for it.
 
         `until` is in seconds since 1970. Raises OverrideRefused, NotFound, Forbidden.
         """
         body = {"rule": rule, "why": why, "decisions": decisions, "until": until}
-        return answers.verdict(
-            await self._ask("POST", "loops", loop, "overrides", body=_given(body))
-        )
+        return answers.verdict(await self._ask("POST", "loops", loop, "overrides", body=body))
 
-    async def cancel(self, loop: str, why: str) -> Verdict:
-        """End a loop on request. Raises NotFound."""
+    async def cancel(self, loop: str, *, why: str = "") -> Verdict:
+        """End a loop; one that has ended stays as it is. Raises NotFound."""
         return answers.verdict(await self._ask("POST", "loops", loop, "cancel", body={"why": why}))
+
+    async def replay(
+        self,
+        policies: Sequence[Policy | str],
+        *,
+        loops: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> tuple[Figures, ...]:
+        """What each policy would have cost and lost on the newest loops, or on those named."""
+        written = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
+        body = {"policies": written, "loops": loops and list(loops), "limit": limit}
+        told = await self._ask("POST", "replay", body=body)
+        return tuple(answers.read(Figures, one) for one in told["policies"])
 
     # Memory.
 
@@ -321,7 +332,3 @@ class Client:
             for one in page["items"]:
                 yield one
             cursor = page["next"]
-
-
-def _given(body: Plain) -> Plain:
-    return {name: value for name, value in body.items() if value is not None}
