@@ -42,6 +42,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "budgets": script("budgets"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
+    "openapi": (*script("openapi"), "--check"),
 }
 
 

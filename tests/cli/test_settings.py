@@ -1,5 +1,6 @@
 """Settings: which source wins, and what is said of a wrong value."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,14 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "model": "m", "embedder": "none", "db": "d", "cache": Path("c"), "tenant": "t",
         "project": "p", "policy": "stage", "memory": False, "holdout": 0.25,
         "threads": 3, "context": 100, "jobs": 2, "timeout": 0.5, "max_tokens": 9,
+        "max_entries": 8, "checks": {"brief": {"name": "words", "at_most": 9}}, "host": "h",
+        "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "burst": 3, "body": 2048,
+        "traces": 4096, "concurrent": 7, "drain": 5.0, "settled": 1.5,
     }  # fmt: skip
     assert given.keys() == Settings.model_fields.keys()
     for name, value in given.items():
-        monkeypatch.setenv(f"ERRATA_{name.upper()}", str(value))
+        text = json.dumps(value) if isinstance(value, dict) else str(value)
+        monkeypatch.setenv(f"ERRATA_{name.upper()}", text)
     assert settings().model_dump() == given
 
 

@@ -32,6 +32,8 @@ class Api:
         self._runner = asyncio.Runner()
         transport = httpx.ASGITransport(app=self.app)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        self._lifespan = self.app.router.lifespan_context(self.app)
+        self.run(self._lifespan.__aenter__())
         self._all = self.key(*MAY)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -76,6 +78,7 @@ class Api:
 
     def close(self) -> None:
         self.run(self._client.aclose())
+        self.run(self._lifespan.__aexit__(None, None, None))
         self.run(self.setup.store.close())
         self._runner.close()
 

@@ -13,7 +13,11 @@ def api(tmp_path_factory):
 
 def test_it_lives_and_is_ready(api):
     assert api.get("/healthz", key="").json() == {"status": "ok"}
-    assert api.get("/readyz", key="").json() == {"status": "ready", "store": "ok"}
+    assert api.get("/readyz", key="").json() == {
+        "status": "ready",
+        "store": "ok",
+        "work": "ok",
+    }
 
 
 def test_without_a_key_nobody_learns_what_there_is(api):

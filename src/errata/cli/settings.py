@@ -5,13 +5,21 @@ The files are those of the current folder. Only the command line reads any of th
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from errata.errors import UsageError
 
@@ -24,6 +32,11 @@ LONGEST = 1000  # characters of a policy as text
 MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
 Written = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
+
+
+def _table_of(given: Any) -> Any:
+    """A table as a variable of the environment holds it, in JSON; from a file it is one."""
+    return json.loads(given) if isinstance(given, str) else given
 
 
 class Settings(BaseModel):
@@ -55,7 +68,7 @@ class Settings(BaseModel):
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
-    checks: dict[Name, dict[str, Any]] = {}
+    checks: Annotated[dict[Name, dict[str, Any]], BeforeValidator(_table_of)] = {}
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from errata import __version__
 from errata.http import problems
+from errata.http.described import describe, named
 from errata.http.entrance import Entrance
 from errata.http.gathering import Gathering
 from errata.http.routes import ROUTERS, SHAPES
@@ -35,10 +37,12 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=named,
         middleware=[Middleware(Entrance, setup=setup, shapes=SHAPES)],
     )
     app.state.setup, app.state.gathering = setup, gathering
     problems.install(app, SHAPES)
     for router in ROUTERS:
         app.include_router(router)
+    app.openapi = partial(describe, app, SHAPES)  # type: ignore[method-assign]
     return app

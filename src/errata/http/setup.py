@@ -40,8 +40,7 @@ class Limits:
 
     `body` and `traces` are bytes, after decompression. `rate` is requests a second and key, 0 for
     no limit, with up to `burst` at once. `concurrent` requests are worked on at a time. A request
-    has `seconds` to arrive, and `answer` seconds to be answered. `page` is the most that a list
-    brings at once.
+    has `seconds` to arrive, and `answer` seconds to be answered.
     """
 
     body: int = 4 * MIB
@@ -51,7 +50,6 @@ class Limits:
     concurrent: int = 256
     seconds: float = 30.0
     answer: float = 300.0
-    page: int = 200
 
 
 @dataclass(frozen=True, slots=True)

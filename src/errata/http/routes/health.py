@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
-from fastapi.responses import PlainTextResponse
+from collections.abc import Awaitable
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from errata.errors import StoreError
+from errata.http.described import page
 from errata.http.setup import Given
 
 router = APIRouter(tags=["health"])
@@ -16,14 +20,21 @@ router = APIRouter(tags=["health"])
 class Health(BaseModel):
     """That the process answers."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
+
     status: str = "ok"
 
 
 class Readiness(BaseModel):
-    """What the service needs, and whether it is there."""
+    """What the service needs: `ok`, or the name of the error that it has."""
 
-    status: str
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"status": "ready", "store": "ok", "work": "ok"}}
+    )
+
+    status: Literal["ready", "unavailable"]
     store: str
+    work: str
 
 
 @router.get("/healthz")
@@ -32,19 +43,36 @@ async def healthz() -> Health:
     return Health()
 
 
-@router.get("/readyz", responses={503: {"model": Readiness}})
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "It is not there."}})
 async def readyz(setup: Given, response: Response) -> Readiness:
-    """The store is reached; 503 where it is not."""
+    """The store is reached and has the schema that this errata needs, and work is handed over."""
+    store, work = await _state(setup.store.keys.any()), await _state(setup.work.depth())
+    ready = store == work == "ok"
+    response.status_code = 200 if ready else 503
+    return Readiness(status="ready" if ready else "unavailable", store=store, work=work)
+
+
+async def _state(asked: Awaitable[object]) -> str:
     try:
-        await setup.store.keys.any()
+        await asked
     except StoreError as error:
-        response.status_code = 503
-        return Readiness(status="unavailable", store=type(error).__name__)
-    return Readiness(status="ready", store="ok")
+        return type(error).__name__
+    return "ok"
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(setup: Given) -> Response:
     """What was counted, in Prometheus' text format."""
-    text = setup.metrics.text(await setup.work.depth())
+    try:
+        waiting = await setup.work.depth()
+    except StoreError:
+        waiting = None  # which is told, too
+    text = setup.metrics.text(waiting)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """What there is, for people: a page of the description."""
+    safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+    return HTMLResponse(page(request.app.openapi()), headers={"Content-Security-Policy": safe})
