@@ -1,0 +1,612 @@
+"""Twenty tenants on one store, what each may see, and a crowd that asks for more.
+
+Every text of a scope has the scope's mark in it, and every row its id: an answer that has another
+mark, or an id of another's row, is a leak. Names of projects, loops, sources, episodes and traces
+are the same everywhere, so that only the scope tells them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from string import ascii_lowercase
+from typing import Any, NoReturn
+
+import httpx
+
+from errata.collecting import Patience, gather, receive
+from errata.errors import InvalidInput, KeyRefused, NotFound
+from errata.http.app import application
+from errata.http.setup import Setup
+from errata.lessons import Change, Filed, Wanted
+from errata.memory.memory import Memory
+from errata.memory.proof import Exposure, Outcome
+from errata.memory.signature import signature
+from errata.protocols import Head, Scope
+from errata.store.sqlstore import SqlStore
+from errata.testing import FixedEmbedder
+from tests.store.support import report
+from tests.traces.runs import document, genai
+
+TENANTS = 20
+PROJECTS = ("main", "side")
+LETTERS = "bcdfghjklmnpqrtvwxz"  # so that no stem of a word is another mark
+MARK = re.compile(r"mark[a-z]{2}x")
+ALL = ("read", "write", "approve", "admin")
+ENDED = Patience(settled=0.0, missing=0.0, ending=1e9)
+
+
+def word(n: int) -> str:
+    """A word of letters for each number."""
+    letters = ""
+    while True:
+        n, rest = divmod(n, 26)
+        letters = ascii_lowercase[rest] + letters
+        if not n:
+            return f"w{letters}"
+
+
+@dataclass
+class Lesson:
+    """A lesson as its scope knows it."""
+
+    id: int
+    text: str
+    source: str
+    held: bool
+
+
+@dataclass
+class Place:
+    """A scope, its mark, and what is in it."""
+
+    scope: Scope
+    mark: str
+    lessons: dict[int, Lesson] = field(default_factory=dict)
+    episodes: set[str] = field(default_factory=set)
+    loops: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
+    ended: int = 0
+    examples: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Held:
+    """A key, whose it is, and what it may."""
+
+    token: str
+    id: str
+    tenant: str
+    may: tuple[str, ...]
+    projects: tuple[str, ...]
+    revoked: bool = False
+
+
+Act = Callable[["Crowd", Place, random.Random], Awaitable[Any]]
+
+
+class Crowd:
+    """Tenants that ask a store, and a service on it, at the same time."""
+
+    def __init__(self, store: SqlStore, seed: int) -> None:
+        self.store, self.seed = store, seed
+        marks = (f"mark{a}{b}x" for a in LETTERS for b in LETTERS)
+        self.places = [
+            Place(Scope(f"tenant-{t}", project), next(marks))
+            for t in range(TENANTS)
+            for project in PROJECTS
+        ]
+        self.keys: list[Held] = []
+        self.done: Counter[str] = Counter()
+        self.refused = 0
+        self._numbers = count()
+        self.embedder = FixedEmbedder()
+        setup = Setup(store, embedder=self.embedder, patience=ENDED, holdout=0.0)
+        transport = httpx.ASGITransport(app=application(setup))
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+    async def run(self, operations: int, at_a_time: int = 4) -> None:
+        """So many operations; each worker has tenants of its own, and knows the ids of all."""
+        for place in self.places:
+            await self.key(place, ALL)
+        each = operations // at_a_time
+        own = [
+            [p for n, p in enumerate(self.places) if n % at_a_time == w] for w in range(at_a_time)
+        ]
+        await asyncio.gather(*(self._work(w, own[w], each) for w in range(at_a_time)))
+        await self.client.aclose()
+
+    async def _work(self, number: int, own: Sequence[Place], operations: int) -> None:
+        chance = random.Random(f"{self.seed} {number}")
+        for _ in range(operations):
+            place, act = chance.choice(own), chance.choice(ACTS)
+            answer = await act(self, place, chance)
+            self.look(act.__name__, place, answer)
+            self.done[act.__name__] += 1
+
+    def look(self, what: str, place: Place, answer: Any) -> None:
+        """Hold an answer against what the place may see."""
+        others = set(MARK.findall(repr(answer))) - {place.mark}
+        assert not others, f"{what} told {place.scope} of {others}: {answer!r}"
+
+    def stranger(self, place: Place, chance: random.Random) -> Place:
+        """A place of somebody else, or another project of the same tenant."""
+        while (other := chance.choice(self.places)) is place:
+            pass
+        return other
+
+    def memory(self, place: Place) -> Memory:
+        return Memory(self.store, place.scope, self.embedder, holdout=0.0)
+
+    def text(self, place: Place) -> str:
+        n = next(self._numbers)
+        return f"{place.mark} {word(n)} {word(n * 7 + 3)} went wrong in a report"
+
+    async def key(self, place: Place, may: Sequence[str]) -> Held:
+        projects = (place.scope.project,)
+        made, token = await self.store.keys.create(
+            place.scope.tenant, place.mark, projects=projects, may=may, by=place.mark
+        )
+        held = Held(token, made.id, place.scope.tenant, tuple(may), projects)
+        self.keys.append(held)
+        return held
+
+    def held(self, place: Place, may: str) -> Held:
+        """A good key of that place."""
+        fits = (
+            one
+            for one in self.keys
+            if (one.tenant, one.projects) == (place.scope.tenant, (place.scope.project,))
+            and may in one.may
+            and not one.revoked
+        )
+        return next(fits)
+
+    async def ask(
+        self, place: Place, method: str, path: str, expected: int, may: str = "admin", **given: Any
+    ) -> Any:
+        """What the service answers to a key of that place."""
+        key = given.pop("key", None) or self.held(place, may).token
+        headers = {"Authorization": f"Bearer {key}", **given.pop("headers", {})}
+        answer = await self.client.request(method, path, headers=headers, **given)
+        assert answer.status_code == expected, f"{method} {path}: {answer.text}"
+        self.refused += expected >= 400
+        return answer.json()
+
+    def new(self, place: Place, id: int, text: str, source: str, held: bool) -> None:
+        for other in self.places:
+            assert id not in other.lessons, f"{place.scope} was given lesson {id} of {other.scope}"
+        place.lessons[id] = Lesson(id, text, source, held)
+
+    def own(self, place: Place, ids: Sequence[int]) -> None:
+        """All of these are lessons of the place."""
+        assert set(ids) <= place.lessons.keys(), f"{place.scope} saw {ids}"
+
+    def gone(self, place: Place, source: str) -> bool:
+        """The place has revoked a source; whether there was anything of it."""
+        ids = [id for id, one in place.lessons.items() if one.source == source]
+        for id in ids:
+            del place.lessons[id]
+        return bool(ids)
+
+
+TABLES = """
+loop reflection example exposure outcome taught ruling episode link dream key audit answer trace
+span
+"""
+
+
+def rows_of_others(crowd: Crowd, read: Callable[[str], Sequence[Any]]) -> list[Any]:
+    """Rows that hold a mark of another tenant than their own."""
+    of = {place.mark: place.scope.tenant for place in crowd.places}
+    wrong = []
+    for table in TABLES.split():
+        owner = "r.tenant"
+        if table == "example":
+            owner = "(select tenant from reflection l where l.id = r.reflection)"
+        for tenant, *row in read(f"select {owner} as owner, r.* from {table} r"):
+            if any(of[mark] != tenant for mark in MARK.findall(repr(row))):
+                wrong.append((table, tenant, row))
+    return wrong
+
+
+async def refused(kind: type[Exception], work: Awaitable[Any]) -> None:
+    """It raises that."""
+    try:
+        answer = await work
+    except kind:
+        return
+    _wrong(answer)
+
+
+def _wrong(answer: Any) -> NoReturn:
+    raise AssertionError(f"it was answered: {answer!r}")
+
+
+def lesson_of(place: Place, chance: random.Random) -> Lesson | None:
+    return chance.choice(list(place.lessons.values())) if place.lessons else None
+
+
+# At the store.
+
+
+async def remember(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    text, source = crowd.text(place), chance.choice(("page one", "page two"))
+    held = chance.random() < 0.3
+    answer = await crowd.memory(place).remember(
+        "trouble",
+        text,
+        lesson=f"mend {text}",
+        trust="tool" if held else "operator",
+        source=source,
+        tags=[place.mark],
+    )
+    assert (answer.created, answer.seen) == (True, 1)
+    crowd.new(place, answer.id, text, source, held)
+    return answer
+
+
+async def derive_from_a_strangers(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    other = crowd.stranger(place, chance)
+    if other.examples:
+        parents = [chance.choice(list(other.examples))]
+        work = crowd.memory(place).remember("trouble", crowd.text(place), derived_from=parents)
+        await refused(InvalidInput, work)
+
+
+async def seen(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    if (one := lesson_of(crowd.stranger(place, chance), chance)) is not None:
+        found = await crowd.memory(place).seen("trouble", one.text)
+        crowd.own(place, [each["id"] for each in found.lessons])
+    if (one := lesson_of(place, chance)) is not None:
+        found = await crowd.memory(place).seen("trouble", one.text)
+        crowd.own(place, [each["id"] for each in found.lessons])
+        assert found.count >= 1
+        return found
+    return None
+
+
+async def recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    of = chance.choice((place, crowd.stranger(place, chance)))
+    one = lesson_of(of, chance)
+    found = await crowd.memory(place).recall(one.text if one else "went wrong in a report", 20)
+    crowd.own(place, [each.reflection for each in found])
+    place.examples |= {each.id for each in found}
+    return found
+
+
+async def list_all(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    store, wanted, ids, told = crowd.store, Wanted(), list[int](), list[Any]()
+    while page := await store.listed(place.scope, wanted, 7):
+        ids += [one["id"] for one in page]
+        told += page
+        wanted = Wanted(before=ids[-1])
+    assert ids == sorted(place.lessons, reverse=True)
+    assert await store.count(place.scope) == len(ids)
+    crowd.own(place, [one["id"] for one in await store.reflections(place.scope, 100)])
+    return told
+
+
+async def edit_a_strangers(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    if (one := lesson_of(crowd.stranger(place, chance), chance)) is None:
+        return
+    scope, store, by = place.scope, crowd.store, place.mark
+    digests = [signature("trouble", one.text).digest]
+    edits: tuple[Callable[[], Awaitable[Any]], ...] = (
+        lambda: store.pin(scope, one.id, True, by, ""),
+        lambda: store.restore(scope, one.id, by, ""),
+        lambda: store.amend(scope, one.id, "", Change(pinned=True), by, ""),
+        lambda: store.set_apart(scope, digests, True, by, ""),
+    )
+    await refused(NotFound, chance.choice(edits)())
+
+
+async def quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    scope, store = place.scope, crowd.store
+    waiting = await store.held(scope, None)
+    assert len(waiting) == sum(one.held for one in place.lessons.values())
+    place.examples |= {one.id for one in waiting}
+    other = crowd.stranger(place, chance)
+    if other.examples:
+        ids = [chance.choice(list(other.examples))]
+        assert await store.held(scope, ids) == []
+        await refused(NotFound, store.settle(scope, ids, "release", place.mark, ""))
+        assert await store.place(scope, "fixed/64", [(ids[0], "any", [0.0] * 64)]) == 0
+    if waiting:
+        one = chance.choice(waiting)
+        await store.settle(scope, [one.id], "release", place.mark, "read")
+        lesson = next(each for each in place.lessons.values() if each.text == one.pattern)
+        lesson.held = False
+        return waiting, await store.provenance(scope, one)
+    return waiting
+
+
+async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    if chance.random() < 0.7:  # so that something grows
+        return await crowd.store.rulings(place.scope, 50)
+    source = chance.choice(("page one", "page two"))
+    there = any(one.source == source for one in place.lessons.values())
+    work = crowd.store.revoke(place.scope, source, place.mark, "", False)
+    if not there:
+        await refused(NotFound, work)
+        return None
+    removed = await work
+    crowd.gone(place, source)
+    return removed
+
+
+async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    store, digest = crowd.store.episodes, f"digest {chance.randrange(10)}"
+    record = {"episode": {"events": [], "task": place.mark}, "source": "", "trust": "external"}
+    await store.put(place.scope, Filed(digest, place.mark, place.mark, "failure", record))
+    place.episodes.add(digest)
+    found = await store.newest(place.scope, 1_000)
+    assert {one.digest for one in found} == place.episodes
+    taken = await store.take(place.scope, 4e9)
+    await store.failed(place.scope, digest, f"{place.mark} was late")
+    return found, taken, await store.before(place.scope, 1_000)
+
+
+async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    store, id = crowd.store, f"loop-{chance.randrange(20)}"
+    if id not in place.loops:
+        await refused(NotFound, store.read(place.scope, id))
+        stored = await store.claim(place.scope, id, Head(place.mark), "tests")
+        entry = report(id, 1, place.mark, epoch=stored.epoch, head=Head(place.mark))
+        await store.commit(place.scope, entry, "tests")
+        place.loops.add(id)
+    found = await store.loops(place.scope, 100)
+    assert {one.id for one in found} == place.loops
+    return found, await store.read(place.scope, id), await store.echoes(place.scope, "none", 50)
+
+
+async def outcomes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    store, loop = crowd.store, f"loop-{chance.randrange(1_000)}"
+    digest = signature("trouble", place.mark).digest
+    exposure = Exposure(f"error/{digest}", loop, True, digest, 0.0)
+    new = loop not in place.shown
+    assert bool((await store.past(place.scope, loop)).exposures) != new
+    await store.remember(
+        place.scope, (), exposures=[exposure], outcome=Outcome(loop, True, 1, frozenset())
+    )
+    place.shown.add(loop)
+    place.ended += new
+    assert (await store.past(place.scope, loop)).ended == place.ended
+    cases, _ = await store.evidence(place.scope, 10)
+    assert sum(cases.get(None, {}).values()) == place.ended
+    return cases
+
+
+async def traces(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    spans = json.loads(json.dumps(genai()).replace("order A", f"{place.mark} order A"))
+    trace = f"{chance.randrange(1, 4):032x}"
+    for one in spans:
+        one["traceId"] = trace
+    cut = chance.randrange(len(spans))
+    await receive(crowd.store, place.scope, document(spans[cut:]))
+    pieces = await crowd.store.pending.pieces(place.scope, trace)
+    assert len(pieces) in (0, len(spans) - cut)
+    made = await gather(crowd.store, place.scope, ENDED)
+    place.episodes |= set(made.episodes)
+    found = await crowd.store.episodes.newest(place.scope, 1_000)
+    assert {one.digest for one in found} == place.episodes
+    return pieces, found
+
+
+async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    records: list[Any] = []
+    await crowd.store.export(place.scope, records.append, False)
+    assert sum(one["is"] == "lesson" for one in records) == len(place.lessons)
+    patterns = await crowd.store.patterns(place.scope)
+    return records, patterns, await crowd.store.unplaced(place.scope, "other/9", 0, 100)
+
+
+async def keys(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    stranger = next(one for one in reversed(crowd.keys) if one.tenant != place.scope.tenant)
+    store = crowd.store.keys
+    await refused(NotFound, store.revoke(place.scope.tenant, stranger.id))
+    wrong = stranger.token[:-4] + ("0000" if not stranger.token.endswith("0000") else "1111")
+    await refused(KeyRefused, store.holder(wrong))
+    found = await store.newest(place.scope.tenant, 1_000)
+    assert {one.id for one in found} == {
+        one.id for one in crowd.keys if one.tenant == place.scope.tenant
+    }
+
+
+STORE: tuple[Act, ...] = (
+    *(remember, remember, remember, seen, recall, list_all, edit_a_strangers, quarantine, revoke),
+    *(derive_from_a_strangers, episodes, loops, outcomes, traces, export, keys),
+)
+
+
+# Over HTTP.
+
+
+async def http_remember(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    text, may = crowd.text(place), chance.choice(("write", "approve"))
+    body = {"error_type": "trouble", "text": text, "lesson": f"mend {text}", "source": "page one"}
+    if may == "write":
+        key = next((one for one in crowd.keys if _plain(one, place)), None)
+        key = key or await crowd.key(place, ("read", "write"))
+    else:
+        key = crowd.held(place, "approve")
+    once = {"Idempotency-Key": f"once {next(crowd._numbers)}"}
+    made = await crowd.ask(
+        place, "POST", "/v1/reflections", 201, key=key.token, json=body, headers=once
+    )
+    crowd.new(place, made["id"], text, "page one", may == "write")
+    again = await crowd.ask(
+        place, "POST", "/v1/reflections", 201, key=key.token, json=body, headers=once
+    )
+    assert again == made
+    return made
+
+
+def _plain(one: Held, place: Place) -> bool:
+    mine = (one.tenant, one.projects) == (place.scope.tenant, (place.scope.project,))
+    return mine and one.may == ("read", "write") and not one.revoked
+
+
+async def http_once(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    """The same idempotency key and body from everybody: each has an effect of its own."""
+    body = {"error_type": "trouble", "text": "the same for all"}
+    once = {"Idempotency-Key": "the same for all"}
+    answer = await crowd.client.post(
+        "/v1/seen",
+        json=body,
+        headers={**once, "Authorization": f"Bearer {crowd.held(place, 'read').token}"},
+    )
+    assert answer.status_code == 200
+    assert answer.json()["lessons"] == []
+
+
+async def http_list(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    ids, told, cursor = list[int](), list[Any](), ""
+    while True:
+        page = await crowd.ask(place, "GET", f"/v1/reflections?limit=9{cursor}", 200)
+        ids += [one["id"] for one in page["items"]]
+        told += page["items"]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert ids == sorted(place.lessons, reverse=True)
+    return told
+
+
+async def http_cursor_of_a_stranger(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    other = crowd.stranger(place, chance)
+    told = []
+    for path in ("/v1/reflections", "/v1/episodes", "/v1/keys", "/v1/audit"):
+        theirs = await crowd.ask(other, "GET", f"{path}?limit=1", 200)
+        if theirs["next"]:
+            mine = f"{path}?limit=50&cursor={theirs['next']}"
+            page = await crowd.ask(place, "GET", mine, 200)
+            told += [one for one in page["items"] if path != "/v1/audit"]
+            if path == "/v1/reflections":
+                crowd.own(place, [one["id"] for one in page["items"]])
+    return [one for one in told if not ("key" in one and one["tenant"] == place.scope.tenant)]
+
+
+async def http_forged_ids(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    other = crowd.stranger(place, chance)
+    one = lesson_of(other, chance)
+    told = []
+    if one is not None:
+        path = f"/v1/reflections/{one.id}"
+        told.append(await crowd.ask(place, "GET", path, 404))
+        edit: dict[str, Any] = {"json": {"pinned": True}, "headers": {"If-Match": '"0"'}}
+        told.append(await crowd.ask(place, "PATCH", path, 404, **edit))
+    if other.examples:
+        path = f"/v1/quarantine/{chance.choice(list(other.examples))}"
+        told.append(await crowd.ask(place, "GET", path, 404))
+        ruling = chance.choice(("release", "reject"))
+        told.append(await crowd.ask(place, "POST", f"{path}/{ruling}", 404, json={}))
+    theirs = next(key for key in reversed(crowd.keys) if key.tenant != place.scope.tenant)
+    told.append(await crowd.ask(place, "DELETE", f"/v1/keys/{theirs.id}", 404))
+    return told
+
+
+async def http_confused(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    """A key names a tenant or a project that is not its own."""
+    other = crowd.stranger(place, chance)
+    told = []
+    if other.scope.tenant != place.scope.tenant:
+        where = f"tenant={other.scope.tenant}"
+        told.append(await crowd.ask(place, "GET", f"/v1/reflections?{where}", 403))
+        for path, body in BODIES.items():
+            named = {**body, "tenant": other.scope.tenant}
+            told.append(await crowd.ask(place, "POST", path, 403, json=named))
+    if other.scope.project != place.scope.project:
+        path = chance.choice(("reflections", "episodes", "quarantine", "proof", "dreams"))
+        where = f"/v1/{path}?project={other.scope.project}"
+        told.append(await crowd.ask(place, "GET", where, 403))
+    return told
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/reflections": {"error_type": "a", "text": "b"},
+    "/v1/recall": {"task": "a"},
+    "/v1/seen": {"error_type": "a", "text": "b"},
+    "/v1/outcomes": {"loop": "a", "right_at_once": True, "calls": 1},
+    "/v1/episodes": {"events": [{"type": "a"}]},
+    "/v1/quarantine/revoke": {"source": "page one"},
+    "/v1/dreams": {"dry_run": True},
+}
+
+
+async def http_older_names(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    """The paths of earlier callers, which name a tenant and a project in the body."""
+    other, path = crowd.stranger(place, chance), "/api/v1/reflections/query"
+    body = {"query_text": "went wrong in a report", "k": 20, "min_importance": 0.0}
+    scope = other.scope
+    theirs = {**body, "tenant_id": scope.tenant, "project_id": scope.project}
+    told = [await crowd.ask(place, "POST", path, 403, json=theirs)]
+    mine = {**body, "tenant_id": place.scope.tenant, "project_id": place.scope.project}
+    return told, await crowd.ask(place, "POST", path, 200, json=mine)
+
+
+async def http_recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    one = lesson_of(chance.choice((place, crowd.stranger(place, chance))), chance)
+    body = {"task": one.text if one else "went wrong", "limit": 20, "form": "text"}
+    found = await crowd.ask(place, "POST", "/v1/recall", 200, json=body)
+    crowd.own(place, [each["reflection"] for each in found["items"]])
+    return found
+
+
+async def http_quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    waiting = await crowd.ask(place, "GET", "/v1/quarantine?limit=200", 200)
+    held = sum(one.held for one in place.lessons.values())
+    assert len(waiting["items"]) == min(200, held)
+    place.examples |= {one["id"] for one in waiting["items"]}
+    log = await crowd.ask(place, "GET", "/v1/quarantine/log", 200)
+    return waiting, log, await crowd.ask(place, "GET", "/v1/proof", 200)
+
+
+async def http_episode(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    events = [{"type": "user_message", "content": f"{place.mark} {chance.randrange(9)}"}]
+    body = {"events": events, "outcome": "failure", "id": "the same for all"}
+    taken = await crowd.ask(place, "POST", "/v1/episodes", 202, json=body)
+    place.episodes.add(taken["digest"])
+    page = await crowd.ask(place, "GET", "/v1/episodes?limit=200", 200)
+    assert {one["digest"] for one in page["items"]} <= place.episodes
+    assert len(page["items"]) == min(200, len(place.episodes))
+    return page
+
+
+async def http_audit(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    """What the tenant did in any of its projects, and nobody else."""
+    page = await crowd.ask(place, "GET", "/v1/audit?limit=200", 200)
+    tenant = {one.mark for one in crowd.places if one.scope.tenant == place.scope.tenant}
+    assert set(MARK.findall(repr(page))) <= tenant
+
+
+async def http_key_that_is_revoked(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    key = await crowd.key(place, ("read", "write"))
+    await crowd.ask(place, "GET", "/v1/reflections?limit=1", 200, key=key.token)
+    await crowd.ask(place, "DELETE", f"/v1/keys/{key.id}", 200)
+    key.revoked = True
+    gone = chance.choice([one for one in crowd.keys if one.revoked])
+    path = chance.choice(("reflections", "episodes", "quarantine", "proof", "keys"))
+    return await crowd.ask(place, "GET", f"/v1/{path}", 401, key=gone.token)
+
+
+HTTP: tuple[Act, ...] = (
+    *(http_remember, http_remember, http_once, http_list, http_cursor_of_a_stranger),
+    *(
+        http_forged_ids,
+        http_confused,
+        http_older_names,
+        http_recall,
+        http_quarantine,
+        http_episode,
+        http_audit,
+    ),
+    http_key_that_is_revoked,
+)
+ACTS = (*STORE, *HTTP)
