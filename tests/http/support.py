@@ -13,7 +13,7 @@ import httpx
 from errata.http.app import application
 from errata.http.setup import Setup
 from errata.store.keys import MAY
-from errata.store.sqlite import in_file
+from tests.engines import opened
 
 T = TypeVar("T")
 TENANT, PROJECT = "acme", "main"
@@ -89,11 +89,12 @@ def served(folder: Path, **setup: Any) -> Iterator[Api]:
 
     One for a module of tests is quick: `with served(tmp_path_factory.mktemp("http")) as api: …`.
     """
-    api = Api(Setup(in_file(str(folder / "errata.db")), **setup))
-    try:
-        yield api
-    finally:
-        api.close()
+    with opened(folder / "errata.db") as store:
+        api = Api(Setup(store, **setup))
+        try:
+            yield api
+        finally:
+            api.close()
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from errata.cli.exporting import Content, Telemetry, exporting
 from errata.cli.opening import embedder_of, scope_of, stored
 from errata.cli.output import Db, ModelName, show
 from errata.cli.settings import Settings, settings
@@ -45,6 +46,8 @@ def serve(
     drain: Annotated[
         float | None, typer.Option(help="Seconds that requests may take to end. [30]")
     ] = None,
+    telemetry: Telemetry = False,
+    telemetry_content: Content = False,
 ) -> int:
     """Serve errata over HTTP until SIGTERM or Ctrl-C.
 
@@ -57,7 +60,8 @@ def serve(
         if find_spec(package) is None:
             raise PackageMissing("errata serve", package, "server")
     _log()
-    asyncio.run(_serve(values))
+    with exporting(telemetry, telemetry_content):
+        asyncio.run(_serve(values))
     return 0
 
 
@@ -104,7 +108,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
     """What the service works with, as the settings say. Raises UsageError."""
     from errata.checks.loading import load
     from errata.collecting import Patience
-    from errata.compat import Reflections
+    from errata.compat import LoopGuardrails, Reflections
     from errata.configured import policy
     from errata.http.setup import Limits, Setup
 
@@ -125,6 +129,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
             concurrent=values.concurrent,
         ),
         reflections=Reflections.of(os.environ),
+        guardrails=LoopGuardrails.of(os.environ),
         patience=Patience(values.settled),
     )
 

@@ -11,7 +11,14 @@ from errata.compat.generated import generate_reflection, query_reflections, stor
 from errata.http.caller import Caller, Reading, Writing
 from errata.http.problems import Problem
 from errata.http.setup import Given
-from errata.http.wire.generated import REFUSALS, Made, Query, Reflections, Refusal, Run
+from errata.http.wire.generated import (
+    REFUSALS,
+    FinishedRun,
+    GeneratedReflection,
+    QueriedReflections,
+    ReflectionQuery,
+    ReflectionRefusal,
+)
 
 PREFIX = "/api/v1/reflections"
 router = APIRouter(prefix=PREFIX, tags=["compatible"], responses=REFUSALS)
@@ -19,11 +26,11 @@ router = APIRouter(prefix=PREFIX, tags=["compatible"], responses=REFUSALS)
 
 def told(problem: Problem) -> JSONResponse:
     """How errors are told below these paths."""
-    return JSONResponse(Refusal(message=problem.detail).model_dump(), problem.status)
+    return JSONResponse(ReflectionRefusal(message=problem.detail).model_dump(), problem.status)
 
 
 @router.post("/generate")
-async def generate(run: Run, caller: Writing, setup: Given) -> Made:
+async def generate(run: FinishedRun, caller: Writing, setup: Given) -> GeneratedReflection:
     """Reflect on a finished run, and store what it teaches, once however often it is sent.
 
     What a key that may not approve says waits in quarantine, and is found when it was released.
@@ -42,18 +49,18 @@ async def generate(run: Run, caller: Writing, setup: Given) -> Made:
     )
     if run.store:
         await store_reflection(made, scope.tenant, scope.project, store=setup.memory(scope))
-    return Made(**made)
+    return GeneratedReflection(**made)
 
 
 @router.post("/query")
-async def query(asked: Query, caller: Reading, setup: Given) -> Reflections:
+async def query(asked: ReflectionQuery, caller: Reading, setup: Given) -> QueriedReflections:
     """Reflections and strategies that fit a text, or without one the most important."""
     scope = caller.scope(asked.project_id, asked.tenant_id)
     wanted = asked.model_dump(exclude={"tenant_id", "project_id"})
     found: list[dict[str, Any]] = await query_reflections(
         scope.tenant, scope.project, **wanted, store=setup.memory(scope)
     )
-    return Reflections.model_validate({"reflections": found})
+    return QueriedReflections.model_validate({"reflections": found})
 
 
 def _trust(caller: Caller) -> Any:

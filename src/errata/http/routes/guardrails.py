@@ -26,13 +26,13 @@ from errata.http.problems import Problem, answer
 from errata.http.setup import Given, Setup
 from errata.http.wire.guardrails import (
     REFUSALS,
-    Completed,
-    Decided,
     Flags,
-    Lifted,
-    Override,
-    Refusal,
-    Stands,
+    GuardrailsOverridden,
+    GuardrailsOverride,
+    GuardrailsStatus,
+    LoopCompletion,
+    LoopDecision,
+    LoopRefusal,
 )
 from errata.protocols import Scope
 from errata.reporting import LONGEST
@@ -44,7 +44,7 @@ LoopId = Annotated[str, Path(min_length=1, max_length=LONGEST)]
 
 def told(problem: Problem, loop: str | None = None) -> JSONResponse:
     """How errors are told below these paths."""
-    refusal = Refusal(message=problem.detail, loop_id=loop)
+    refusal = LoopRefusal(message=problem.detail, loop_id=loop)
     return JSONResponse(refusal.model_dump(), problem.status)
 
 
@@ -70,8 +70,8 @@ router = APIRouter(prefix=PREFIX, tags=["compatible"], route_class=Telling, resp
 
 @router.post("/loop-complete")
 async def loop_complete(
-    one: Completed, caller: Writing, setup: Given, project: Project = None
-) -> Decided:
+    one: LoopCompletion, caller: Writing, setup: Given, project: Project = None
+) -> LoopDecision:
     """Decide whether a loop that was run is run again, as which loop, and why.
 
     Of a loop that is new all that is told is stored; one of which nothing is known nor told is
@@ -84,27 +84,33 @@ async def loop_complete(
     given = one.model_dump(exclude={"tenant_id", "project_id", "override_by"})
     loops = _loops(setup, caller, _scope(caller, one, project))
     by = one.override_by or caller.name
-    return Decided(**await process_loop_completion(**given, override_by=by, store=loops))
+    return LoopDecision(**await process_loop_completion(**given, override_by=by, store=loops))
 
 
 @router.get("/guardrails-status/{loop_id:path}")
 async def guardrails_status(
     loop_id: LoopId, caller: Reading, setup: Given, project: Project = None
-) -> Stands:
+) -> GuardrailsStatus:
     """How a loop stands: reruns, echo, fatigue, and why it was run again or ended."""
     loops = _loops(setup, caller, caller.scope(project))
-    return Stands(**await get_guardrails_status(loop_id, store=loops))
+    return GuardrailsStatus(**await get_guardrails_status(loop_id, store=loops))
 
 
 @router.post("/override-guardrails/{loop_id:path}")
 async def override(
-    loop_id: LoopId, one: Override, caller: Approving, setup: Given, project: Project = None
-) -> Lifted:
+    loop_id: LoopId,
+    one: GuardrailsOverride,
+    caller: Approving,
+    setup: Given,
+    project: Project = None,
+) -> GuardrailsOverridden:
     """Let a loop go on past limits; one that has ended is decided anew at once."""
     given = one.model_dump(exclude={"tenant_id", "project_id", "override_by"})
     loops = _loops(setup, caller, _scope(caller, one, project))
     by = one.override_by or caller.name
-    return Lifted(**await override_guardrails(loop_id, **given, override_by=by, store=loops))
+    return GuardrailsOverridden(
+        **await override_guardrails(loop_id, **given, override_by=by, store=loops)
+    )
 
 
 def _scope(caller: Caller, one: Flags, project: str | None) -> Scope:

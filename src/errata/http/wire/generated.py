@@ -68,7 +68,7 @@ FOUND: dict[str, Any] = {
 }
 
 
-class Refusal(BaseModel):
+class ReflectionRefusal(BaseModel):
     """What went wrong."""
 
     status: Literal["error"] = "error"
@@ -76,12 +76,12 @@ class Refusal(BaseModel):
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Refusal, "description": "What went wrong"}
+    status: {"model": ReflectionRefusal, "description": "What went wrong"}
     for status in (401, 403, 409, 413, 422, 429, 500, 502, 503, 504)
 }
 
 
-class Fault(BaseModel):
+class EventError(BaseModel):
     """What a step failed with."""
 
     model_config = ConfigDict(extra="allow")
@@ -90,7 +90,7 @@ class Fault(BaseModel):
     code: Id | None = None
 
 
-class Step(BaseModel):
+class RunEvent(BaseModel):
     """One event of a run; the list of its types is open. Ids and times that lack are filled in."""
 
     model_config = ConfigDict(extra="allow")
@@ -101,10 +101,10 @@ class Step(BaseModel):
     timestamp: str | float | None = None
     metadata: dict[str, Any] | None = None
     tool_name: str | None = None
-    error: Fault | str | None = None
+    error: EventError | str | None = None
 
 
-class Failure(BaseModel):
+class RunError(BaseModel):
     """What a run failed with; the list of categories is open."""
 
     error_category: str = ""
@@ -112,16 +112,16 @@ class Failure(BaseModel):
     context: Any = None
 
 
-class Run(BaseModel):
+class FinishedRun(BaseModel):
     """A finished run to reflect on. `store: false` only answers what it would teach."""
 
     model_config = ConfigDict(json_schema_extra={"example": RUN})
 
     tenant_id: Name | None = None
     project_id: Name | None = None
-    events: list[Step]
+    events: list[RunEvent]
     outcome: Literal["success", "failure", "partial", "timeout", "error"]
-    error: Failure | None = None
+    error: RunError | None = None
     task_description: str | None = None
     task_goal: str | None = None
     session_id: str | None = None
@@ -130,7 +130,7 @@ class Run(BaseModel):
     on_model_error: Literal["keep", "raise"] = "keep"
 
 
-class Metadata(BaseModel):
+class RunMetadata(BaseModel):
     """Which run it was."""
 
     outcome: str
@@ -139,7 +139,7 @@ class Metadata(BaseModel):
     session_id: str
 
 
-class Made(BaseModel):
+class GeneratedReflection(BaseModel):
     """What a run taught; `importance` and `confidence` are in 0..1."""
 
     model_config = ConfigDict(json_schema_extra={"example": MADE})
@@ -154,11 +154,11 @@ class Made(BaseModel):
     error_category: str | None
     source_event_ids: list[str]
     related_memory_ids: list[str]
-    metadata: Metadata
+    metadata: RunMetadata
     generated_at: str
 
 
-class Query(BaseModel):
+class ReflectionQuery(BaseModel):
     """What to look for; without a text the most important."""
 
     model_config = ConfigDict(json_schema_extra={"example": ASKED})
@@ -172,7 +172,7 @@ class Query(BaseModel):
     match: Literal["any", "all"] = "any"
 
 
-class Kept(BaseModel):
+class QueriedReflection(BaseModel):
     """One reflection or strategy."""
 
     reflection_id: str
@@ -186,9 +186,9 @@ class Kept(BaseModel):
     generated_at: str
 
 
-class Reflections(BaseModel):
+class QueriedReflections(BaseModel):
     """What was found, best first."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"reflections": [FOUND]}})
 
-    reflections: list[Kept]
+    reflections: list[QueriedReflection]

@@ -89,7 +89,7 @@ LIFTED: dict[str, Any] = {
 }
 
 
-class Refusal(BaseModel):
+class LoopRefusal(BaseModel):
     """What went wrong, and with which loop where that is known."""
 
     status: Literal["error"] = "error"
@@ -98,7 +98,7 @@ class Refusal(BaseModel):
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Refusal, "description": "What went wrong"}
+    status: {"model": LoopRefusal, "description": "What went wrong"}
     for status in (401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504)
 }
 
@@ -123,7 +123,7 @@ class Flags(BaseModel):
     override_by: Name | None = None
 
 
-class Completed(Flags):
+class LoopCompletion(Flags):
     """A loop that was run: its id, and of what was done as much as is told.
 
     Flags take effect where the limit has been reached. Scores that are not told are judged.
@@ -143,7 +143,7 @@ class Completed(Flags):
     bias_tags: Annotated[list[BiasTag], Field(max_length=100)] | None = None
 
 
-class Override(Flags):
+class GuardrailsOverride(Flags):
     """Limits that the next decision may go past, and why."""
 
     model_config = ConfigDict(json_schema_extra={"example": LIFTED})
@@ -182,7 +182,7 @@ class DecisionResult(BaseModel):
     overridden_by: str | None
 
 
-class Decided(BaseModel):
+class LoopDecision(BaseModel):
     """What was decided on a completion; the same again has the latest decision."""
 
     model_config = ConfigDict(json_schema_extra={"example": DECIDED})
@@ -195,7 +195,7 @@ class Decided(BaseModel):
     timestamp: str
 
 
-class Standing(BaseModel):
+class LoopStanding(BaseModel):
     """How a loop stands."""
 
     loop_id: str
@@ -214,16 +214,16 @@ class Standing(BaseModel):
     reflection_persona: str | None
 
 
-class Stands(BaseModel):
+class GuardrailsStatus(BaseModel):
     """How a loop stands under its guardrails."""
 
     model_config = ConfigDict(json_schema_extra={"example": STANDS})
 
     status: Literal["success"]
-    guardrails_status: Standing
+    guardrails_status: LoopStanding
 
 
-class Lifted(BaseModel):
+class GuardrailsOverridden(BaseModel):
     """The override that was given."""
 
     model_config = ConfigDict(
