@@ -124,9 +124,7 @@ def _with_nulls(spec: Mapping[str, Any], schema: Mapping[str, Any], shown: Any) 
             for name, part in whole.get("properties", {}).items():
                 if name in shown:
                     _with_nulls(spec, part, shown[name])
-                elif name in whole.get("required", ()) and {"type": "null"} in part.get(
-                    "anyOf", ()
-                ):
+                elif name in whole.get("required", ()) and _nullable(_whole(spec, part)):
                     shown[name] = None
         elif isinstance(shown, list) and "items" in whole:
             for each in shown:
