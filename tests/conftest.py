@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from errata.store import sqlite
+from tests import engines
 
 if TYPE_CHECKING:
     from tests.postgres import Urls
@@ -22,6 +23,21 @@ SOAK = int(os.environ.get("ERRATA_SOAK", "1"))
 settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=100 * SOAK)
 settings.load_profile("soak" if SOAK > 1 else "test")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is marked `both` runs on each engine."""
+    both, sqlite = map(metafunc.definition.get_closest_marker, ("both", "sqlite"))
+    if both and not sqlite:
+        metafunc.parametrize("engine", engines.ENGINES, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The engine of what the test opens: SQLite unless it is marked `both`."""
+    engines.engine.name = getattr(request, "param", "sqlite")
+    yield engines.engine.name
+    engines.engine.end()
 
 
 @pytest.fixture(autouse=True)

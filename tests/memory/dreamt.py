@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from errata.memory.memory import Memory
-from errata.protocols import Scope
+from tests.engines import whole
 
 TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
 SAME = f"{TEXT}, then"
@@ -21,13 +21,12 @@ TABLES = {
     "vector": "select example, space, data from vector where tenant = :tenant order by 1",
     "link": "select * from link where tenant = :tenant order by child, relation, parent",
     "tally": "select * from tally where tenant = :tenant order by project",
-    "corpus": "select id, scope, texts, length from corpus order by 1",
-    "index": "select rowid, words from example_fts order by 1",
+    "corpus": "select scope, texts, length from corpus order by 1",
     "origin": "select * from origin where example in (select id from example) order by 1, 2",
     "lineage": "select * from lineage where child in (select id from example) order by 1, 2",
     "exposure": "select * from exposure where tenant = :tenant order by loop, kind, signature",
 }
-CHECK = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+INDEX = {"index": "select rowid, words from example_fts order by 1"}
 
 
 async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
@@ -36,12 +35,12 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
     values = {"tenant": memory.scope.tenant}
 
     def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
-        return {
-            name: [tuple(row) for row in db.execute(sql, values)] for name, sql in TABLES.items()
-        }
+        index = INDEX if db.dialect == "sqlite" else {}
+        told = {**TABLES, **index}.items()
+        return {name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told}
 
-    await store._access.write(Scope(), lambda db: db.execute(CHECK))
-    found: dict[str, list[tuple[Any, ...]]] = await store._access.read(Scope(), read)
+    await whole(store)
+    found: dict[str, list[tuple[Any, ...]]] = await store._access.read(memory.scope, read)
     return found
 
 

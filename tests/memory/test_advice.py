@@ -14,7 +14,7 @@ from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from errata.memory.learn import Example, learn
 from errata.memory.memory import Memory
 from errata.protocols import Scope
-from errata.store.sqlite import in_file
+from tests.engines import in_memory
 from tests.loop import support
 
 TASK = "p: train"
@@ -65,7 +65,7 @@ def test_no_output_is_in_what_is_learnt_without(loop: Loop) -> None:
 
 def test_what_mended_one_stage_is_no_advice_to_another() -> None:
     async def scenario() -> None:
-        store = in_file(":memory:")
+        store = in_memory()
         memory = Memory(store)
         lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
         await store.remember(Scope(), lessons)

@@ -29,6 +29,8 @@ from errata.testing import FixedEmbedder, ScriptedModel
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
 from tests.store.support import opened, rows
 
+pytestmark = pytest.mark.both
+
 BY = {"by": "ada", "why": "it was wrong"}
 
 
@@ -211,19 +213,18 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
     async def run():
         await memory.remember("k", TEXT, trust="model", source="page")
         await memory.remember("k", TEXT, trust="model", source="page")
-        await memory.remember("k", SAME, trust="model", source="other")
+        same = await memory.remember("k", SAME, trust="model", source="other")
         dream = await consolidate(memory)
         assert (await states(memory))[SAME] == "superseded"
         match how:
             case "revoke":
                 await memory.quarantine.revoke("page", by="ada")
             case "evict":
-                await memory.store._access.write(
-                    Scope(), lambda db: db.execute("delete from reflection where id=1")
-                )
+                sql = "delete from reflection where id = 1"
+                await memory.store._access.write(memory.scope, lambda db: db.execute(sql))
             case "prune":
                 sql = "update reflection set last_seen = 5 where id = 1"
-                await memory.store._access.write(Scope(), lambda db: db.execute(sql))
+                await memory.store._access.write(memory.scope, lambda db: db.execute(sql))
                 await memory.prune(by="ada", unused_for=3600)
             case "reworded":
                 await memory.remember("k", TEXT, lesson="weigh nothing", trust="operator")
@@ -233,7 +234,7 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
                 assert not await Dreams(memory).log()
                 return
         assert (await states(memory))[SAME] == "candidate"
-        assert (await memory.recall(SAME))[0].reflection == 2
+        assert (await memory.recall(SAME))[0].reflection == same.id
         assert (await dump(memory))["link"] == []
         assert await Dreams(memory).rollback(dream.id, **BY) == 0
         assert (await states(memory))[SAME] == "candidate"
@@ -246,7 +247,7 @@ def test_a_member_that_was_evicted_is_still_answered_for(memory):
         await told(memory, TEXT, SAME, TEXT)
         dream = await consolidate(memory)
         await memory.store._access.write(
-            Scope(), lambda db: db.execute("delete from reflection where id = 2")
+            memory.scope, lambda db: db.execute("delete from reflection where id = 2")
         )
         seen = await memory.seen("k", SAME)
         assert [one["id"] for one in seen.lessons] == [1]
@@ -415,14 +416,14 @@ def test_other_scopes_are_neither_read_nor_changed(memory, path):
 @pytest.mark.parametrize(
     "at", ["insert_supersession", "insert_became", "copy_vector", "supersede", "set_report"]
 )
-def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, at):
+def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
     from errata.store import statements as named
 
     async def run(memory: Memory) -> None:
         for n, text in enumerate((TEXT, SAME)):
             await memory.remember("k", text, example=example(n))
         before = await dump(memory)
-        known = named.statements("sqlite")
+        known = named.statements(engine)
         memory_of_it = dict(known)
         with monkeypatch.context() as patch:
             store = type(memory.store.dreams)

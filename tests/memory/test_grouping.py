@@ -18,6 +18,8 @@ from errata.store import grouping
 from errata.testing import FixedEmbedder
 from tests.store.support import ended, opened, python, rows
 
+pytestmark = pytest.mark.both
+
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 LOGIN = [f"login failed for {name} here" for name in NAMES]
 
@@ -282,6 +284,7 @@ def test_who_decides_is_named_and_what_is_decided_on_exists(memory, path):
 # -- what is kept in a process
 
 
+@pytest.mark.sqlite
 def test_what_another_process_writes_is_seen(memory, path):
     do(told(memory, LOGIN[:3]))
     assert do(memory.seen("log", LOGIN[0])).count == 1
@@ -369,6 +372,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
         asyncio.run(scenario(Memory(store)))
 
 
+@pytest.mark.sqlite
 def test_the_reading_of_an_error_type_needs_no_sort_and_no_row(memory):
     from errata.store.statements import statements
 

@@ -17,6 +17,8 @@ from errata.protocols import Scope, Store
 from errata.testing import FixedEmbedder
 from tests.store.support import opened
 
+pytestmark = pytest.mark.both
+
 
 @pytest.fixture
 def store():

@@ -18,10 +18,11 @@ from errata.memory.learn import Example
 from errata.memory.memory import Memory
 from errata.memory.places import BATCH, Spaces
 from errata.protocols import Scope
-from errata.store.sqlite import in_file
 from errata.testing import FixedEmbedder
 from tests.conftest import SOAK
-from tests.store.support import opened, python, rows
+from tests.store.support import in_memory, opened, python, rows
+
+pytestmark = pytest.mark.both
 
 NAMES = "ash birch cedar elm fir hazel ivy larch maple oak pine rowan".split()
 PARCEL = Example("convert the weight of parcel 7 to kilograms", "7 kg")
@@ -191,6 +192,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
     assert vectors(path) == []
 
 
+@pytest.mark.sqlite
 @settings(max_examples=40 * SOAK)
 @given(st.lists(st.sampled_from([0, 1, 2, None]), max_size=len(NAMES)))
 def test_any_embedders_in_turn_never_mix_lengths(turns):
@@ -198,7 +200,7 @@ def test_any_embedders_in_turn_never_mix_lengths(turns):
     embedders = [FixedEmbedder(), FixedEmbedder(8), Other()]
 
     async def scenario() -> None:
-        store = in_file(":memory:")
+        store = in_memory()
         for number, turn in enumerate(turns):
             memory = Memory(store, embedder=None if turn is None else embedders[turn])
             name = NAMES[number]
@@ -238,6 +240,7 @@ asyncio.run(Memory(in_file(sys.argv[1]), embedder=FixedEmbedder()).reembed(told)
 """
 
 
+@pytest.mark.sqlite
 def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
     do(learn(Memory(store), 3 * BATCH))
     process = python(KILLED, path, BATCH)
@@ -260,6 +263,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
     assert vectors(path) == [("fixed/64", 64)] * 3 * BATCH
 
 
+@pytest.mark.sqlite
 def test_two_processes_at_once_leave_each_example_one_vector(store, path):
     do(learn(Memory(store), 4 * BATCH))
     two: list[subprocess.Popen[str]] = [python(KILLED, path, 10**9) for _ in range(2)]

@@ -20,7 +20,10 @@ from errata.memory.signature import signature
 from errata.memory.trust import Removed
 from errata.protocols import Scope
 from errata.testing import FixedEmbedder, ScriptedModel
+from tests.engines import whole
 from tests.store.support import opened
+
+pytestmark = pytest.mark.both
 
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
 SIMILAR = "convert the weight of parcel 9 to kilograms"
@@ -285,10 +288,11 @@ def test_of_two_at_once_the_second_is_told(memory, first, second):
     async def scenario() -> None:
         await memory.remember("a", "x", trust="tool")
         calls = [getattr(memory.quarantine, action)([1], by=action) for action in (first, second)]
-        one, other = await asyncio.gather(*calls, return_exceptions=True)
-        assert one is None
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        ruled = (first, second)[answers.index(None)]
+        (other,) = [one for one in answers if one is not None]
         assert isinstance(other, NotQuarantined)
-        assert f"was {'released' if first == 'release' else 'rejected'} by {first}" in str(other)
+        assert f"was {'released' if ruled == 'release' else 'rejected'} by {ruled}" in str(other)
         assert len(await memory.store.rulings(memory.scope, 9)) == 1
 
     do(scenario())
@@ -482,9 +486,7 @@ def test_the_same_words_have_one_row_whoever_says_them(memory):
         told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
         assert told == [(1, 1, "candidate")]
         assert [one.lesson for one in await memory.recall("mine")] == ["Mine."]
-        store: Any = memory.store
-        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
+        await whole(memory.store)
 
     do(scenario())
 
@@ -640,6 +642,7 @@ def test_a_source_of_another_scope_is_another(memory):
     do(scenario())
 
 
+@pytest.mark.sqlite
 def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
     async def scenario() -> None:
         for n in range(3):

@@ -32,6 +32,8 @@ from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, TIMEOUT, about,
 from tests.memory.support import found
 from tests.store.support import opened, rows
 
+pytestmark = pytest.mark.both
+
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 

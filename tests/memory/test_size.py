@@ -19,8 +19,12 @@ from errata.memory.proof import Exposure
 from errata.memory.signature import signature
 from errata.protocols import Remembered, Scope
 from errata.store import sqlite, sqlstore
+from errata.store.reflections import key_of
 from errata.testing import FixedEmbedder, ScriptedModel
+from tests.engines import whole
 from tests.store.support import ended, opened, python, rows
+
+pytestmark = pytest.mark.both
 
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
@@ -65,10 +69,10 @@ def do(coroutine: Any) -> Any:
 async def kept(memory: Memory) -> set[str]:
     """The texts of all lessons, those that are held back included."""
     store: Any = memory.store
-    sql = "select text from reflection where tenant = ? and project = ?"
-    scope = (memory.scope.tenant, memory.scope.project)
+    sql = "select text from reflection where tenant = :tenant and project = :project"
+    scope = key_of(memory.scope)
     found: set[str] = await store._access.read(
-        Scope(), lambda db: {text for (text,) in db.execute(sql, scope)}
+        memory.scope, lambda db: {text for (text,) in db.execute(sql, scope)}
     )
     return found
 
@@ -80,10 +84,9 @@ def lesson(text: str, **fields: Any) -> Reflection:
 async def set_to(store: Any, text: str, **columns: Any) -> None:
     """As a proof or a ruling would have left it."""
     for name, value in columns.items():
-        sql = f"update reflection set {name} = ? where text = ?"
-        await store._access.write(
-            Scope(), lambda db, s=sql, v=value: db.execute(s, (v, text)).rowcount
-        )
+        sql = f"update reflection set {name} = :value where text = :text"
+        values = {"value": value, "text": text}
+        await store._access.write(Scope(), lambda db, s=sql, v=values: db.execute(s, v).rowcount)
 
 
 # -- max_entries
@@ -183,7 +186,7 @@ def test_the_order_of_usefulness(store):
             await memory.remember("E", name)
             await set_to(store, name, **columns)
         await memory.remember("E", "pinned")
-        await set_to(store, "pinned", state="retired", useful=0.5, pinned=1)
+        await set_to(store, "pinned", state="retired", useful=0.5, pinned=True)
         for n in range(len(ORDER)):
             bounded = Memory(store, max_entries=len(ORDER) + 1)
             await bounded.remember("E", f"filler {chr(97 + n)}", importance=1.0)
@@ -257,8 +260,7 @@ def test_nothing_is_left_of_what_is_evicted(store, path):
             await memory.remember("E", f"error {chr(97 + n)}", example=example)
         (one,) = await memory.recall("weigh the parcel a")
         assert one.example.accepted == "2 kg"
-        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
+        await whole(store)
 
     do(scenario())
     for table in ("reflection", "occurrence", "example", "vector"):
@@ -285,6 +287,7 @@ def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
     do(scenario())
 
 
+@pytest.mark.sqlite
 def test_processes_at_once_keep_within_the_bound(path):
     program = """
 import asyncio, sys
@@ -349,6 +352,7 @@ def test_a_bound_holds_whatever_happens(done, most):
         asyncio.run(scenario(store))
 
 
+@pytest.mark.sqlite
 def test_what_is_evicted_is_found_without_a_sort(store):
     from errata.store.statements import statements
 
@@ -420,7 +424,7 @@ def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     async def scenario() -> None:
         for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
             await store.remember(memory.scope, [lesson(text)])
-        await set_to(store, "pinned", pinned=1)
+        await set_to(store, "pinned", pinned=True)
         await set_to(store, "helps", useful=1.01, state="verified")
         await set_to(store, "hurts", useful=0.9, state="verified")
         clock.now += 100 * DAY
@@ -470,7 +474,7 @@ def test_what_is_pinned_or_helps_counts_among_those_kept(store):
     async def scenario() -> None:
         for text in ("one", "two", "three", "four"):
             await memory.remember("E", text)
-        await set_to(store, "one", pinned=1)
+        await set_to(store, "one", pinned=True)
         await set_to(store, "two", useful=1.2)
         await memory.prune(by="ann", keep=3)
         assert await kept(memory) == {"one", "two", "four"}
@@ -536,9 +540,10 @@ def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
 # -- a database of before
 
 
+@pytest.mark.sqlite
 def test_what_was_there_before_is_counted_and_was_of_use_when_it_was_shown(path, monkeypatch):
     monkeypatch.setattr(sqlite, "SCHEMA", 3)
-    db = sqlite._connect(str(path), 1.0)
+    db = sqlite.connected(str(path), 1.0)
     columns = "tenant, project, kind, signature, pattern, error_type, text, state, trust"
     values = "'default', 'check', ?, ?, 'c', ?, 'candidate', 'measured'"
     db.executemany(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +14,10 @@ from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.memory.trust import ORDER
 from errata.protocols import Scope
-from errata.store.sqlite import in_file
 from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.conftest import SOAK
+from tests.engines import in_memory
 from tests.memory import transfers
 from tests.memory.transfers import (
     PLANTED,
@@ -28,6 +29,8 @@ from tests.memory.transfers import (
     only,
     records,
 )
+
+pytestmark = pytest.mark.both
 
 # Columns that an export has no place for: they say nothing outside of their database, or follow
 # from what is exported.
@@ -73,6 +76,7 @@ def fields(value: Any) -> set[str]:
     return {name for one in value for name in fields(one)} if isinstance(value, list) else set()
 
 
+@pytest.mark.sqlite
 def test_every_column_is_exported_or_local():
     async def scenario() -> None:
         memory = await everything()
@@ -139,7 +143,7 @@ def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
 def test_the_scope_is_the_callers():
     async def scenario() -> None:
         data = await exported(await everything())
-        store = in_file(":memory:")
+        store = in_memory()
         acme = Memory(store, Scope("acme", "support"))
         done = await moved(data, acme)
         assert (done.tenant, done.project) == ("default", "default")
@@ -254,6 +258,7 @@ async def built(steps: list[Any]) -> Memory:
     return memory
 
 
+@pytest.mark.sqlite
 @settings(max_examples=40 * SOAK, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
 def test_any_memory_comes_back_as_it_was(steps):

@@ -19,6 +19,8 @@ from errata.memory.trust import HELD, ORDER, RAISING, Quota, begins, derived, lo
 from errata.protocols import Scope
 from tests.store.support import opened
 
+pytestmark = pytest.mark.both
+
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
 SIMILAR = "convert the weight of parcel 9 to kilograms"
 trusts = st.sampled_from(ORDER)
@@ -39,7 +41,7 @@ def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
 
-async def rows(store: Any, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = await store._access.read(
         Scope(), lambda db: [tuple(row) for row in db.execute(sql, values)]
     )
@@ -280,9 +282,9 @@ def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
             sizes = (
                 "select length(e.record) + length(e.words) + length(e.lesson) + length(e.task)"
                 " + length(l.error_type) + length(l.pattern) + length(l.text) + length(l.tags)"
-                " from example e, reflection l where e.id = ? and l.id = ?"
+                " from example e, reflection l where e.id = :id and l.id = :id"
             )
-            ((size,),) = await rows(store, sizes, id, id)
+            ((size,),) = await rows(store, sizes, id=id)
             assert (size < 100_000) == (trust in HELD)
             assert (await memory.seen(long, "abcde"[id - 1])).count
 

@@ -18,8 +18,8 @@ from errata.memory.reflect import reflect
 from errata.memory.signature import signature
 from errata.memory.transfer import Imported
 from errata.protocols import Scope
-from errata.store.sqlite import in_file
 from errata.testing import FixedEmbedder
+from tests.engines import in_memory
 from tests.memory.reflections import FAILED
 from tests.planted import EVERY
 
@@ -33,7 +33,7 @@ def do(coroutine: Any) -> Any:
 
 def fresh(scope: Scope | None = None, **options: Any) -> Memory:
     """An empty memory of its own."""
-    return Memory(in_file(":memory:"), scope, **options)
+    return Memory(in_memory(), scope, **options)
 
 
 async def exported(memory: Memory, **options: Any) -> bytes:
@@ -80,9 +80,9 @@ def without(made: Sequence[Plain], *kinds: str) -> list[Plain]:
     return [one for one in made if one["is"] not in kinds]
 
 
-async def full() -> Memory:
-    """A memory with all in it that is learnt and ruled on."""
-    memory = fresh(embedder=FixedEmbedder())
+async def full(memory: Memory | None = None) -> Memory:
+    """A memory with all in it that is learnt and ruled on; one of its own, or this one."""
+    memory = memory or fresh(embedder=FixedEmbedder())
     store, scope = memory.store, memory.scope
     await memory.remember("E", "bad value 'x'", lesson="use y", pinned=True, tags=["a", "b"])
     await memory.remember("E", "bad value 'x'", trust="model")
@@ -117,9 +117,9 @@ async def full() -> Memory:
     return memory
 
 
-async def everything() -> Memory:
+async def everything(memory: Memory | None = None) -> Memory:
     """The same with a reflection and a dream: all that an export has a place for."""
-    memory = await full()
+    memory = await full(memory)
     by_words = Memory(memory.store, memory.scope)
     for more in ("", ", then"):
         await by_words.remember("L", f"write the colour of each cup on its own white label{more}")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,9 @@ import errata
 from errata.loop.decide import Again, Verdict
 from errata.loop.record import Attempt, Candidate, Evaluation, Finding
 from errata.protocols import Entry, Head, Scope, Usage
-from errata.store.sqlite import BUSY_SECONDS, File
-from errata.store.sqlstore import SqlStore
+from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
+from tests.engines import opened as opened  # noqa: PLC0414
+from tests.engines import rows as rows  # noqa: PLC0414
 
 SCOPE = Scope()
 WAITING = 60.0  # seconds until a process that should have ended is given up
@@ -35,25 +33,6 @@ def report(
     return Entry(
         id, attempt=attempt(number, text, "x"), value=text, verdict=verdict or Again(), **fields
     )
-
-
-@contextmanager
-def opened(path: Path | str) -> Iterator[SqlStore]:
-    """A store of its own, closed at the end."""
-    file = File(str(path), BUSY_SECONDS)
-    try:
-        yield SqlStore(str(path), file)
-    finally:
-        file.writer.close()
-        file.reader.close()
-
-
-def rows(path: Path | str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    db = sqlite3.connect(path)
-    try:
-        return db.execute(sql, values).fetchall()
-    finally:
-        db.close()
 
 
 def threads() -> list[str]:

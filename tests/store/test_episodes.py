@@ -16,6 +16,8 @@ from errata.store import episodes as room
 from errata.store.sqlstore import SqlStore
 from tests.store.support import SCOPE, ended, opened, python, rows
 
+pytestmark = pytest.mark.both
+
 ONE = Filed("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
 LATER = 4e9  # seconds since 1970, after any test
 

@@ -1,4 +1,4 @@
-"""What loops were shown and came to, in SQLite: written once, counted as `proof` counts it."""
+"""What loops were shown and came to, in SQL: written once, counted as `proof` counts it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from errata.store.reflections import remember
 from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
+
+pytestmark = pytest.mark.both
 
 OTHER = Scope("other")
 NOW = 10 * GIVEN_UP
@@ -181,7 +183,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
                 loop = f"l{n}"
                 ranked, stored, counted = told(loop, one)
                 expose(db, SCOPE, ranked, None, one["began"])
-                expose(db, OTHER, ranked, stored, one["began"])
+                expose(db, Scope(project="other"), ranked, stored, one["began"])
                 expose(db, SCOPE, (), stored, one["began"] + (one["lasted"] or 0))
                 if counted is not None or one["began"] + GIVEN_UP >= NOW:
                     exposures.extend(ranked)

@@ -15,6 +15,8 @@ from errata.memory.memory import Memory
 from errata.protocols import Scope
 from tests.store.support import SCOPE, opened
 
+pytestmark = pytest.mark.both
+
 OTHER = Scope("other")
 
 

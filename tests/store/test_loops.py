@@ -22,9 +22,12 @@ from errata.memory.proof import Exposure
 from errata.memory.signature import signature
 from errata.protocols import Entry, Head, Scope, Usage
 from errata.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
+from errata.store.reflections import storable
 from errata.store.sqlstore import SqlStore
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
+
+pytestmark = pytest.mark.both
 
 HEAD = Head("task", [], policy_to(default))
 
@@ -275,6 +278,7 @@ def test_a_process_of_the_same_number_that_began_later_is_another_one():
     assert not alive(parent_init, 1e12, 0.0)
 
 
+@pytest.mark.sqlite
 def test_an_ended_loop_is_free_at_once(tmp_path):
     program = (
         "import asyncio, sys\n"
@@ -311,6 +315,7 @@ with opened(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.sqlite
 def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tmp_path):
     path = tmp_path / "a.db"
     with opened(path) as store:
@@ -344,7 +349,8 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
         await store.claim(SCOPE, "a", head, owner)
         grown = Loop("a", loop.goals)
-        for override in loop.overrides:
+        for told in loop.overrides:
+            override = replace(told, by=storable(told.by), why=storable(told.why))
             await store.commit(SCOPE, Entry("a", 1, override=override), owner)
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
@@ -355,7 +361,7 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
             entry = Entry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
             await store.commit(SCOPE, entry, owner)
         await store.commit(SCOPE, Entry("a", 1, extra=loop.extra, cancelled=loop.cancelled), owner)
-        grown = replace(grown, extra=loop.extra, cancelled=loop.cancelled)
+        grown = replace(grown, extra=loop.extra, cancelled=storable(loop.cancelled))
         stored = await store.read(SCOPE, "a")
         assert stored.loop == replace(grown, at=stored.decisions[-1].at if loop.overrides else 0.0)
         assert stored.verdicts == tuple(verdicts)
@@ -444,6 +450,7 @@ def test_what_a_loop_was_shown_is_written_once(store, owner, tmp_path):
     assert found == [("a", "E", "abc", 1, "[1, 99]")]
 
 
+@pytest.mark.sqlite
 def test_the_database_is_durable_and_marked(store, owner, tmp_path):
     async def scenario() -> Any:
         def look(db: sqlite3.Connection) -> tuple[Any, ...]:

@@ -25,6 +25,8 @@ from errata.traces.pieces import LONGEST, Piece, episodes, pieces
 from tests.store.support import SCOPE, opened
 from tests.traces.runs import TRACE, Data, document, genai, openinference, protobuf, span
 
+pytestmark = pytest.mark.both
+
 AT_ONCE = Patience(settled=0.0, missing=0.0, ending=1e9)
 PATIENT = Patience(settled=0.0, missing=1e9, ending=1e9)
 KEY = "AKIAIOSFODNN7EXAMPLE"

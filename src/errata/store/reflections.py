@@ -204,8 +204,12 @@ def key_of(scope: Scope) -> dict[str, Any]:
 
 
 def storable(text: str) -> str:
-    """Text without secrets that UTF-8 can hold: a lone surrogate becomes a question mark."""
-    text = redacted(text)
+    """Text without secrets that every database can hold.
+
+    A lone surrogate, of which UTF-8 has none, becomes a question mark, and so does the character 0,
+    of which PostgreSQL has none.
+    """
+    text = redacted(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -227,7 +231,7 @@ def short(data: bytes) -> str | None:
 
     numbers = np.frombuffer(data, "<f4")
     fits = 0 < len(numbers) <= HALVES and bool((np.abs(numbers) < LARGEST_HALF).all())
-    return f"[{','.join(['%.4g' % one for one in numbers.tolist()])}]" if fits else None
+    return f"[{','.join([f'{one:.4g}' for one in numbers.tolist()])}]" if fits else None
 
 
 def plain(row: Row) -> Mapping[str, Any]:

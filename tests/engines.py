@@ -1,0 +1,183 @@
+"""The same tests on both engines: what they open is SQLite's, or an empty database of PostgreSQL.
+
+A process keeps its databases, and their connections, and empties one when the test that had it
+ends: that takes 3 ms, a new database 60 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from errata.protocols import Scope
+from errata.store.sqlite import BUSY_SECONDS, File, in_file
+from errata.store.sqlstore import SqlStore
+
+if TYPE_CHECKING:
+    import psycopg
+
+ENGINES = ("sqlite", "postgres")
+# All rows, and what counts them; triggers and foreign keys aside.
+EMPTY = """
+set local session_replication_role = replica;
+do $$
+declare
+  one regclass;
+begin
+  for one in
+    select c.oid from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'errata'::regnamespace and c.relkind = 'r' and a.attname = 'tenant'
+  loop
+    execute format('delete from %s', one);
+  end loop;
+  perform setval(format('%I.%I', schemaname, sequencename), 1, false) from pg_sequences
+  where schemaname = 'errata' and last_value is not null;
+end $$
+"""
+
+
+class _Database:
+    """A database of PostgreSQL, the stores in it that nobody has open, and a superuser's eye."""
+
+    def __init__(self) -> None:
+        import psycopg
+
+        from tests.postgres import fresh
+
+        urls = fresh()
+        self.url: str = urls.service
+        path = "-c search_path=errata,public"
+        self.db: psycopg.Connection[Any] = psycopg.connect(
+            urls.superuser, autocommit=True, options=path
+        )
+        self.idle: list[SqlStore] = []
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        self.db.close()
+        for store in self.idle:
+            asyncio.run(store.close())
+
+    def empty(self) -> None:
+        with self.db.transaction():
+            self.db.execute(EMPTY)
+
+
+class _Engine:
+    """Which one the test that runs now has, and the databases that it has opened, by path."""
+
+    def __init__(self) -> None:
+        self.name = ENGINES[0]
+        self.used: dict[str, _Database] = {}
+        self.free: list[_Database] = []
+
+    def at(self, path: str) -> _Database:
+        """The one of that path, or of that URL."""
+        for database in self.used.values():
+            if database.url == path:
+                return database
+        if path not in self.used:
+            self.used[path] = self.free.pop() if self.free else _Database()
+        return self.used[path]
+
+    @contextmanager
+    def lent(self, path: str) -> Iterator[SqlStore]:
+        """A store that nobody else has; what is in memory is gone at the end."""
+        name = f"{path} {len(self.used)}" if path == ":memory:" else path
+        database = self.at(name)
+        store = database.idle.pop() if database.idle else _in_database(database.url)
+        try:
+            yield store
+        finally:
+            database.idle.append(store)
+            if name != path:
+                self.give_back(name)
+
+    def give_back(self, name: str) -> None:
+        database = self.used.pop(name)
+        database.empty()
+        self.free.append(database)
+
+    def end(self) -> None:
+        """Empty what the test has used."""
+        self.name = ENGINES[0]
+        for name in list(self.used):
+            self.give_back(name)
+
+
+engine = _Engine()
+CHECK = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+# What follows from other rows, where it does not.
+STRANGE = """
+select 'example', e.id::text from example e join reflection l on l.id = e.reflection
+where e.indexed <> (
+  e.state in ('candidate', 'verified')
+  and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
+)
+union all
+select 'vector', e.id::text from vector v join example e on e.id = v.example
+where v.indexed <> e.indexed
+union all
+select 'corpus', c.scope from corpus c where (texts, length) <> (
+  select count(*), coalesce(sum(length(words)), 0) from example e
+  where e.scope = c.scope and indexed
+)
+union all
+select 'tally', t.project from tally t where lessons <> (
+  select count(*) from reflection l where (l.tenant, l.project) = (t.tenant, t.project)
+)
+"""
+
+
+@contextmanager
+def opened(path: object) -> Iterator[SqlStore]:
+    """A store of its own at that path, or in memory, closed at the end."""
+    if engine.name == "postgres":
+        with engine.lent(str(path)) as store:
+            yield store
+        return
+    file = File(str(path), BUSY_SECONDS)
+    try:
+        yield SqlStore(str(path), file)
+    finally:
+        file.writer.close()
+        file.reader.close()
+
+
+def in_memory() -> SqlStore:
+    """An empty store that lasts as long as the test."""
+    if engine.name == "postgres":
+        with engine.lent(f"memory {len(engine.used)}") as store:
+            return store
+    return in_file(":memory:")
+
+
+async def whole(store: SqlStore) -> None:
+    """The index, and what else follows from other rows, agrees with them."""
+    if store.url.startswith("postgresql"):
+        assert rows(store.url, STRANGE) == []
+    else:
+        await store._access.write(Scope(), lambda db: db.execute(CHECK).fetchall())
+
+
+def rows(path: object, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    """What a statement tells of the store at that path, whoever's it is."""
+    if engine.name == "postgres":
+        told = engine.at(str(path)).db.execute(sql.replace("?", "%s"), values or None)
+        return told.fetchall()
+    import sqlite3
+
+    db = sqlite3.connect(str(path))
+    try:
+        return db.execute(sql, values).fetchall()
+    finally:
+        db.close()
+
+
+def _in_database(url: str) -> SqlStore:
+    from errata.store.postgres import in_database
+
+    return in_database(url)

@@ -1,0 +1,71 @@
+"""The named statements: the same names in both dialects, each said once, all of them understood."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import get_args
+
+import psycopg
+import pytest
+
+from errata.store.address import addressed
+from errata.store.database import Dialect
+from errata.store.session import numbered
+from errata.store.sqlite import connected
+from errata.store.statements import FOLDER, ROOMS, read_sql, statements
+
+DIALECTS = get_args(Dialect)
+# The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares them.
+OWN = {"sqlite": {"new_vectors"}, "postgres": {"nearest", "nearest_of"}}
+
+
+def names(file: str) -> list[str]:
+    return re.findall(r"^-- name: (\w+)$", read_sql(file), re.MULTILINE)
+
+
+def test_a_name_is_in_both_dialects_or_in_what_both_understand():
+    told = {dialect: set(statements(dialect)) - OWN[dialect] for dialect in DIALECTS}
+    assert told["sqlite"] == told["postgres"]
+    assert all(statements(dialect).keys() >= OWN[dialect] for dialect in DIALECTS)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_name_is_given_twice_and_no_file_is_left_out(dialect):
+    rooms = {f"{prefix}{room}.sql" for room in ROOMS for prefix in ("", f"{dialect}_")}
+    there = {name for name in os.listdir(FOLDER) if not re.search(r"_\d{4}", name)}
+    others = tuple(f"{one}_" for one in DIALECTS if one != dialect)
+    assert {name for name in there if not name.startswith(others)} <= rooms
+    counts = Counter(name for file in rooms & there for name in names(file))
+    assert {name for name, count in counts.items() if count > 1} == set()
+    assert set(counts) == set(statements(dialect))
+
+
+def test_what_is_the_same_in_both_stands_where_both_read_it():
+    sqlite, postgres = statements("sqlite"), statements("postgres")
+    apart = {n for room in ROOMS if f"sqlite_{room}.sql" in os.listdir(FOLDER)
+             for n in names(f"sqlite_{room}.sql")}  # fmt: skip
+    assert {name for name in apart - OWN["sqlite"] if sqlite[name] == postgres[name]} == set()
+
+
+def test_sqlite_understands_all_of_them(tmp_path):
+    db = connected(str(tmp_path / "a.db"), 1.0)
+    try:
+        for sql in statements("sqlite").values():
+            db.execute(f"explain {sql}", dict.fromkeys(numbered(sql)[1])).fetchall()
+    finally:
+        db.close()
+
+
+def test_postgresql_understands_all_of_them(postgres):
+    with psycopg.connect(addressed(postgres.service).conninfo, autocommit=True) as db:
+        db.execute("select set_config('errata.tenant', 'one', false)")
+        for name, sql in statements("postgres").items():
+            # A number has a type where it is sent, text has the one that its place asks for.
+            text, given = numbered(sql)
+            types = ", ".join("double precision" if one in TIMES else "unknown" for one in given)
+            db.execute(f"prepare p_{name} ({types}) as {text}" if given else text.encode())
+
+
+TIMES = ("now", "lease", "before", "since", "day")
