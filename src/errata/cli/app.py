@@ -40,6 +40,7 @@ COMMANDS = {
     "reembed": "errata.cli.reembed:reembed",
     "proof": "errata.cli.proof:proof",
     "model": "errata.cli.model:app",
+    "db": "errata.cli.db:app",
     "migrate": "errata.cli.migrate:migrate",
     "worker": "errata.cli.worker:worker",
     "doctor": "errata.cli.doctor:doctor",

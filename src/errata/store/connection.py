@@ -83,7 +83,7 @@ class Thread:
             db = db or self._connect()
             (_commit if self._writes else _each)(db, group)
         except Exception as error:
-            told = _typed(error)
+            told = typed(error)
             for job in group:
                 if not job.answer.done():
                     job.answer.set_exception(told)
@@ -126,7 +126,7 @@ def _in_savepoint(db: Connection, job: _Job) -> Any:
             raise
         db.execute("rollback to work")
         db.execute("release work")
-        job.answer.set_exception(_typed(error))
+        job.answer.set_exception(typed(error))
         return None
     db.execute("release work")
     return value
@@ -167,7 +167,8 @@ _CAUSES = {
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def _typed(error: BaseException) -> BaseException:
+def typed(error: BaseException) -> BaseException:
+    """SQLite's errors as ours; any other as it is."""
     if isinstance(error, UnicodeEncodeError):
         return InvalidInput(
             "text", error.object, "text that UTF-8 can hold, without a lone surrogate"

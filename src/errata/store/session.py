@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 
 from errata.errors import StoreError
@@ -18,6 +19,7 @@ from errata.store.statements import statements
 T = TypeVar("T")
 K = TypeVar("K")
 
+STREAMED = 1_000  # rows that the server sends at a time
 PREPARED_MAX = 1_000  # more than there are statements: none has to make room for another
 # What holds no parameter (strings, quoted names, comments, casts), or one: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
@@ -103,6 +105,20 @@ class Session:
         """Run statements without parameters, one message to the server for all of them."""
         self._status = self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, some at a time; within a transaction, one stream at a time."""
+        with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
+            cursor.itersize = STREAMED
+            cursor.execute(sql.encode(), binary=True)
+            yield from cursor
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Add rows to a table as fast as the server takes them."""
+        copy = f"copy {table} ({', '.join(columns)}) from stdin"
+        with self._connection.cursor().copy(copy.encode()) as copied:
+            for row in rows:
+                copied.write_row(row)
+
     def kept(self, kind: Callable[[], K]) -> K:
         """The one of that kind that this connection keeps."""
         return self._kept.one(kind)
@@ -115,7 +131,7 @@ class Session:
         try:
             self.script(begin)
             value = work(self)
-            self._end(end)
+            self.end(end)
         except psycopg.errors.FeatureNotSupported:
             self.close()  # what it has prepared is from before the schema was changed
             raise
@@ -123,7 +139,8 @@ class Session:
             self.undo()
         return value
 
-    def _end(self, end: str) -> None:
+    def end(self, end: str) -> None:
+        """Commit, or roll back. Raises InDoubt where nobody knows whether it was committed."""
         try:
             self.script(end)
         except psycopg.OperationalError as error:

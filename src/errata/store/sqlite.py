@@ -70,7 +70,7 @@ class File:
     def __init__(self, path: str, busy_seconds: float) -> None:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
-        connect = partial(_connect, path if alone else os.path.abspath(path), busy_seconds)
+        connect = partial(connected, path if alone else os.path.abspath(path), busy_seconds)
         self._another = partial(_reading, connect)
         self.writer = Thread(connect, writes=True)
         self.reader = self.writer if alone else Thread(self._another, writes=False)
@@ -105,7 +105,8 @@ def _close(*threads: Thread) -> None:
         thread.close()
 
 
-def _connect(path: str, busy_seconds: float) -> Connection:
+def connected(path: str, busy_seconds: float) -> Connection:
+    """A connection to a file, whose schema is brought up to date. Raises sqlite3.Error as it is."""
     db = sqlite3.connect(path, busy_seconds, isolation_level=None, factory=Connection)
     db.row_factory = sqlite3.Row
     with ExitStack() as failed:
