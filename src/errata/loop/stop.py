@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, Literal
 
 from errata.errors import InvalidInput
@@ -109,10 +110,7 @@ class Fatigue:
 
     def level(self, loop: Loop) -> float:
         """The fatigue after the last attempt, 0..`most`."""
-        level = 0.0
-        for better in loop.improved[1:]:
-            level = self.after(level, better)
-        return level
+        return reduce(self.after, loop.improved[1:], 0.0)
 
     def after(self, level: float, better: bool) -> float:
         """The fatigue after one more attempt, which improved or did not."""
