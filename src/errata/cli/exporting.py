@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -41,8 +42,11 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
     # The environment's own name for the service wins.
     resource = Resource({"service.name": "errata"}).merge(Resource.create())
     tracers = TracerProvider(resource=resource)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource)
+    if _asked("OTEL_TRACES_EXPORTER"):
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    asked = _asked("OTEL_METRICS_EXPORTER")
+    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if asked else []
+    meters = MeterProvider(readers, resource)
     telemetry.begin(content=content, tracers=tracers, meters=meters)
     try:
         yield
@@ -50,3 +54,8 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         telemetry.end()
         tracers.shutdown()
         meters.shutdown()
+
+
+def _asked(variable: str) -> bool:
+    """Whether OpenTelemetry's own variable leaves them in."""
+    return os.environ.get(variable, "otlp") != "none"

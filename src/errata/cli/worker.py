@@ -18,7 +18,7 @@ import typer
 
 from errata.cli.exporting import Content, Telemetry, exporting
 from errata.cli.opening import embedder_of, model_of, stored
-from errata.cli.output import MOST, counted, say
+from errata.cli.output import MOST, Db, counted, say
 from errata.cli.override import seconds
 from errata.cli.progress import Progress
 from errata.cli.settings import Settings, settings
@@ -34,9 +34,7 @@ WORDS = 200
 
 
 def worker(
-    store: Annotated[
-        str | None, typer.Option("--store", help="The database; a postgresql:// URL. [setting db]")
-    ] = None,
+    db: Db = None,
     queues: Annotated[
         str, typer.Option(help="Only these, as loops,reflection,memory. [all]", show_default=False)
     ] = "",
@@ -64,7 +62,7 @@ def worker(
     killed worker had begun is done by another. Dreams by itself unless ERRATA_REFLECTION_MODE is
     lite.
     """
-    values = settings(db=store, model=model)
+    values = settings(db=db, model=model)
     logging.getLogger("errata").addHandler(logging.NullHandler())  # what fails is told below
     sys.path.insert(0, str(Path.cwd()))  # models and loops may be named module:function
     given: dict[str, Any] = {
