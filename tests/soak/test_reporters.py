@@ -1,0 +1,175 @@
+"""Many report, override and cancel the same loops at once: every limit holds, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errata.codec import verdict_to
+from errata.errors import AttemptTaken, LoopEnded, OutOfOrder, OverrideRefused
+from errata.loop.decide import Again, Done, Policy
+from errata.loop.record import Evaluation, Finding
+from errata.loop.stop import MaxAttempts
+from errata.overrides import override
+from errata.protocols import Scope, Stored
+from errata.reporting import Told, cancel, open_loop, report
+from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
+from tests.conftest import SOAK
+from tests.postgres import drop, fresh
+
+pytestmark = pytest.mark.soak
+STEPS = 600 * SOAK
+AT_ONCE = 24
+LOOPS = STEPS // 50
+UNDER_WAY = 12
+MOST = 3
+SCOPE = Scope("acme", "race")
+WRONG = Evaluation((Finding("unit", "no unit"),))
+LATE = (AttemptTaken, OutOfOrder, LoopEnded)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SqlStore]]:
+    """The same database twice, as two processes have it."""
+    if request.param == "sqlite":
+        made = [in_file(str(tmp_path / "race.db")) for _ in range(2)]
+        yield made
+        close(made)
+        return
+    from errata.store.postgres import in_database
+
+    urls = fresh()
+    made = [in_database(urls.service) for _ in range(2)]
+    yield made
+    close(made)
+    drop(urls)
+
+
+def close(stores: list[SqlStore]) -> None:
+    for store in stores:
+        asyncio.run(store.close())
+
+
+class Crowd:
+    """What many do at random, and what each of them was told."""
+
+    def __init__(self, stores: list[SqlStore], seed: int) -> None:
+        self.stores, self.chance = stores, random.Random(seed)
+        self.steps = 0
+        self.acknowledged: dict[tuple[str, int], tuple[Told, Any]] = {}
+        self.made: Counter[str] = Counter()
+        self.given: Counter[str] = Counter()
+        self.happened: Counter[str] = Counter()
+
+    async def all(self) -> None:
+        for n in range(LOOPS + UNDER_WAY):
+            await open_loop(
+                self.stores[0], SCOPE, f"loop {n}", "task", policy=Policy((MaxAttempts(MOST),))
+            )
+        await asyncio.gather(*(self.one() for _ in range(AT_ONCE)))
+
+    async def one(self) -> None:
+        while self.steps < STEPS:
+            self.steps += 1
+            first = self.steps * max(0, LOOPS - UNDER_WAY) // STEPS
+            id = f"loop {first + self.chance.randrange(UNDER_WAY)}"
+            store = self.chance.choice(self.stores)
+            kind = self.chance.random()
+            if kind < 0.1:
+                await self.lifts(store, id)
+            elif kind < 0.102:
+                await cancel(store, SCOPE, id, "ada")
+                self.happened["cancelled"] += 1
+            else:
+                await self.reports(store, id)
+
+    async def lifts(self, store: SqlStore, id: str) -> None:
+        try:
+            decisions = self.chance.randint(1, 3)
+            await override(id, "attempts", by="ada", decisions=decisions, store=store, scope=SCOPE)
+        except OverrideRefused:
+            self.happened["override refused"] += 1
+        else:
+            self.given[id] += 1
+
+    async def reports(self, store: SqlStore, id: str) -> None:
+        number = max(1, self.made[id] + self.chance.choice((0, 1, 1, 1, 2)))
+        passes = self.chance.random() < 0.01
+        told = Told(
+            f"{number}/{self.chance.randrange(3)}", evaluation=Evaluation() if passes else WRONG
+        )
+        try:
+            answer = await report(store, SCOPE, id, number, told)
+        except LATE as error:
+            self.happened[type(error).__name__] += 1
+            return
+        self.happened["new" if answer.new else "again"] += 1
+        said = told, verdict_to(answer.verdict)
+        self.made[id] = max(number, self.made[id])
+        assert self.acknowledged.setdefault((id, number), said) == said
+
+
+def problems(stored: Stored, crowd: Crowd) -> Iterator[str]:
+    """What does not hold of a loop, counted by hand."""
+    loop, at_work = stored.loop, True
+    for attempt in loop.attempts:
+        told, verdict = crowd.acknowledged.get((stored.id, attempt.number), (None, None))
+        first = next(one for one in stored.decisions if one.attempt == attempt.number)
+        if told is None or attempt.report != told.name or verdict != verdict_to(first.verdict):
+            yield f"attempt {attempt.number} is not the one that was acknowledged"
+    number = 0
+    for decision in stored.decisions:
+        reported = decision.attempt > number
+        if reported and (decision.attempt != number + 1 or not at_work):
+            yield f"attempt {decision.attempt} was taken though it was not its turn"
+        number, verdict = decision.attempt, decision.verdict
+        at_work = isinstance(verdict, Again)
+        if isinstance(verdict, Again) and number >= MOST and not verdict.lifted:
+            yield f"after attempt {number} of {MOST} it went on without an override"
+    lifted = Counter(
+        one.override
+        for verdict in stored.verdicts
+        if isinstance(verdict, Again)
+        for one in verdict.lifted
+    )
+    used = [one.used for one in loop.overrides]
+    if used != [lifted[n] for n in range(len(used))]:
+        yield f"overrides were used {used} times, decisions say {dict(lifted)}"
+    if any(one.used > one.decisions for one in loop.overrides):
+        yield "an override was used too often"
+    if len(loop.attempts) > MOST + sum(used):
+        yield f"{len(loop.attempts)} attempts, {MOST} allowed and {sum(used)} lifted"
+    if len(loop.overrides) != crowd.given[stored.id]:
+        yield f"{len(loop.overrides)} overrides, {crowd.given[stored.id]} acknowledged"
+
+
+def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(
+    stores: list[SqlStore],
+) -> None:
+    crowd = Crowd(stores, seed=SOAK)
+
+    async def scenario() -> list[Stored]:
+        await crowd.all()
+        for (id, number), (told, verdict) in crowd.acknowledged.items():
+            again = await report(stores[1], SCOPE, id, number, told)
+            assert not again.new
+            assert verdict_to(again.verdict) == verdict
+        return list(await stores[0].loops(SCOPE, LOOPS + UNDER_WAY))
+
+    loops = asyncio.run(scenario())
+    print(f"{crowd.steps} steps: {dict(sorted(crowd.happened.items()))}")
+    wrong = [f"{one.id}: {what}" for one in loops for what in problems(one, crowd)]
+    assert not wrong, wrong
+    made = sum(len(one.loop.attempts) for one in loops)
+    assert made == len(crowd.acknowledged) == crowd.happened["new"]
+    ended = Counter(isinstance(one.verdicts[-1], Done) for one in loops if one.verdicts)
+    assert any(len(one.loop.attempts) > MOST for one in loops), "no override led to an attempt"
+    assert ended[True]
+    assert all(crowd.happened[one.__name__] for one in LATE), crowd.happened
