@@ -207,7 +207,7 @@ def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypat
 
 def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(postgres, monkeypatch):
     monkeypatch.setattr(queued, "BEAT", 0.05)
-    monkeypatch.setattr(queued, "POLL", 0.5)
+    monkeypatch.setattr(queued, "ANSWER", 0.5)
     heard = Heard()
 
     async def run() -> None:

@@ -40,6 +40,8 @@ KEPT = 24 * 30
 # A night is made up for when no worker ran; of all else the next round comes soon.
 MISSED = 86_400
 CONNECTIONS = 4
+# Seconds after which a server that gives no connection is away.
+ANSWER = 5.0
 
 _DEPTH = """
 with jobs as (
@@ -83,7 +85,7 @@ class Queued:
             self._conninfo,
             min_size=1,
             max_size=CONNECTIONS,
-            timeout=POLL,
+            timeout=ANSWER,
             open=False,
             check=AsyncConnectionPool.check_connection,
         )
@@ -227,8 +229,11 @@ class Queued:
 
 
 def _untold(record: logging.LogRecord) -> bool:
-    """Whether it is no failure that was told already."""
-    return not (record.exc_info and isinstance(record.exc_info[1], ErrataError))
+    """Whether it is no failure that was told already; of a lost connection a line is enough."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, failures.ConnectorException):
+        record.exc_info = None
+    return not isinstance(error, ErrataError)
 
 
 def _named(task: str) -> str:
