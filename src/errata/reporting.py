@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from errata import telemetry
 from errata.codec import evaluation_to, goal_to, policy_from, policy_to, sparse, whole
 from errata.decisions import latest
 from errata.entries import attempted, cancelled, decided
@@ -141,6 +142,7 @@ async def report(
         entry = replace(decided(loop, policy, verdict), attempt=attempt, value=told.output)
         record = await _record(turn, memory, verdict)
         await record.commit(entry, loop)
+        telemetry.decided(loop, verdict)
         return Reported(loop, verdict, new=True)
 
     return await settled(store, scope, id, made)

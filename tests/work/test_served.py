@@ -73,6 +73,22 @@ def test_an_episode_is_reflected_on_by_a_worker_in_the_trace_of_its_request(
     }
 
 
+def test_an_attempt_that_is_reported_is_told_of_in_the_span_of_its_request(
+    api: Api,
+    told: Told,  # noqa: F811
+) -> None:
+    told.begin()
+    api.put("/v1/loops/l1", json={"task": "t", "goals": ["tone >= 0.8"]})
+    evaluation = {"scores": {"tone": 0.25}, "findings": []}
+    answer = api.put("/v1/loops/l1/attempts/1", json={"output": "x", "evaluation": evaluation})
+    assert answer.status_code == 200, answer.text
+    request = told.spans("PUT /v1/loops")[-1]
+    (event,) = request.events
+    assert event.name == "gen_ai.evaluation.result"
+    assert event.attributes["gen_ai.evaluation.score.value"] == 0.25
+    assert request.attributes["errata.decision"] == "again"
+
+
 def test_spans_that_come_in_and_looks_at_health_make_no_spans(api: Api, told: Told) -> None:  # noqa: F811
     told.begin()
     api.get("/healthz")

@@ -12,7 +12,7 @@ from errata.work.tasks import Job, Tools
 
 # What became of a job, in words.
 Told = Callable[[Job, str], None]
-# Tries of a job, and the longest wait between two, in seconds: all of them take three hours.
+# Tries of a job, and the longest wait between two, in seconds: all of them take two hours.
 TRIES = 13
 LONGEST = 3_600.0
 
