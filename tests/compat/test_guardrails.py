@@ -203,6 +203,16 @@ def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
     assert do(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
 
 
+def test_the_longest_id_has_reruns_and_what_cannot_be_an_id_is_named(store):
+    id = "x" * 200
+    assert done(store, id, **POOR)["decision_result"]["new_loop_id"] == f"{id}_r1"
+    assert done(store, f"{id}_r1", **POOR)["decision_result"]["original_loop_id"] == id
+    wrong: list[Any] = ["", "x" * 221, "a\0b", "\ud800", 3]
+    for name in wrong:
+        with pytest.raises(InvalidInput):
+            done(store, name, **POOR)
+
+
 def test_a_rerun_of_a_rerun_is_one_of_the_first_loop(store):
     reruns(store, "a_r1", 2)
     assert do(get_loop_trace("a_r1_r2", store=store))["rerun_depth"] == 2

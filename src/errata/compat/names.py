@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from errata.errors import NotFound
+from errata.errors import InvalidInput, NotFound
 from errata.protocols import Scope, Store, Stored
+from errata.reporting import LONGEST
 
+MOST = LONGEST + 20  # characters of the name of a rerun
 NAME = "loop_id"  # the label of an attempt that says under what name it was reported
 
 
@@ -28,8 +30,10 @@ class Place:
 async def find(store: Store, scope: Scope, name: str) -> Place:
     """The attempt of that name: the first one of the loop of that id, or a rerun of another loop.
 
-    Raises StoreError.
+    Raises InvalidInput, StoreError.
     """
+    if not isinstance(name, str) or not 0 < len(name) <= MOST or not name.isprintable():
+        raise InvalidInput("loop_id", name, f"1 to {MOST} printable characters")
     if (stored := await _read(store, scope, name)) is not None:
         return Place(name, 1, stored)
     for end in range(len(name) - 1, 0, -1):

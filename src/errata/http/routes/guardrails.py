@@ -20,6 +20,7 @@ from errata.compat.guardrails import (
     override_guardrails,
     process_loop_completion,
 )
+from errata.compat.names import MOST
 from errata.errors import ErrataError
 from errata.http.caller import Approving, Caller, Project, Reading, Writing
 from errata.http.problems import Problem, answer
@@ -35,11 +36,10 @@ from errata.http.wire.guardrails import (
     LoopRefusal,
 )
 from errata.protocols import Scope
-from errata.reporting import LONGEST
 
 PREFIX = "/orchestrator"
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-LoopId = Annotated[str, Path(min_length=1, max_length=LONGEST)]
+LoopId = Annotated[str, Path(min_length=1, max_length=MOST)]
 
 
 def told(problem: Problem, loop: str | None = None) -> JSONResponse:
@@ -122,7 +122,7 @@ def _loops(setup: Setup, caller: Caller, scope: Scope) -> Guarded:
         setup.store,
         scope,
         setup.guardrails,
-        setup.model or setup.embedder,
+        setup.model,
         setup.checks,
         setup.memory(scope),
         lambda loop, rule: caller.record("override", loop, rule=rule),

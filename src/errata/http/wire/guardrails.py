@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from errata.reporting import LONGEST
+from errata.compat.names import MOST
 
-Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
+Id = Annotated[str, Field(min_length=1, max_length=MOST)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=1_000_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
