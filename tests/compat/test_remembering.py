@@ -37,6 +37,9 @@ ONE = Reflection(
 )
 
 
+pytestmark = pytest.mark.both
+
+
 @pytest.fixture
 def memory(tmp_path):
     with opened(tmp_path / "a.db") as store:
@@ -188,6 +191,24 @@ def test_an_error_that_was_never_seen_is_no(memory):
     assert (bool(seen), seen.count, seen.lessons) == (False, 0, ())
 
 
+def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(memory):
+    texts = [f"The report says {n}, the answer {n + 1}." for n in range(3)]
+    signatures = [compute_error_signature("conflict", text) for text in texts]
+
+    async def stored() -> set[int | None]:
+        made = [
+            replace(ONE, content=text, error_signature=exact)
+            for text, exact in zip(texts, signatures, strict=True)
+        ]
+        return {await persist_reflection(one, memory, True) for one in [*made, *made]}
+
+    (id,) = do(stored())
+    for exact in signatures:
+        assert do(has_seen_error_before(exact, memory)).count == 6
+        (entry,) = do(retrieve_similar_reflections(exact, memory))
+        assert (entry["id"], entry["tags"][-3:]) == (id, [f"sig:{one}" for one in signatures])
+
+
 def test_what_an_evaluation_taught_is_found_by_its_signature_however_it_was_stored(memory):
     one = made(verification_results=[CONFLICT])
     assert one is not None
@@ -254,6 +275,7 @@ def test_bad_input_is_named(memory, arguments, field):
     assert do(memory.count()) == 0
 
 
+@pytest.mark.sqlite
 def test_a_store_that_fails_raises_and_never_says_not_seen(tmp_path):
     (tmp_path / "a.db").write_bytes(b"no database" * 500)
     with opened(tmp_path / "a.db") as store:

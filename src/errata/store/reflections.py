@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from errata.memory.learn import Example, Reflection
-from errata.memory.trust import HELD, RAISING, Quota, lowest
+from errata.memory.trust import HELD, RAISING, TAGS, Quota, lowest
 from errata.protocols import Remembered, Scope
 from errata.redact import redacted, redacted_data
 from errata.store import trust
@@ -20,6 +20,7 @@ Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
+SIGNED = "sig:"  # how a tag begins that is an exact signature
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
@@ -65,12 +66,21 @@ def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembe
         db.named("begin_anew", {**values, "mark": words})
     row = db.named("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
+    _sign(db, values, reflection, json.loads(row["tags"]))
     sighting = {**values, "text": storable(reflection.sighting)}
     db.named("insert_occurrence", sighting)
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         follow(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
+
+
+def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
+    """Let a lesson be asked for by the signature of this very text, too, where that is a tag."""
+    given = json.loads(values["tags"]) if reflection.trust not in HELD else []
+    new = [tag for tag in given if tag.startswith(SIGNED) and tag not in tags]
+    if new and len(tags) + len(new) <= TAGS:
+        db.named("set_tags", {**values, "tags": json.dumps([*tags, *new])})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:

@@ -55,7 +55,10 @@ set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.l
       where not (reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
     ),
     pinned = reflection.pinned or excluded.pinned
-returning id, seen, text, trust, author, state;
+returning id, seen, text, trust, author, state, tags;
+
+-- name: set_tags
+update reflection set tags = :tags where id = :reflection;
 
 -- name: insert_occurrence
 insert into occurrence (reflection, loop, text, source, trust, parents, at)
