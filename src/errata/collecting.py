@@ -68,6 +68,8 @@ async def receive(
 
 
 def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
+    if isinstance(body, dict):  # in JSON of protobuf what is empty is left out
+        body = {"resourceSpans": [], **body}
     try:
         return pieces(from_request(body) if isinstance(body, bytes) else from_json(body))
     except RecursionError as error:

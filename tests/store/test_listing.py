@@ -115,8 +115,9 @@ def test_an_edit_is_whole_or_not_at_all(store):
     with pytest.raises(NotFound):  # no proof retired it
         run(store.amend(SCOPE, id, read["edition"], Change(pinned=True, restored=True), "ada", ""))
     assert run(store.listed(SCOPE, Wanted(), 1)) == [read]
-    with pytest.raises(NotFound):
-        run(store.amend(OTHER, id, read["edition"], Change(pinned=True), "ada", ""))
+    for scope, other in ((OTHER, id), (SCOPE, id + 1), (SCOPE, 2**63 - 1)):
+        with pytest.raises(NotFound):
+            run(store.amend(scope, other, read["edition"], Change(pinned=True), "ada", ""))
 
 
 def test_episodes_come_in_pages_without_their_records(store):

@@ -206,10 +206,15 @@ def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(store, ch
     assert len(run(store.pending.pieces(SCOPE, TRACE))) == len(rest)
 
 
-@pytest.mark.parametrize("body", [b"\xff\xff", b"\x0a\xff", {}, {"resourceSpans": 1}, [], None])
+@pytest.mark.parametrize("body", [b"\xff\xff", b"\x0a\xff", {"resourceSpans": 1}, [], None])
 def test_what_is_no_request_is_refused_whole(store, body):
     with pytest.raises(InvalidInput):
         run(receive(store, SCOPE, body))
+
+
+@pytest.mark.parametrize("body", [b"", {}, {"resourceSpans": []}, {"resourceSpans": [{}]}])
+def test_a_request_without_spans_is_one(store, body):
+    assert run(receive(store, SCOPE, body)) == Counter()
 
 
 def test_no_secret_is_stored_while_a_trace_waits(tmp_path):

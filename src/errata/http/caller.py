@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 
-from errata.errors import Forbidden, KeyRefused, TenantMismatch
+from errata.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from errata.http.setup import Setup
 from errata.protocols import Scope
 from errata.store import audit
@@ -110,6 +110,9 @@ _bearer = HTTPBearer(
 async def _caller(request: Request) -> Caller:
     """The caller, whom the entrance has found before."""
     found: Caller = request.scope["state"]["caller"]
+    names = [name for name, _ in request.query_params.multi_items()]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InvalidInput(twice[0][:100], "given twice", "given once")
     found.own(request.query_params.get("tenant"))
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from errata.errors import Changed, NotFound
 from errata.lessons import Change, Wanted
+from errata.memory.arguments import LARGEST
 from errata.protocols import Scope
 from errata.store import exposures as shown
 from errata.store import grouping, size
@@ -36,7 +37,7 @@ def listed(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mapping[str
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """The lesson of that id. Raises NotFound."""
-    for found in listed(db, scope, Wanted(before=id + 1), 1):
+    for found in listed(db, scope, Wanted(before=min(id, LARGEST - 1) + 1), 1):
         if found["id"] == id:
             return found
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")

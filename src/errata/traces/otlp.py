@@ -86,8 +86,9 @@ def _whole(one: Mapping[str, Any], name: str, of: str = "nanoseconds since 1970"
 
 
 def _number(held: Any) -> Any:
-    """JSON has whole numbers of 64 bits as text."""
-    return int(held) if isinstance(held, str) and _WHOLE.fullmatch(held) else held
+    """JSON has whole numbers of 64 bits as text, and may have others with a point."""
+    text = isinstance(held, str) and _WHOLE.fullmatch(held)
+    return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
 
 def _attributes(one: Mapping[str, Any]) -> Attributes:

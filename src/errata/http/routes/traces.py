@@ -15,46 +15,17 @@ from errata.http.problems import Problem
 from errata.http.routes.episodes import vouched
 from errata.http.setup import Given
 from errata.http.wire.episodes import GivenTrust
+from errata.http.wire.traces import EXAMPLE, REQUEST, RESPONSE
 
 router = APIRouter(prefix="/v1", tags=["traces"])
-EXAMPLE = {
-    "resourceSpans": [
-        {
-            "scopeSpans": [
-                {
-                    "spans": [
-                        {
-                            "traceId": "5b8aa5a2d2c872e8321cf37308d69df2",
-                            "spanId": "00f067aa0ba902b7",
-                            "name": "invoke_agent clerk",
-                            "startTimeUnixNano": "1769860800000000000",
-                            "endTimeUnixNano": "1769860811000000000",
-                            "attributes": [
-                                {
-                                    "key": "gen_ai.operation.name",
-                                    "value": {"stringValue": "invoke_agent"},
-                                }
-                            ],
-                        }
-                    ]
-                }
-            ]
-        }
-    ]
-}
 _JSON = "application/json"
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {
     "required": True,
-    "content": {
-        PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
-        _JSON: {"schema": {"type": "object"}, "example": EXAMPLE},
-    },
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": REQUEST, "example": EXAMPLE}},
 }
-_ANSWER = {
-    "content": {
-        PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
-        _JSON: {"schema": {"type": "object"}, "example": {}},
-    },
+_ANSWER: dict[str, Any] = {
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": RESPONSE, "example": {}}},
     "description": "An ExportTraceServiceResponse in the encoding of the request.",
 }
 

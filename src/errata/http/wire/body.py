@@ -29,6 +29,17 @@ def example(**fields: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"example": fields})
 
 
+def saying(config: ConfigDict, **schema: Any) -> ConfigDict:
+    """The same with more of JSON Schema: what one field has to do with another."""
+    extra: Any = config["json_schema_extra"]
+    return ConfigDict(json_schema_extra={**extra, **schema})
+
+
+def given(name: str, **schema: Any) -> dict[str, Any]:
+    """The schema of an object that has that field, fitting that schema."""
+    return {"required": [name], "properties": {name: schema}}
+
+
 class Why(Body):
     """The reason for what is done, which goes on record."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from errata.http.wire.body import Body, Long, Name, Short, example
+from errata.http.wire.body import Body, Long, Name, Short, example, given, saying
 from errata.lessons import Filed, FiledState
 from errata.memory.episode import Ended
 from errata.memory.reflect import Reflected
@@ -14,6 +14,7 @@ from errata.protocols import Remembered
 
 Whole = Annotated[int, Field(ge=0, le=10**15 - 1)]
 Amount = Annotated[float, Field(ge=0, lt=1e15)]
+Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
 
 
 class GivenEvent(BaseModel):
@@ -30,7 +31,7 @@ class GivenEvent(BaseModel):
     error: Long = ""
     id: Short = ""
     code: Short = ""
-    at: Annotated[float, Field(ge=0, lt=253_402_300_800)] | Short | None = None
+    at: Annotated[float, Field(ge=0, lt=253_402_300_800)] | Time | None = None
     meta: dict[str, Any] = {}
 
 
@@ -62,15 +63,28 @@ class NewEpisode(Body):
     Without a `task` that is what the user said first. An episode has at least one event or a fault.
     """
 
-    model_config = example(
-        task="Where is order A-17?",
-        outcome="failure",
-        events=[
-            {"type": "user_message", "content": "Where is order A-17?"},
-            {"type": "tool_call", "tool": "find_order", "arguments": {"id": "A17"}, "call": "c1"},
-            {"type": "tool_response", "tool": "find_order", "call": "c1", "error": "no order A17"},
-            {"type": "llm_response", "content": "There is no such order."},
-        ],
+    model_config = saying(
+        example(
+            task="Where is order A-17?",
+            outcome="failure",
+            events=[
+                {"type": "user_message", "content": "Where is order A-17?"},
+                {
+                    "type": "tool_call",
+                    "tool": "find_order",
+                    "arguments": {"id": "A17"},
+                    "call": "c1",
+                },
+                {
+                    "type": "tool_response",
+                    "tool": "find_order",
+                    "call": "c1",
+                    "error": "no order A17",
+                },
+                {"type": "llm_response", "content": "There is no such order."},
+            ],
+        ),
+        anyOf=[given("events", minItems=1), given("fault", type="object")],
     )
 
     events: Annotated[list[GivenEvent], Field(max_length=50_000)] = Field(default_factory=list)

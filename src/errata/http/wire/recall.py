@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from errata.http.wire.body import Body, Tags, example
+from errata.http.wire.body import Body, Tags, example, saying
 from errata.memory.proof import Comparison, Effect
 from errata.memory.recall import provenance, relevance
 from errata.protocols import Found
@@ -22,7 +22,13 @@ class Recall(Body):
     without one. `form` says how: as chat turns, as one text, or only as `items`.
     """
 
-    model_config = example(task="Write the weekly report", loop="report-17", form="text")
+    model_config = saying(
+        example(task="Write the weekly report", loop="report-17", form="text"),
+        anyOf=[
+            {"properties": {"loop": {"type": "null"}}},
+            {"properties": dict.fromkeys(("limit", "budget", "tags", "match"), False)},
+        ],
+    )
 
     task: Annotated[str, Field(min_length=1, max_length=100_000)]
     loop: Loop | None = None

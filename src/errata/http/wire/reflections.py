@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from errata.http.wire.body import Body, Long, Name, Short, Tags, example
+from errata.http.wire.body import Body, Long, Name, Short, Tags, example, given, saying
 from errata.memory.learn import Example as Pair
 from errata.memory.learn import State, Trust
 
@@ -143,7 +143,10 @@ class EditReflection(Body):
     back one that a proof retired.
     """
 
-    model_config = example(pinned=True, why="the team relies on it")
+    model_config = saying(
+        example(pinned=True, why="the team relies on it"),
+        anyOf=[given(name, type="boolean") for name in ("pinned", "apart", "restored")],
+    )
 
     pinned: bool | None = None
     apart: bool | None = None
