@@ -6,17 +6,17 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from errata.cli.exporting import Content, Telemetry, exporting
 from errata.cli.opening import embedder_of, scope_of, stored
-from errata.cli.output import Db, ModelName, show
+from errata.cli.output import Db, ModelName, counted, show
 from errata.cli.settings import Settings, settings
 from errata.errors import PackageMissing, UsageError
 from errata.store import POSTGRES, shown
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from errata.protocols import Model
     from errata.work import Work
 
+T = TypeVar("T")
 DEFAULT_JOBS = 2
 
 
@@ -59,14 +60,25 @@ def serve(
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("errata serve", package, "server")
-    _log()
     with exporting(telemetry, telemetry_content):
-        asyncio.run(_serve(values))
+        cut = _run(_serve(values))
+    late = f"{counted(cut, 'request')} took too long and was cut short" if cut else ""
+    show(f"stopped; {late or 'every request that was taken is answered'}; the store is closed")
     return 0
 
 
-async def _serve(values: Settings) -> None:
-    """Serve until asked to stop. Raises UsageError, StoreError."""
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns, without waiting for what still runs in a thread."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _serve(values: Settings) -> int:
+    """Serve until asked to; how many requests were cut short. Raises UsageError, StoreError."""
     from errata.http.app import application
     from errata.http.listening import bound, listen, loopback, url_of
 
@@ -78,13 +90,11 @@ async def _serve(values: Settings) -> None:
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                await listen(
-                    app,
-                    listener,
-                    values.drain,
-                    lambda: _hello(values, setup, url_of(listener), keys),
+                url = url_of(listener)
+                _log()
+                return await listen(
+                    app, listener, values.drain, lambda: _hello(values, setup, url, keys)
                 )
-    show("stopped; every request that was taken is answered, and the store is closed")
 
 
 async def _keyed(store: Any) -> bool:

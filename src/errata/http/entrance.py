@@ -17,7 +17,7 @@ from errata import telemetry
 from errata.http.caller import Caller, identified
 from errata.http.limits import Rates, Room, body_of
 from errata.http.once import Once
-from errata.http.problems import Problem, Shape, answer
+from errata.http.problems import SOON, Problem, Shape, answer
 from errata.http.setup import Setup
 
 log = logging.getLogger("errata.http")
@@ -81,6 +81,9 @@ class Entrance:
         try:
             async with time_left:
                 await self._let_in(scope, receive, out.send)
+        except asyncio.CancelledError as error:
+            detail = "the service was stopped before it had an answer; ask again"
+            raise Problem(503, "stopping", detail, {"Retry-After": SOON}) from error
         except TimeoutError as error:
             if not time_left.expired():
                 raise

@@ -89,11 +89,20 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
         super().__init__(config)
         self._ready = ready
+        self.cut = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take requests."""
         await super().startup(sockets)
         self._ready()
+
+    async def _wait_tasks_to_complete(self) -> None:
+        """Let what runs end; it is given up by a cancellation, and then cancelled itself."""
+        try:
+            await super()._wait_tasks_to_complete()
+        except asyncio.CancelledError:
+            self.cut = len(self.server_state.tasks)
+            raise
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -115,10 +124,10 @@ class _Server(uvicorn.Server):
 
 async def listen(
     app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
-) -> None:
+) -> int:
     """Serve until SIGTERM or Ctrl-C, then finish what is under way, for `drain` seconds at most.
 
-    `ready` is called when requests are taken. The application is shut down at the end.
+    `ready` is called when requests are taken. Answers how many were cut short.
     """
     config = uvicorn.Config(
         app,
@@ -134,4 +143,6 @@ async def listen(
         timeout_graceful_shutdown=max(1, round(drain)),
         h11_max_incomplete_event_size=HEADERS,
     )
-    await _Server(config, ready).serve([listener])
+    server = _Server(config, ready)
+    await server.serve([listener])
+    return server.cut

@@ -1,0 +1,269 @@
+"""`errata serve` as a process: it says where it is, ends well, and survives being killed."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from errata.cli.app import app
+from tests.http.running import WAITING
+from tests.http.support import problem
+
+COMMAND = [sys.executable, "-m", "errata.cli"]
+SLOW = """
+import time
+from pathlib import Path
+
+def slow(candidate, context):
+    Path(candidate + " began").touch()
+    while not Path(candidate + " may end").exists():
+        time.sleep(0.02)
+    return []
+"""
+LESSON = {"error_type": "TypeError", "text": "a number is no text"}
+
+
+def errata(folder: Path, *words: str, code: int = 0) -> str:
+    """What a command says, on both streams; it ends with that code."""
+    done = subprocess.run(
+        [*COMMAND, *words], cwd=folder, capture_output=True, text=True, timeout=WAITING, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+class Service:
+    """A service that is started by hand, to be ended in more ways than one."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        with (folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "serve", "--port", "0", *options],
+                cwd=folder,
+                env={**os.environ, "ERRATA_CACHE": str(folder / "cache")},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        self.out = self.process.stdout
+        self.said = self.out.readline()
+        self.url = self.said.split()[-1]
+
+    def end(self, how: int = signal.SIGTERM) -> int:
+        """Its exit code."""
+        self.process.send_signal(how)
+        with self.out:
+            self.said += self.out.read()
+        return self.process.wait(WAITING)
+
+
+def slow_loop(folder: Path) -> None:
+    (folder / "slowly.py").write_text(SLOW)
+    (folder / "errata.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
+
+
+def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
+    service = Service(tmp_path)
+    assert httpx.get(f"{service.url}/readyz").json()["status"] == "ready"
+    for n in range(5):
+        again = httpx.post(f"{service.url}/v1/reflections", json=LESSON).json()
+        assert again["seen"] == n + 1
+    assert service.end(signal.SIGKILL) == -signal.SIGKILL
+    service = Service(tmp_path)
+    assert httpx.post(f"{service.url}/v1/seen", json=LESSON).json()["count"] == 5
+    assert service.end() == 0
+    for words in (
+        f"serves {service.url}",
+        "errata.db (SQLite)",
+        f"{service.url}/docs",
+        "only this machine is let in",
+        "Next: errata key create",
+        "stopped; every request that was taken is answered",
+    ):
+        assert words in service.said
+
+
+def listens(url: str) -> bool:
+    """Whether anybody takes requests there."""
+    try:
+        return httpx.get(f"{url}/healthz", timeout=WAITING).is_success
+    except httpx.ConnectError:
+        return False
+
+
+def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
+    (tmp_path / "slowly.py").write_text(SLOW)
+    (tmp_path / "errata.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
+    service = Service(tmp_path, "--drain", "4")
+    answers: dict[str, httpx.Response] = {}
+
+    def report(name: str) -> None:
+        body = {"output": name, "checks": [{"name": "slow"}]}
+        with suppress(httpx.HTTPError):
+            url = f"{service.url}/v1/loops/{name}/attempts/1"
+            answers[name] = httpx.put(url, json=body, timeout=WAITING)
+
+    threads = [threading.Thread(target=report, args=(name,)) for name in ("quick", "endless")]
+    for thread, name in zip(threads, ("quick", "endless"), strict=True):
+        httpx.put(f"{service.url}/v1/loops/{name}", json={"task": "wait"})
+        thread.start()
+        while not (tmp_path / f"{name} began").exists():
+            time.sleep(0.02)
+    service.process.send_signal(signal.SIGTERM)
+    while listens(service.url):
+        time.sleep(0.02)
+    (tmp_path / "quick may end").touch()
+    with service.out:
+        service.said += service.out.read()
+    assert service.process.wait(WAITING) == 0
+    for thread in threads:
+        thread.join(WAITING)
+    assert answers["quick"].json()["passed"] is True
+    assert problem(answers["endless"], 503, "stopping")["detail"].endswith("ask again")
+    assert "1 request took too long and was cut short" in service.said
+
+
+def test_two_services_share_a_file_and_with_a_key_one_listens_everywhere(tmp_path):
+    made = json.loads(errata(tmp_path, "key", "create", "--name", "me", "--json"))
+    headers = {"Authorization": f"Bearer {made['secret']}"}
+    services = [Service(tmp_path), Service(tmp_path, "--host", "0.0.0.0", "--key-required")]
+    urls = [f"http://127.0.0.1:{one.url.rpartition(':')[2]}/v1" for one in services]
+
+    def many(url: str) -> None:
+        for _ in range(20):
+            httpx.post(f"{url}/reflections", json=LESSON, headers=headers).raise_for_status()
+
+    threads = [threading.Thread(target=many, args=(url,)) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAITING)
+    for url in urls:
+        assert httpx.get(f"{url}/loops").status_code == 401
+        assert httpx.post(f"{url}/seen", json=LESSON, headers=headers).json()["count"] == 40
+    assert [one.end(signal.SIGINT) for one in services] == [0, 0]
+    assert all("keys   needed" in one.said for one in services)
+
+
+def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int, *words: str) -> str:
+    """What `errata serve` says where it does not begin."""
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, ["serve", *words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        told = refused(tmp_path, monkeypatch, 2, "--port", port)
+    assert f"127.0.0.1:{port} is taken by another program; name another with --port" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--host", "0.0.0.0"), "there is no key yet"),
+        (("--key-required",), "a key is required and there is none"),
+        (("--host", "no.such.host.invalid"), "is no address of this machine"),
+        (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
+        (("--port", "70000"), "--port is 70000"),
+        (("--db", "nowhere/errata.db"), "cannot be opened"),
+    ],
+)
+def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, said):
+    code = 4 if "--db" in words else 2
+    options = () if "--port" in words else ("--port", "0")
+    assert said in refused(tmp_path, monkeypatch, code, *options, *words)
+
+
+def test_whoever_does_not_finish_a_request_is_left(tmp_path, monkeypatch):
+    """The head of a request has to come in time, the first and those that follow."""
+    import asyncio
+
+    from errata.http import listening
+    from errata.http.app import application
+    from errata.http.setup import Setup
+    from errata.store.sqlite import in_file
+
+    monkeypatch.setattr(listening, "PATIENCE", 0.2)
+
+    async def scenario() -> None:
+        store = in_file(str(tmp_path / "a.db"))
+        ready = asyncio.Event()
+        with listening.bound("localhost", 0) as listener:
+            port = listener.getsockname()[1]
+            app = application(Setup(store))
+            serving = asyncio.create_task(listening.listen(app, listener, 1, ready.set))
+            await ready.wait()
+            whole = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+            for first, then in ((b"", b""), (b"GET /healthz HT", b""), (whole, b"GET /heal")):
+                reader, writer = await asyncio.open_connection("localhost", port)
+                writer.write(first)
+                if then:
+                    await reader.readuntil(b'{"status":"ok"}')
+                    writer.write(then)
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+                writer.close()
+            reader, writer = await asyncio.open_connection("localhost", port)
+            writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
+            assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(serving, 10)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+
+    def said(*words: str, code: int = 0) -> str:
+        done = runner.invoke(app, words)
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert "has no key" in said("key", "list")
+    assert "nothing was done" in said("audit", "list")
+    text = said(
+        "key", "create", "--name", "me", "--may", "read", "--project", "a", "--expires", "9d"
+    )
+    key = text.splitlines()[0]
+    assert "me may read in a of tenant default; this key is not shown again" in text
+    made = json.loads(said("key", "create", "--name", "you", "--tenant", "acme", "--json"))
+    assert made["secret"].startswith(made["key"])
+    listed = said("key", "list")
+    assert "me" in listed
+    assert key not in listed
+    assert "all" in said("key", "list", "--tenant", "acme")
+    (one,) = json.loads(said("key", "list", "--tenant", "acme", "--json"))["keys"]
+    assert (one["id"], one["may"]) == (made["id"], ["read", "write"])
+    assert "is revoked" in said("key", "revoke", key.rpartition("_")[0])
+    assert "revoked" in said("key", "list")
+    assert json.loads(said("key", "revoke", made["id"], "--tenant", "acme", "--json"))["revoked"]
+    said("key", "revoke", made["id"], code=3)
+    said("key", "create", "--name", "me", "--may", "fly", code=2)
+    said("key", "create", "--name", "me", "--expires", "soon", code=2)
+    assert "key.revoke" in said("audit", "list")
+    assert len(json.loads(said("audit", "list", "--json"))["audit"]) == 2
+    assert "2 rows, all as they were written" in said("audit", "verify")
+    db = sqlite3.connect("errata.db")
+    db.execute("update audit set by = 'nobody' where n = 1 and tenant = 'default'")
+    db.commit()
+    db.close()
+    assert "row 1 is not what was written" in said("audit", "verify", code=1)
+    assert json.loads(said("audit", "verify", "--tenant", "acme", "--json"))["broken"] == 0
