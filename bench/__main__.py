@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, durable, frames, grounding, postgres, recall
+from bench import core, durable, frames, grounding, http, postgres, recall
 from bench.rows import Figure
 
 OUT = Path("bench/out/bench.json")
@@ -29,6 +29,7 @@ def main() -> int:
         "durable": durable.figures,
         "frames": frames.figures,
         "grounding": grounding.figures,
+        "http": http.figures,
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=asked.texts, million=asked.million),
     }
@@ -51,7 +52,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     """What is asked for on the command line; the default takes some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
-    groups = ("core", "durable", "frames", "grounding", "postgres", "recall")
+    groups = ("core", "durable", "frames", "grounding", "http", "postgres", "recall")
     parser.add_argument("--only", action="append", choices=groups, help="this group, or several")
     texts = "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 minutes, once)"
     parser.add_argument("--texts", type=int, default=0, metavar="N", help=texts)

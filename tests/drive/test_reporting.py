@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from errata.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
 from errata.memory.memory import Memory
 from errata.protocols import Context, Scope, Usage
 from errata.reporting import Reported, Told, cancel, open_loop, report
+from errata.store.sqlite import BUSY_SECONDS, Connection, File
 from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
@@ -516,6 +519,49 @@ def test_memory_is_that_of_the_loop(store):
         await begun(store)
         with pytest.raises(InvalidInput, match="memory"):
             await told(store, 1, "x", memory=Memory(store, Scope("other")))
+
+    asyncio.run(scenario())
+
+
+# -- what it costs
+
+
+def traced(path: Path) -> tuple[SqlStore, list[str]]:
+    """A store, and what its connections are asked, transactions by how they end."""
+    asked: list[str] = []
+    file = File(str(path), BUSY_SECONDS)
+
+    def listening(connect: Callable[[], Connection]) -> Callable[[], Connection]:
+        def opened() -> Connection:
+            db = connect()
+            db.set_trace_callback(lambda sql: asked.append(sql.partition(" ")[0].lower()))
+            return db
+
+        return opened
+
+    for thread in (file.writer, file.reader):
+        thread._connect = listening(thread._connect)
+    return SqlStore(str(path), file), asked
+
+
+def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
+    store, asked = traced(path)
+
+    async def scenario() -> None:
+        await begun(store)
+        await store.read(SCOPE, "a")
+        for number in (1, 2, 3):
+            asked.clear()
+            await told(store, number, str(number), memory=Memory(store, SCOPE))
+            counts = Counter(asked)
+            assert (counts["begin"], counts["rollback"], counts["commit"]) == (2, 1, 1)
+            assert counts["select"] <= 8, counts
+            assert counts["insert"] == 2  # the attempt and its decision
+            assert counts["update"] + counts["delete"] <= 3, counts
+        asked.clear()
+        await told(store, 1, "1")
+        assert (asked.count("begin"), asked.count("commit")) == (1, 0)
+        await store.close()
 
     asyncio.run(scenario())
 

@@ -83,8 +83,8 @@ class Setup:
         return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
 
 
-def setup_of(request: Request) -> Setup:
-    """The setup of the application that the request came to."""
+async def setup_of(request: Request) -> Setup:
+    """The setup of the application that the request came to. What is not async gets a thread."""
     found: Setup = request.app.state.setup
     return found
 
