@@ -152,6 +152,10 @@ class Episodes(Protocol):
         """Whoever took the episode is still at work on it."""
         ...
 
+    async def left(self, scope: Scope, limit: int) -> Sequence[str]:
+        """The digests of those that wait and that nobody is at work on, the oldest first."""
+        ...
+
     async def state(self, scope: Scope, digest: str) -> FiledState | None:
         """The state of an episode; None where none of that digest is kept."""
         ...

@@ -165,3 +165,33 @@ def test_processes_share_the_work_without_doing_it_twice(tmp_path):
     workers = [python(PROGRAM, path) for _ in range(3)]
     taken = [int(n) for worker in workers for n in ended(worker).split()]
     assert sorted(taken) == list(range(50))
+
+
+def test_what_is_left_is_what_nobody_is_at_work_on(store):
+    for n in (1, 2, 3, 4):
+        run(store.episodes.put(SCOPE, replace(ONE, digest=f"d{n}")))
+    run(store.episodes.put(Scope("other"), ONE))
+    run(store.episodes.take(SCOPE, LATER, "d2"))
+    run(store.episodes.take(SCOPE, LATER, "d3"))
+    run(store.episodes.failed(SCOPE, "d3", "ModelTimeout: late"))
+    assert run(store.episodes.left(SCOPE, 9)) == ["d1", "d4"]
+    assert run(store.episodes.left(SCOPE, 1)) == ["d1"]
+    run(store.episodes.failed(SCOPE, "d2", ""))
+    assert run(store.episodes.left(SCOPE, 9)) == ["d1", "d2", "d4"]
+    assert sorted(run(store.scopes(waiting=True)), key=str) == sorted(
+        [SCOPE, Scope("other")], key=str
+    )
+
+
+def test_a_claim_is_renewed_and_a_state_is_told(store):
+    assert run(store.episodes.state(SCOPE, "d1")) is None
+    run(store.episodes.put(SCOPE, ONE))
+    run(store.episodes.take(SCOPE, LATER, "d1"))
+    rows_of(store, "update episode set taken = taken - 3600")
+    run(store.episodes.beat(SCOPE, "d1"))
+    assert run(store.episodes.take(SCOPE, LATER, "d1")) is None
+    assert run(store.episodes.state(SCOPE, "d1")) == "waiting"
+    run(store.episodes.reflected(SCOPE, "d1", [lesson("reflection")]))
+    run(store.episodes.beat(SCOPE, "d1"))
+    assert run(store.episodes.state(SCOPE, "d1")) == "reflected"
+    assert run(store.scopes()) == [SCOPE]

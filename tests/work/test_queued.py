@@ -247,6 +247,40 @@ async def until_async(what: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
+    monkeypatch.setattr(queued, "GRACE", 0.01)
+    heard = Heard()
+
+    async def run() -> None:
+        store = open_store(url)
+        asked = asyncio.Event()
+
+        async def slow(messages):
+            asked.set()
+            await asyncio.sleep(600)
+
+        (one,) = await put(store, SCOPE, "pot")
+        async with Queued(url) as queue:
+            working = asyncio.create_task(queue.work(Tools(store, Function(slow)), told=heard))
+            await asked.wait()
+            working.cancel()
+            await asyncio.wait([working])
+            assert working.cancelled()
+            assert await store.episodes.take(SCOPE, 4e9, one) is not None
+
+    asyncio.run(run())
+    assert heard.lines[-1] == ("reflect", "given back")
+    assert ("errata.reflect", "todo", 1) in jobs(url)
+
+
+def test_a_worker_whose_database_is_not_there_says_so_at_once(tmp_path, url):
+    nowhere = url.replace("/errata_", "/nowhere_")
+    process = worker(tmp_path, nowhere)
+    said = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 4
+    assert "in the URL are right" in said
+
+
 def worker(folder: Path, url: str, *options: str) -> subprocess.Popen[str]:
     given = [*IMPATIENT, "worker", "--store", url, *options]
     environment = {**os.environ, "PYTHONPATH": str(folder), "ERRATA_EMBEDDER": "none"}

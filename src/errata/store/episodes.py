@@ -75,6 +75,15 @@ class SqlEpisodes:
         values = {**_key(scope, digest), "now": time.time()}
         await self._access.write(scope, lambda db: db.named("beat_episode", values), ())
 
+    async def left(self, scope: Scope, limit: int) -> Sequence[str]:
+        """The digests of those that wait and that nobody is at work on, the oldest first."""
+        values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": given.LEASE}
+
+        def work(db: Db) -> list[str]:
+            return [row[0] for row in db.named("episodes_left", values)]
+
+        return await self._access.read(scope, work)
+
     async def state(self, scope: Scope, digest: str) -> FiledState | None:
         """The state of an episode; None where none of that digest is kept."""
 

@@ -133,12 +133,13 @@ class Queued:
         """Do what is queued until the task is cancelled; with `once` until nothing is left.
 
         Cancelled, it begins nothing new, and what runs may finish for `GRACE` seconds. Where the
-        server goes away it waits until it is back. Raises StoreError with `once`.
+        server goes away it waits until it is back. Raises StoreError at the beginning, and with
+        `once`.
         """
         logging.getLogger("procrastinate.worker").addFilter(_untold)
         self._register(tools, told)
+        await sweep(self, tools)  # which also shows whether the database can be worked with
         if once:
-            await sweep(self, tools)
             with _typed():
                 await self._revive()
         while True:

@@ -9,18 +9,19 @@ from errata.work.tasks import Tools
 # Seconds between two looks for what was left undone, and between two nights.
 SWEEP = 60.0
 NIGHT = 86_400.0
-# Episodes of a scope that one look hands over; the next look takes the next ones.
+# Episodes of a scope that one look hands over, the oldest; a later one takes the others.
 MOST = 1_000
 
 
 async def sweep(work: Work, tools: Tools) -> None:
     """Hand over the episodes that wait, in whatever scope: who kept them may have been killed.
 
-    What failed is not among them: it was tried as often as is of use. Raises StoreError.
+    Neither what somebody is at work on nor what failed, which is tried again by its job as often as
+    that is of use. Raises StoreError.
     """
     for scope in await tools.store.scopes(waiting=True):
-        for one in await tools.store.episodes.newest(scope, MOST, "waiting"):
-            await work.defer("reflect", scope, digest=one.digest)
+        for digest in await tools.store.episodes.left(scope, MOST):
+            await work.defer("reflect", scope, digest=digest)
 
 
 async def night(work: Work, tools: Tools) -> None:

@@ -16,6 +16,13 @@ where id = (
 )
 returning digest, name, session, outcome, state, tries, error, record, at;
 
+-- name: episodes_left
+-- Those that wait and that nobody is at work on, the oldest first.
+select digest from episode
+where tenant = :tenant and project = :project and state = 'waiting' and record <> '{}'
+  and not (taken between :now - :lease and :now + :lease)
+order by at, id limit :limit;
+
 -- name: beat_episode
 update episode set taken = :now
 where tenant = :tenant and project = :project and digest = :digest and state = 'waiting';
