@@ -165,7 +165,7 @@ async def whole(store: SqlStore) -> None:
 
 def rows(path: object, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     """What a statement tells of the store at that path, whoever's it is."""
-    if engine.name == "postgres":
+    if engine.name == "postgres" or str(path).startswith("postgresql"):
         told = engine.at(str(path)).db.execute(sql.replace("?", "%s"), values or None)
         return told.fetchall()
     import sqlite3

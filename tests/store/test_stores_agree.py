@@ -1,0 +1,257 @@
+"""Whatever happens to a memory, SQLite and PostgreSQL give the same answers and the same export."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errata.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
+from errata.loop.decide import Again, Done
+from errata.memory import dreaming
+from errata.memory import memory as remembering
+from errata.memory.dreaming import Dreams, consolidate
+from errata.memory.learn import Example, Reflection
+from errata.memory.memory import Memory
+from errata.memory.proof import Exposure, Outcome
+from errata.memory.reflect import reflect
+from errata.memory.signature import signature
+from errata.memory.trust import ORDER, Quota
+from errata.protocols import Filter, Scope
+from errata.store import dreams, episodes, sqlstore
+from errata.store.sqlite import in_file
+from errata.testing import FixedEmbedder
+from tests.engines import engine, whole
+from tests.memory.reflections import FAILED, MENDED, about
+from tests.memory.transfers import exported, moved
+from tests.memory.transfers import given as handed
+from tests.store.support import report
+
+ONE, OTHER = Scope("ada", "cups"), Scope("ada", "mugs")
+DAY = 86_400.0
+# Each says nearly what the one before says, so that patterns are grouped and lessons are merged.
+TEXTS = [
+    f"write the colour of {what} on its own white label{more}"
+    for what in ("cup 7", "cup 9", "each mug", "the Gläser 😀 \0")
+    for more in ("", ", then")
+]
+few = st.integers(0, len(TEXTS) - 1)
+trusts, flags = st.sampled_from(ORDER), st.booleans()
+sources = st.sampled_from(["", "page", "tool x"])
+
+
+class Clock:
+    """Of the store and of the memory, set by hand: each look at it is later."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        self.now += 1
+        return self.now
+
+
+class Told:
+    """One memory, and what its answers are apart from ids, which are those of its database."""
+
+    def __init__(self, store: Any) -> None:
+        self.memory = Memory(store, ONE, FixedEmbedder(), max_entries=9, quota=Quota(4, 9))
+        self.words = Memory(store, ONE)
+        self.scope, self.store = ONE, store
+
+    async def remember(self, n: int, trust: Any, source: str, worked: bool, pinned: bool) -> Any:
+        example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
+        known = await self.store.held(ONE, None)
+        parents = [one.id for one in known[:1]] if pinned and worked else []
+        answer = await self.memory.remember(
+            f"E{n % 2}", TEXTS[n], lesson=f"lesson {n}" if pinned else "", example=example,
+            trust=trust, source=source, tags=["a", f"t{n % 3}"], importance=n / 9,
+            pinned=pinned and trust == "operator", derived_from=parents,
+        )  # fmt: skip
+        return answer.created, answer.seen, answer.id == 0
+
+    async def loop(self, n: int, again: bool, shown: bool, right: bool) -> Any:
+        """A loop that was shown what is found for it, and what came of it."""
+        found = await self.memory.recall(TEXTS[n], 2)
+        told = [
+            Exposure(f"{one.kind}/{one.signature}", f"loop {n}", shown, one.signature, 0.5,
+                     again, (one.id,))
+            for one in {one.reflection: one for one in found}.values()
+        ]  # fmt: skip
+        mark = signature("check", TEXTS[n])
+        lesson = Reflection("check", mark, "check", f"do {n}", TEXTS[n], f"loop {n}",
+                            Example(TEXTS[n], f"done {n}"), state="verified")  # fmt: skip
+        verdict = Again() if again else Done(1, right)
+        outcome = None if again else Outcome(f"loop {n}", right, n + 1, frozenset({mark.digest}))
+        entry = report(
+            f"loop {n}", 1, TEXTS[n], verdict, reflections=[lesson], exposures=told, outcome=outcome
+        )
+        await self.store.commit(ONE, entry, "nobody")
+        stored = await self.store.read(ONE, f"loop {n}")
+        return stored.loop, stored.values, stored.verdicts, stored.epoch
+
+    async def settle(self, n: int, release: bool) -> Any:
+        waiting = sorted(one.id for one in await self.store.held(ONE, None))
+        ids = waiting[: n % 3] or [1_000_000]
+        act = self.memory.quarantine.release if release else self.memory.quarantine.reject
+        await act(ids, by="ada", why=f"of {n}")
+
+    async def revoke(self, source: str, dry: bool) -> Any:
+        return await self.store.revoke(ONE, source or "loop:loop 1", "ada", "wrong", dry)
+
+    async def prune(self, n: int, keep: int) -> Any:
+        gone = await self.memory.prune(by="ada", unused_for=n * DAY, keep=keep)
+        return [(one["signature"], one["why"], one["text"]) for one in gone]
+
+    async def pin(self, n: int, pinned: bool) -> Any:
+        ids = sorted(one["id"] for one in await self.memory.top(99))
+        await self.store.pin(ONE, ids[n % len(ids)] if ids else 1, pinned, "ada", "")
+
+    async def apart(self, n: int, apart: bool) -> Any:
+        digest = signature(f"E{n % 2}", TEXTS[n]).digest
+        await self.store.set_apart(ONE, [digest], apart, "ada", "")
+
+    async def dream(self, undo: bool) -> Any:
+        if undo:
+            log = await Dreams(self.words).log()
+            return await Dreams(self.words).rollback(log[0].id if log else 1, by="ada", why="no")
+        one = await consolidate(self.words)
+        return one.before, one.after, one.queries, one.found, len(one.done), one.vetoes
+
+    async def reflect(self, n: int, mended: bool, vouched: bool) -> Any:
+        episode = about(TEXTS[n], MENDED if mended else FAILED)
+        made = await reflect(
+            episode, memory=self.memory, trust="operator" if vouched else "external"
+        )
+        return made is None or made.reflection.text
+
+    async def prove(self, n: int) -> Any:
+        names = [f"{one['kind']}/{one['signature']}" for one in await self.memory.top(99)]
+        proof = await self.memory.prove()
+        await self.store.conclude(ONE, dict.fromkeys(names[:2], 0.5 + n / 9), [])
+        return proof, await self.store.evidence(ONE, 5)
+
+    async def move(self, owned: bool, back: bool) -> Any:
+        """Out of one project and into another, with vectors."""
+        here, there = self.memory, Memory(self.store, OTHER, FixedEmbedder())
+        one, other = (there, here) if back else (here, there)
+        done = await (moved if owned else handed)(await exported(one, vectors=True), other)
+        return done.new, done.merged, done.known, done.quarantined, done.left, done.written
+
+    async def clear(self, n: int) -> Any:
+        return await self.memory.clear() if n == 0 else await self.memory.count()
+
+    async def all(self) -> Any:
+        """What both scopes tell, in every way there is to ask."""
+        asked: list[Any] = []
+        for scope in (ONE, OTHER):
+            memory = Memory(self.store, scope, FixedEmbedder())
+            # A dream has a number, which SQLite gives again to the next one after the last is gone.
+            told = re.sub(rb"dream/\d+", b"dream", await exported(memory, vectors=True))
+            asked += [told.splitlines()[:-1], await memory.count(), await memory.spaces()]
+            ruled = _bare(await self.store.rulings(scope, 99))
+            asked += [[{**one, "subject": one["subject"].split("/")[0]} for one in ruled]]
+            asked += [_bare(await memory.top(99)), await memory.patterns()]
+            for n, text in enumerate(TEXTS[::2]):
+                seen = await memory.seen(f"E{n % 2}", text)
+                asked += [seen.count, _bare(seen.lessons), seen.group]
+                for only in (Filter(), Filter(("a", "t1"), "all"), Filter(importance=0.4)):
+                    asked.append(_found(await self._search(memory, text, only)))
+            held = await self.store.held(scope, None)
+            asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
+            for one in held[:3]:
+                whence = await self.store.provenance(scope, one)
+                asked += [whence.sources, len(whence.parents), whence.sightings]
+            asked.append([one.report if hasattr(one, "report") else (one.by, one.at, one.undone,
+                          one.before) for one in await Dreams(memory).log()])  # fmt: skip
+        loops = await self.store.loops(ONE, 99)
+        return [*asked, [(one.id, one.loop, one.decisions) for one in loops]]
+
+    async def _search(self, memory: Memory, text: str, only: Filter) -> Any:
+        (vector,) = await FixedEmbedder().embed([text])
+        return await self.store.search(memory.scope, text, "fixed/64", vector, 5, only)
+
+
+def _bare(rows: Any) -> list[dict[str, Any]]:
+    """Without ids; `record` may hold one."""
+    return [{k: v for k, v in row.items() if k not in ("id", "record")} for row in rows]
+
+
+def _found(rows: Any) -> list[Any]:
+    near = sorted(
+        (one.example.task, one.lesson, one.seen, one.verified, one.useful, one.tags,
+         one.cosine and round(one.cosine, 5), one.keyword and round(one.keyword, 9),
+         round(one.coverage, 9))
+        for one in rows
+    )  # fmt: skip
+    return near
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("remember"), few, trusts, sources, flags, flags),
+        st.tuples(st.just("remember"), few, trusts, sources, flags, flags),
+        st.tuples(st.just("loop"), few, flags, flags, flags),
+        st.tuples(st.just("settle"), few, flags),
+        st.tuples(st.just("revoke"), sources, flags),
+        st.tuples(st.just("prune"), st.integers(0, 3), st.integers(-1, 4)),
+        st.tuples(st.just("pin"), few, flags),
+        st.tuples(st.just("apart"), few, flags),
+        st.tuples(st.just("dream"), flags),
+        st.tuples(st.just("reflect"), few, flags, flags),
+        st.tuples(st.just("prove"), few),
+        st.tuples(st.just("move"), flags, flags),
+        st.tuples(st.just("clear"), few),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@contextmanager
+def both() -> Iterator[tuple[Told, Told]]:
+    own = in_file(":memory:")
+    with engine.lent(":memory:") as store:
+        try:
+            yield Told(own), Told(store)
+        finally:
+            asyncio.run(own.close())
+
+
+async def answer(one: Told, step: tuple[Any, ...]) -> Any:
+    """What came of a step; of what fails its kind, since the words tell ids."""
+    try:
+        return await getattr(one, step[0])(*step[1:])
+    except (InvalidInput, NotFound, Conflict, RollbackRefused, QuotaExceeded) as error:
+        return type(error)
+
+
+@settings(max_examples=30)
+@given(history=steps)
+def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]):
+    async def scenario(sqlite: Told, postgres: Told) -> None:
+        for n, step in enumerate([*history, ("all",)]):
+            told = []
+            for one in (sqlite, postgres):
+                clock.now = n * DAY
+                told.append(await answer(one, step))
+            assert told[0] == told[1], step
+        await whole(postgres.store)
+
+    with both() as stores:
+        asyncio.run(scenario(*stores))
+
+
+@pytest.fixture(scope="module")
+def clock() -> Iterator[Clock]:
+    one = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sqlstore, dreams, episodes, dreaming, remembering):
+            patch.setattr(module, "time", one)
+        yield one
