@@ -14,6 +14,7 @@ from errata.http.wire import guardrails as wire
 from errata.loop.record import Evaluation
 from errata.testing import ScriptedModel
 from tests.compat import shapes
+from tests.compat.test_generated import SPOKEN, TYPES, has_shape
 from tests.compat.test_guardrails import FIRST, GOOD, JUDGED, POOR, TAG
 from tests.http.running import running
 from tests.http.support import Api, served
@@ -331,3 +332,11 @@ def test_a_running_service_answers_in_these_shapes(tmp_path):
         assert said == "Invalid reflection status. Must be 'done'."
         assert refused(client.get("/orchestrator/guardrails-status/nobody"), 404, "nobody")
         assert refused(client.get("/orchestrator/nothing"), 404, None)
+        talk = {**SPOKEN, "tenant_id": "default", "project_id": "default"}
+        made = client.post("/api/v1/reflections/generate", json=talk).json()
+        has_shape(made, TYPES)
+        asked = {"tenant_id": "default", "project_id": "default", "min_importance": 0}
+        found = client.post("/api/v1/reflections/query", json=asked).json()["reflections"]
+        assert [one["reflection_id"] for one in found] == [made["reflection_id"]]
+        other = client.post("/api/v1/reflections/query", json={**asked, "tenant_id": "rival"})
+        assert (other.status_code, list(other.json())) == (403, ["status", "message"])
