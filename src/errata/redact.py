@@ -53,6 +53,7 @@ chat_token discord(?:app)?\.com/api/webhooks/\d{10,}+/[\w-]{40,}
 stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,}
 stripe_key rk_(?:live|test)_[A-Za-z0-9]{16,}
 stripe_key whsec_[A-Za-z0-9+/=]{24,}
+errata_key errata_[0-9a-f]{12}_[0-9a-f]{64}
 payment_key sq0[a-z]{3}-[\w\\-]{22,}
 payment_key EAAA[\w-]{60,}
 payment_key shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32}

@@ -1,10 +1,16 @@
 """Every error has a status and a code of its own, and tells no secrets."""
 
+import json
+
 import pytest
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse
+from starlette.exceptions import HTTPException
 
 from errata import errors
 from errata.codes import TABLE
 from errata.errors import ErrataError
+from errata.http import problems
 
 KINDS = [
     kind
@@ -23,3 +29,80 @@ def test_every_error_has_a_status_and_a_code(kind):
 def test_codes_are_told_apart():
     codes = [code for _, code in TABLE.values()]
     assert len(codes) == len(set(codes))
+
+
+def told(error):
+    answer = problems.answer(error, "/v1/loops")
+    return json.loads(bytes(answer.body)), answer.headers
+
+
+def test_where_the_store_is_and_what_it_said_is_nobodys_business(caplog):
+    for error in (
+        errors.StoreUnavailable("/var/lib/errata.db: disk I/O error"),
+        errors.StoreCorrupt("/var/lib/errata.db is damaged"),
+        errors.StoreInDoubt("server at 10.0.0.1 went away"),
+    ):
+        body, _ = told(error)
+        assert "errata.db" not in str(body)
+        assert "10.0.0.1" not in str(body)
+    assert "disk I/O error" in caplog.text
+    body, _ = told(errors.NotFound("loop", "a", "/var/lib/errata.db"))
+    assert (body["code"], body["detail"]) == ("not_found", "no loop 'a'")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "headers"),
+    [
+        (errors.LeaseLost("at work"), 409, {"retry-after": "1"}),
+        (errors.StoreUnavailable("gone"), 503, {"retry-after": "1"}),
+        (errors.ModelUnavailable("gone"), 503, {"retry-after": "1"}),
+        (errors.KeyRefused("no"), 401, {"www-authenticate": 'Bearer realm="errata"'}),
+        (errors.Conflict("other"), 409, {}),
+        (HTTPException(405, headers={"Allow": "GET"}), 405, {"allow": "GET"}),
+        (RecursionError(), 422, {}),
+        (problems.Problem(428, "precondition_required", "send If-Match"), 428, {}),
+    ],
+)
+def test_an_error_has_its_status_and_what_to_do(error, status, headers):
+    body, found = told(error)
+    assert body["status"] == status
+    assert {name: found.get(name) for name in headers} == headers
+    assert ("retry-after" in found) == ("retry-after" in headers)
+
+
+def test_a_package_that_is_missing_is_the_services_and_not_the_callers():
+    body, _ = told(errors.PackageMissing("this", "xllamacpp", "embedded"))
+    assert (body["status"], body["detail"]) == (501, "the service was installed without xllamacpp")
+
+
+def test_no_secret_is_said_again():
+    secret = "errata_3f0c9a1b2d4e_" + 64 * "a"
+    bodies = []
+    for error in (
+        errors.InvalidInput("project", secret, "a name"),
+        problems.Problem(400, "bad_request", f"no {secret}"),
+        RequestValidationError(
+            [{"loc": ("body", "a", 0), "msg": f"no {secret}", "input": secret, "type": "x"}]
+        ),
+    ):
+        bodies.append(told(error)[0])
+        assert 64 * "a" not in str(bodies[-1])
+    body = bodies[-1]
+    assert body["errors"] == [
+        {"in": "body", "pointer": "/a/0", "detail": body["errors"][0]["detail"]}
+    ]
+
+
+def test_a_route_may_tell_errors_in_a_shape_of_its_own():
+    shapes = {"/old": lambda one: PlainTextResponse(f"{one.code}!", one.status)}
+    answer = problems.answer(errors.LeaseLost("at work"), "/old/route", shapes)
+    assert (bytes(answer.body), answer.headers["retry-after"]) == (b"at_work!", "1")
+    assert b"!" not in bytes(problems.answer(errors.LeaseLost("at work"), "/new", shapes).body)
+
+
+def test_a_class_of_a_user_is_told_as_what_it_is_a_kind_of():
+    class Mine(errors.Conflict):
+        """One that the table does not know."""
+
+    body, _ = told(Mine("other"))
+    assert (body["status"], body["code"]) == (409, "conflict")
