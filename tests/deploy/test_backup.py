@@ -1,0 +1,48 @@
+"""The commands of the page on deployment that dump and restore PostgreSQL bring everything back."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import errata
+from errata.store.copying import copy
+from errata.store.postgres import in_database
+from scripts.run_docs import blocks
+from tests import postgres
+from tests.postgres import Urls
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto-deploy.md"
+
+
+async def used(urls: Urls) -> errata.Remembered:
+    """A store that loops, lessons and keys are written to, each of two tenants."""
+    store, answer = in_database(urls.service), errata.Remembered(0, False, 0)
+    try:
+        for tenant in ("acme", "other"):
+            memory = errata.Memory(store, errata.Scope(tenant))
+            answer = await memory.remember("unit", "the weight has no unit")
+            await store.keys.create(tenant, "ann")
+    finally:
+        await store.close()
+    return answer
+
+
+def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
+    before, after = postgres.fresh(), postgres.blank()
+    first = asyncio.run(used(before))
+    page = PAGE.read_text(encoding="utf-8")
+    (commands,) = (one.body for one in blocks(page) if "pg_restore" in one.body)
+    for there, here in (("db.example.com", before), ("new.example.com", after)):
+        url = f"postgresql://errata_owner@{there}/errata"
+        assert url in commands
+        commands = commands.replace(url, f"'{here.owner}'")
+    programs = f"{postgres.server()._server.bin_path}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["sh", "-eu", "-c", commands], cwd=tmp_path, env={"PATH": programs}, check=True)
+    try:
+        assert copy(before.owner, after.owner).again  # every row is there
+        again = asyncio.run(used(after))
+        assert (again.id, again.seen) == (first.id, 2)
+    finally:
+        postgres.drop(before)
+        postgres.drop(after)
