@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from errata.protocols import Scope
@@ -155,6 +156,11 @@ def in_memory() -> SqlStore:
     return in_file(":memory:")
 
 
+def named(path: object) -> str:
+    """What a user writes to open the store at that path."""
+    return engine.at(str(path)).url if engine.name == "postgres" else str(path)
+
+
 async def whole(store: SqlStore) -> None:
     """The index, and what else follows from other rows, agrees with them."""
     if store.url.startswith("postgresql"):
@@ -163,18 +169,22 @@ async def whole(store: SqlStore) -> None:
         await store._access.write(Scope(), lambda db: db.execute(CHECK).fetchall())
 
 
+def changed(path: object, sql: str) -> None:
+    """Change rows of the store at that path, whoever's they are."""
+    if engine.name == "postgres":
+        engine.at(str(path)).db.execute(sql)
+        return
+    with closing(sqlite3.connect(str(path))) as db, db:
+        db.execute(sql)
+
+
 def rows(path: object, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     """What a statement tells of the store at that path, whoever's it is."""
     if engine.name == "postgres" or str(path).startswith("postgresql"):
         told = engine.at(str(path)).db.execute(sql.replace("?", "%s"), values or None)
         return told.fetchall()
-    import sqlite3
-
-    db = sqlite3.connect(str(path))
-    try:
+    with closing(sqlite3.connect(str(path))) as db:
         return db.execute(sql, values).fetchall()
-    finally:
-        db.close()
 
 
 def _in_database(url: str) -> SqlStore:

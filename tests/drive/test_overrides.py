@@ -16,15 +16,16 @@ from errata.loop.decide import Again, Done, Policy
 from errata.loop.record import Finding
 from errata.loop.stop import Budget, Echo, MaxAttempts
 from errata.protocols import Scope
-from errata.store.sqlite import in_file
 from tests.drive.support import Check, Generator
+from tests.engines import opened
+
+pytestmark = pytest.mark.both
 
 
 @pytest.fixture
 def store(tmp_path):
-    one = in_file(str(tmp_path / "a.db"))
-    yield one
-    asyncio.run(one.close())
+    with opened(tmp_path / "a.db") as one:
+        yield one
 
 
 def same(candidate: Any, at: Any) -> list[Finding]:

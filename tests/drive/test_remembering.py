@@ -25,7 +25,9 @@ from errata.store.sqlite import in_file
 from errata.store.sqlstore import SqlStore
 from errata.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
-from tests.store.support import rows
+from tests.engines import opened, rows
+
+pytestmark = pytest.mark.both
 
 SCOPE = Scope()
 SEED = "default\0default"
@@ -41,9 +43,8 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    one = in_file(str(path))
-    yield one
-    asyncio.run(one.close())
+    with opened(path) as one:
+        yield one
 
 
 @pytest.fixture(params=["same store", "another store"])
@@ -52,9 +53,8 @@ def kept(request, store, tmp_path):
     if request.param == "same store":
         yield store, store
     else:
-        other = in_file(str(tmp_path / "memory.db"))
-        yield store, other
-        asyncio.run(other.close())
+        with opened(tmp_path / "memory.db") as other:
+            yield store, other
 
 
 def lesson(name: str, number: int = 0, **fields: Any) -> Reflection:
@@ -372,6 +372,7 @@ def test_the_outcome_is_written_with_the_last_decision(kept, tmp_path, answers, 
     assert found[2] == expected[2] or expected[2] is None
 
 
+@pytest.mark.sqlite
 def test_both_kinds_of_memory_write_the_same(store, tmp_path):
     other = in_file(str(tmp_path / "memory.db"))
     for one in (store, other):

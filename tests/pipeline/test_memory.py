@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,10 @@ from errata.protocols import Context, Scope
 from errata.store.sqlite import BUSY_SECONDS, File
 from errata.store.sqlstore import SqlStore
 from errata.testing import ScriptedModel
+from tests.engines import changed, named
 from tests.pipeline.support import failing, ran
+
+pytestmark = pytest.mark.both
 
 SEED = "default\0default"
 LESSON = f"check/{signature('size', 'size: small').digest}"
@@ -52,14 +54,14 @@ def training(memory: Any, said: list[str | None], store: Any = None, **options: 
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "a.db")
+def path(tmp_path: Path, engine: str) -> str:
+    return named(tmp_path / "a.db")
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_second_run_is_told_at_once(path: str, apart: bool, tmp_path: Path) -> None:
     said: list[str | None] = []
-    store = str(tmp_path / "runs.db") if apart else path
+    store = named(tmp_path / "runs.db") if apart else path
     first = ran(training(path, said, store))
     assert [len(stage.attempts) for stage in first.stages] == [2]
     assert said.pop(0) is None
@@ -130,6 +132,7 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     )
 
 
+@pytest.mark.sqlite
 def test_feedback_is_bounded_however_much_is_known(path: str) -> None:
     """1,000 lessons, of which every one of 40 errors has some."""
 
@@ -173,6 +176,7 @@ class Counting(SqlStore):
         return await super().seen(scope, signature)
 
 
+@pytest.mark.sqlite
 def test_however_many_errors_few_are_looked_up() -> None:
     def many(output: Any, at: Context) -> Sequence[Finding]:
         found = [Finding("many", f"wrong {n}", severity=n / 1_000) for n in range(1_000)]
@@ -241,9 +245,7 @@ def test_what_is_not_to_be_told_is_not_told(path: str, gone: str) -> None:
             waiting = await memory.quarantine.waiting()
             await memory.quarantine.reject([one.id for one in waiting], by="ada", why="no")
         if gone == "retired":
-            with sqlite3.connect(path) as db:
-                db.execute("update reflection set state = 'retired'")
-            db.close()
+            changed(path, "update reflection set state = 'retired'")
         if gone == "cleared":
             await memory.clear()
 
@@ -296,6 +298,7 @@ def test_a_stage_that_a_model_writes_is_shown_what_was_accepted(path: str) -> No
     ]
 
 
+@pytest.mark.sqlite
 def test_no_output_of_a_function_is_remembered(path: str) -> None:
     pipeline = Pipeline("p", store=":memory:", memory=path, progress=False)
     pipeline.stage(name="s", checks=[failing(1)])(lambda state: "a private output of the stage" * 9)

@@ -184,13 +184,12 @@ def _bare(rows: Any) -> list[dict[str, Any]]:
 
 
 def _found(rows: Any) -> list[Any]:
-    near = sorted(
+    return sorted(
         (one.example.task, one.lesson, one.seen, one.verified, one.useful, one.tags,
          one.cosine and round(one.cosine, 5), one.keyword and round(one.keyword, 9),
          round(one.coverage, 9))
         for one in rows
     )  # fmt: skip
-    return near
 
 
 steps = st.lists(
