@@ -23,6 +23,7 @@ import typer
 
 from errata.errors import ErrataError, InvalidInput, ModelError, NotFound, StoreError, UsageError
 from errata.loop.feedback import clean
+from errata.store import shown
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 Db = Annotated[str | None, typer.Option("--db", "--store", help="The database. [errata.db]")]
@@ -142,7 +143,7 @@ def counted(number: int, noun: str) -> str:
 
 def following(*words: str, db: str = "") -> str:
     """The command to type next, with the database where it is not the usual one."""
-    more = ["--db", db] if db not in ("", "errata.db") else []
+    more = ["--db", shown(db)] if db not in ("", "errata.db") else []
     return f"Next: {shlex.join(['errata', *words, *more])}"
 
 

@@ -19,6 +19,7 @@ from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Lo
 from errata.loop.replay import Recorded
 from errata.near import near
 from errata.protocols import Usage
+from errata.store import shown
 
 NOT_PASSED = Finding("recorded", "not passed")
 Watch = Callable[[int, int], object]
@@ -107,7 +108,7 @@ async def from_store(values: Settings, last: int) -> list[Recorded]:
         found = await store.loops(scope, last)
     made = recorded(found)
     if not made:
-        where = f"{values.db} has an attempt; errata run makes some"
+        where = f"{shown(values.db)} has an attempt; errata run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
     return made
 

@@ -33,6 +33,7 @@ from errata.codec import goal_to, policy_to
 from errata.errors import ErrataError, InvalidInput, LeaseLost, NotFound, UsageError
 from errata.loop.feedback import clean
 from errata.protocols import Head, Scope, Store
+from errata.store import shown
 from errata.store.lease import new_owner
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ async def _driven(job: Job) -> None:
             else:
                 first = job.tasks[0]
                 job.name = await _fresh(store, scope, job.path, job.given, first, job.policy)
-            say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {values.db}")
+            say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
             progress.tasks(total, job.rows)
 
             def watch(row: Row) -> None:
@@ -186,7 +187,7 @@ def _reported(job: Job, failure: ErrataError | None, json: bool) -> int:
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     values = job.settings
-    document = {"run": job.name, "db": values.db, "model": values.model, **summary(rows)}
+    document = {"run": job.name, "db": shown(values.db), "model": values.model, **summary(rows)}
     document["rows"] = [asdict(row) for row in rows]
     if not json and rows:
         _print(rows, job.name, values.db)

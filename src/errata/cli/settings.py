@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from errata.errors import UsageError
+from errata.store import shown
 
 if TYPE_CHECKING:
     from errata.loop.decide import Policy
@@ -55,7 +56,7 @@ class Settings(BaseModel):
 
     model: Name = "embedded"
     embedder: Literal["auto", "minilm", "none"] = "auto"
-    db: Name = "errata.db"
+    db: Written = "errata.db"
     cache: Path | None = None
     tenant: Name = "default"
     project: Name = "default"
@@ -135,7 +136,7 @@ def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) ->
     said = said.replace("String should have", "it must have")
     if field == "policy":
         said = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
-    given = repr(error["input"])
+    given = repr(shown(value) if isinstance(value := error["input"], str) else value)
     given = given if len(given) <= SHOWN else f"{given[: SHOWN - 1]}…"
     return f"{where} is {given}; {said[:1].lower()}{said[1:]}"
 
