@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from errata import Run
+from errata import Memory, Run
 from errata.errors import ModelUnavailable, StoreUnavailable, UnknownName
 from errata.models.function import Function
 from errata.store import open_store
@@ -245,6 +245,32 @@ async def until_async(what: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
             await asyncio.sleep(0.01)
+
+
+def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url):
+    heard = Heard()
+
+    async def run() -> None:
+        store = open_store(url)
+        for scope in (SCOPE, OTHER):
+            await Memory(store, scope).remember("k", "one")
+        async with Queued(url) as queue:
+            working = asyncio.create_task(queue.work(Tools(store, keep=9), told=heard))
+            await until_async(lambda: len(heard.ended()) == 6)
+            working.cancel()
+            await asyncio.wait([working])
+
+    asyncio.run(run())
+    assert sorted(heard.ended()) == ["dream"] * 2 + ["prove"] * 2 + ["prune"] * 2
+
+
+def test_a_round_that_meets_a_database_that_is_away_comes_again(caplog):
+    async def away() -> None:
+        raise StoreUnavailable("gone")
+
+    asyncio.run(queued._round("sweep", away)(0))
+    (record,) = caplog.records
+    assert (record.message, record.round) == ("round_failed", "sweep")
 
 
 def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -18,7 +18,7 @@ from procrastinate.jobs import Status
 from psycopg_pool import AsyncConnectionPool
 
 from errata import telemetry
-from errata.errors import ErrataError, StoreUnavailable
+from errata.errors import ErrataError, StoreError, StoreUnavailable
 from errata.protocols import Scope
 from errata.store.address import addressed
 from errata.store.mishaps import mishap
@@ -28,6 +28,7 @@ from errata.work.inside import CONCURRENCY, GRACE
 from errata.work.rounds import night, sweep
 from errata.work.tasks import QUEUES, TASKS, Job, Tools
 
+_log = logging.getLogger("errata")
 # What every worker does besides its queues: it looks after all of them.
 UPKEEP = "upkeep"
 # Seconds between two signs of life of a worker, after how many without one its jobs are another's,
@@ -140,13 +141,14 @@ class Queued:
         self._register(tools, told)
         await sweep(self, tools)  # which also shows whether the database can be worked with
         if once:
-            with _typed():
-                await self._revive()
+            await self._revive()
+        else:
+            self._go_round(tools)
         while True:
             try:
                 with _typed():
                     await self._app.run_worker_async(
-                        queues=[*(queues or QUEUES), UPKEEP],
+                        queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
                         concurrency=concurrency,
                         wait=not once,
                         fetch_job_polling_interval=POLL,
@@ -164,27 +166,29 @@ class Queued:
             await asyncio.sleep(BEAT)  # it ended by itself: the server was away
 
     def _register(self, tools: Tools, told: Told) -> None:
-        """Tell procrastinate what to call for each task, and when for those of its own accord."""
-        app = self._app
+        """Tell procrastinate what to call for each task."""
         for name, task in TASKS.items():
-            made = partial(app.task, name=_named(name), queue=task.queue, retry=Backoff())
+            made = partial(self._app.task, name=_named(name), queue=task.queue, retry=Backoff())
             made(pass_context=True)(self._doing(name, tools, told))
 
-        async def swept(timestamp: int) -> None:
-            await sweep(self, tools)
+    def _go_round(self, tools: Tools) -> None:
+        """Tell it what to do of its own accord, and when."""
+        app = self._app
 
-        async def nightly(timestamp: int) -> None:
+        async def nightly() -> None:
             await night(self, tools)
-            await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
+            with _typed():
+                await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
 
-        async def revived(timestamp: int) -> None:
-            await self._revive()
-
-        rounds = ((REVIVAL, revived), (SWEEPS, swept), (NIGHTS, nightly))
-        for cron, round in rounds:
-            name = _named(round.__name__)
-            made = partial(app.task, name=name, queue=UPKEEP, priority=100, queueing_lock=name)
-            app.periodic(cron=cron)(made()(round))
+        rounds: tuple[tuple[str, str, Callable[[], Awaitable[None]]], ...] = (
+            ("revive", REVIVAL, self._revive),
+            ("sweep", SWEEPS, partial(sweep, self, tools)),
+            ("night", NIGHTS, nightly),
+        )
+        for name, cron, work in rounds:
+            named = _named(name)
+            made = partial(app.task, name=named, queue=UPKEEP, priority=100, queueing_lock=named)
+            app.periodic(cron=cron)(made()(_round(name, work)))
 
     def _doing(self, name: str, tools: Tools, told: Told) -> Any:
         async def doing(
@@ -219,14 +223,15 @@ class Queued:
         Where the same waits already, the one of the dead worker is dropped.
         """
         jobs = self._app.job_manager
-        for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
-            if one.attempts + 1 >= TRIES:  # it may be what killed them
-                await jobs.finish_job(one, Status.FAILED, delete_job=False)
-                continue
-            try:
-                await jobs.retry_job(one)
-            except failures.UniqueViolation:
-                await jobs.finish_job(one, Status.ABORTED, delete_job=True)
+        with _typed():
+            for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
+                if one.attempts + 1 >= TRIES:  # it may be what killed them
+                    await jobs.finish_job(one, Status.FAILED, delete_job=False)
+                    continue
+                try:
+                    await jobs.retry_job(one)
+                except failures.UniqueViolation:
+                    await jobs.finish_job(one, Status.ABORTED, delete_job=True)
 
 
 def _untold(record: logging.LogRecord) -> bool:
@@ -235,6 +240,18 @@ def _untold(record: logging.LogRecord) -> bool:
     if isinstance(error, failures.ConnectorException):
         record.exc_info = None
     return not isinstance(error, ErrataError)
+
+
+def _round(name: str, work: Callable[[], Awaitable[None]]) -> Callable[[int], Any]:
+    """A round at its time; a database that fails is asked again at the next."""
+
+    async def gone(timestamp: int) -> None:
+        try:
+            await work()
+        except StoreError as error:
+            _log.warning("round_failed", extra={"round": name, "error": str(error)})
+
+    return gone
 
 
 def _named(task: str) -> str:
