@@ -265,7 +265,7 @@ def test_a_database_below_a_file(desk):
 
 def test_a_full_disk_loses_nothing(desk):
     desk.tasks(*(task(f"word{n}", context="x" * 100) for n in range(40)))
-    script = 'ulimit -f 500; exec "$@"'
+    script = 'ulimit -f 600; exec "$@"'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *COMMAND, *RUN],
         cwd=desk.folder,
