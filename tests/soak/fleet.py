@@ -1,0 +1,149 @@
+"""Services and workers as processes on one database, killed at random and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+WAITING = 120.0  # seconds until what should have happened is given up
+ANSWER = 20.0  # seconds after which a client asks again
+
+
+class Fleet:
+    """`services` of `errata serve` and `workers` of `errata worker`, at ports that stay theirs."""
+
+    def __init__(self, folder: Path, url: str, services: int, workers: int) -> None:
+        self.folder = folder
+        self.ports = [_free() for _ in range(services)]
+        serve = ("serve", "--db", url, "--key-required", "--workers", "0", "--port")
+        self._commands = [[*serve, str(port)] for port in self.ports]
+        self._commands += [["worker", "--db", url, "--concurrency", "2"]] * workers
+        self.kills = [0] * len(self._commands)
+        self._processes = [self._begun(n) for n in range(len(self._commands))]
+
+    def _begun(self, n: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "errata.cli", *self._commands[n]]
+        quiet = {"ERRATA_EMBEDDER": "none", "ERRATA_CACHE": str(self.folder / "cache")}
+        with (self.folder / f"log {n}").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**os.environ, **quiet},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+
+    def kill(self, chance: random.Random) -> None:
+        """Kill one of those that were killed least often, and start it again."""
+        least = min(self.kills)
+        n = chance.choice([n for n, kills in enumerate(self.kills) if kills == least])
+        self._processes[n].kill()
+        self._processes[n].wait(WAITING)
+        self.kills[n] += 1
+        self._processes[n] = self._begun(n)
+
+    def alive(self) -> None:
+        """Nothing, where none of them has ended by itself."""
+        for n, process in enumerate(self._processes):
+            assert process.poll() is None, (self.folder / f"log {n}").read_text()
+
+    def end(self) -> None:
+        """Ask all of them to end, which they do well."""
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(WAITING) for process in self._processes]
+        logs = [(self.folder / f"log {n}").read_text() for n, code in enumerate(codes) if code]
+        assert not logs, logs
+
+    def gone(self) -> None:
+        """See that none is left, whatever happened."""
+        for process in self._processes:
+            process.kill()
+            process.wait(WAITING)
+
+
+def _free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Client:
+    """Asks one of several services, and another one where that does not answer, until one does.
+
+    The same request every time. `waits` are the seconds of answers at the first asking, `again`
+    counts how often it had to ask again.
+    """
+
+    def __init__(self, ports: list[int], key: str, chance: random.Random) -> None:
+        self._ports, self._key, self._chance = ports, key, chance
+        self._open: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+        self.waits: list[float] = []
+        self.again = 0
+
+    async def ask(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """The status and the answer, once it is one that another asking would not change."""
+        deadline, tries = time.monotonic() + WAITING, 0
+        while True:
+            port = self._chance.choice(self._ports)
+            began = time.perf_counter()
+            try:
+                async with asyncio.timeout(ANSWER):
+                    status, plain = await self._asked(port, method, path, body, headers or {})
+            except (OSError, EOFError, TimeoutError):
+                self._close(port)
+            else:
+                if status < 500 and plain.get("code") not in ("at_work", "too_many_requests"):
+                    if not tries:
+                        self.waits.append(time.perf_counter() - began)
+                    return status, plain
+            tries += 1
+            self.again += 1
+            assert time.monotonic() < deadline, f"{method} {path} is not answered"
+            await asyncio.sleep(self._chance.random() * min(1.0, 0.1 * tries))
+
+    async def _asked(
+        self, port: int, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> tuple[int, Any]:
+        if port not in self._open:
+            self._open[port] = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = self._open[port]
+        content = json.dumps(body).encode()
+        given = {
+            "Host": "localhost",
+            "Authorization": f"Bearer {self._key}",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(content)),
+            **headers,
+        }
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {said}" for name, said in given.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + content)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        assert length is not None, head
+        plain = json.loads(await reader.readexactly(int(length[1])))
+        if b"\r\nconnection: close" in head.lower():
+            self._close(port)
+        return int(head.split(b" ", 2)[1]), plain
+
+    def _close(self, port: int) -> None:
+        if (held := self._open.pop(port, None)) is not None:
+            held[1].close()
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        for port in list(self._open):
+            self._close(port)
