@@ -18,6 +18,13 @@ from errata.compat.guardrails import (
     override_guardrails,
     process_loop_completion,
 )
+from errata.compat.mistakes import clear, count, format_for_prompt, retrieve_similar, store
+from errata.compat.refining import (
+    check_convergence,
+    has_converged,
+    improvement_score,
+    run_iteration,
+)
 from errata.compat.remembering import (
     Reflection,
     compute_error_signature,
@@ -35,19 +42,28 @@ __all__ = [
     "Reflection",
     "Reflections",
     "calculate_fatigue_score",
+    "check_convergence",
+    "clear",
     "compute_error_signature",
+    "count",
     "create_reflection_from_evaluation",
     "detect_bias_repetition",
     "enforce_rerun_limits",
+    "format_for_prompt",
     "generate_reflection",
     "get_guardrails_status",
     "get_loop_trace",
+    "has_converged",
     "has_seen_error_before",
+    "improvement_score",
     "log_rerun_reasoning",
     "override_guardrails",
     "persist_reflection",
     "process_loop_completion",
     "query_reflections",
+    "retrieve_similar",
     "retrieve_similar_reflections",
+    "run_iteration",
+    "store",
     "store_reflection",
 ]
