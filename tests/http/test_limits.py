@@ -247,6 +247,21 @@ def test_metrics_tell_of_nobody(api):
         assert private not in text.lower().replace("/v1/test", "")
 
 
+def test_verdicts_are_counted_once(api):
+    reports = [{"findings": [{"check": "a", "message": "b"}]}, {}]
+    api.put("/v1/loops/counted", json={"task": "a"})
+    for n in (1, 1, 2, 2):
+        body = {"output": str(n), "evaluation": reports[n - 1]}
+        assert api.put(f"/v1/loops/counted/attempts/{n}", json=body).status_code == 200
+    policy = {"task": "a", "policy": "default, attempts.limit=1"}
+    api.put("/v1/loops/stopped", json=policy)
+    api.put("/v1/loops/stopped/attempts/1", json={"output": "1", "evaluation": reports[0]})
+    api.post("/v1/loops/stopped/overrides", json={"rule": "attempts", "why": "it is close"})
+    text = api.get("/metrics", key="").text
+    for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1)):
+        assert f'errata_decisions_total{{outcome="{outcome}"}} {times}.0' in text
+
+
 def test_without_keys_this_machine_alone_is_let_in(tmp_path):
     with served(tmp_path, open=True) as api:
         problem(api.get("/v1/keys", key=""), 401, "key_refused")  # one has been made

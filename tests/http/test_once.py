@@ -256,3 +256,17 @@ def test_values_come_back_as_they_were(tmp_path):
                 assert await store._access.write(SCOPE, work) == value
 
     asyncio.run(scenario())
+
+
+def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(tmp_path):
+    async def scenario() -> None:
+        with opened(tmp_path / "a.db") as store:
+            kept: list[Any] = []
+            with beside(Beside(lambda db, n, told: kept.append(told["name"]))) as call:
+                call.also(lambda db: kept.append("audit"))
+                await asyncio.create_task(store.clear(SCOPE))
+                assert kept == []
+                await store.remember(SCOPE, [])
+            assert kept == ["audit", "SqlStore.remember.<locals>.work"]
+
+    asyncio.run(scenario())

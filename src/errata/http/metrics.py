@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from errata.loop.decide import Done, Verdict
 from errata.work import Depth
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
@@ -53,8 +54,11 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
-    def decided(self, outcome: str) -> None:
-        """An attempt was decided on: again, passed, or the rule that stopped it."""
+    def decided(self, verdict: Verdict) -> None:
+        """A loop was decided on: again, passed, or the first rule that stopped it."""
+        outcome = "again"
+        if isinstance(verdict, Done):
+            outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
         self._decisions.labels(outcome).inc()
 
     def recalled(self, lessons: int) -> None:

@@ -5,6 +5,7 @@ A caller says so for all that runs within `beside`; the store then does it where
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ Record = Callable[[Db, int, Mapping[str, Any]], None]
 
 
 class Beside:
-    """What goes with the effects of one call, in order.
+    """What goes with the effects of one call, in order; made in the task that makes the call.
 
     An effect is a write, but for taking a loop over, which may be done again. `record` writes down
     the number of an effect and what it came to, as plain data; `known` are those of the same call
@@ -35,7 +36,12 @@ class Beside:
         self._known = list(known)
         self._next = first
         self._extras: list[Extra] = []
-        self.over = False
+        self._task = asyncio.current_task()
+
+    @property
+    def made_now(self) -> bool:
+        """Whether the call itself runs: not a heartbeat of it, nor work that it handed over."""
+        return asyncio.current_task() is self._task
 
     def also(self, extra: Extra) -> None:
         """Have this done in the transaction of the next effect."""
@@ -76,14 +82,13 @@ def beside(one: Beside) -> Iterator[Beside]:
     try:
         yield one
     finally:
-        one.over = True  # for what the call has begun and did not wait for
         _now.reset(token)
 
 
 def also(extra: Extra) -> None:
     """Have this done in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
-    if current is None or current.over:
+    if current is None:
         raise LookupError("nothing is done beside an effect outside of `beside`")
     current.also(extra)
 
@@ -100,7 +105,7 @@ class Attended:
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """What `work` returns, once it is committed together with what goes beside it."""
         current = _now.get()
-        if current is None or current.over:
+        if current is None or not current.made_now:
             return await self._access.write(scope, work, holds)
         return await current.write(self._access, scope, work, holds)
 

@@ -46,7 +46,10 @@ async def attempt(
         Spent(**vars(told.usage)),
         said=specs,
     )
-    return Judged.on(await report(setup.store, scope, id, n, given, setup.memory(scope)))
+    reported = await report(setup.store, scope, id, n, given, setup.memory(scope))
+    if reported.new:
+        setup.metrics.decided(reported.verdict)
+    return Judged.on(reported)
 
 
 @router.put("/loops/{id:path}", responses=NEW)

@@ -30,5 +30,6 @@ async def lift(
         store=setup.store,
         scope=scope,
     )
+    setup.metrics.decided(verdict)
     made: Decided = Decided.after(verdict, await setup.store.read(scope, id))
     return made
