@@ -221,6 +221,9 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(api, project):
     turns = {"task": ASKED, "loop": "run-2"}
     shown = said(api.post("/v1/recall", json=turns, **project))
     assert [one["content"] for one in shown["messages"]] == [PAIR["task"], PAIR["accepted"]]
+    assert (shown["text"], shown["exposure"]["shown"]) == ("", 1)
+    bare = said(api.post("/v1/recall", json={"task": TASK, "loop": "run-3"}, **project))
+    assert (bare["items"], bare["exposure"]["shown"]) == ([], 0)  # it is no worked example
     problem(api.post("/v1/recall", json={**asked, "limit": 3}, **project), 422, "invalid_input")
 
     end = {"loop": "run-1", "right_at_once": True, "calls": 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from errata.errors import InvalidInput
@@ -51,6 +51,17 @@ class Briefing:
         ids = tuple(one.id for one in told)
         turns = as_messages(told)
         return cls(turns, ids, tuple(exposures), space, vector, advice, tuple(told))
+
+    @property
+    def worked(self) -> Briefing:
+        """The same for a prompt that has room for worked examples alone: without strategies.
+
+        Whether a coin would have shown them or not: so what is left is compared fairly.
+        """
+        found = tuple(one for one in self.found if one.example.accepted)
+        left = (one for one in self.exposures if not str(one.lesson).startswith("strategy/"))
+        ids = tuple(one.id for one in found)
+        return replace(self, shown=ids, exposures=tuple(left), advice=(), found=found)
 
 
 def together(seed: str | int, loop_id: str) -> bool:

@@ -83,16 +83,17 @@ async def _shown(memory: Memory, asked: Recall) -> Recalled:
     """What the loop is shown: written down first, since the prompt may lead to it."""
     if given := sorted(ALONE & asked.model_fields_set):
         raise InvalidInput(given[0], getattr(asked, given[0]), "left out where a loop is given")
-    loop = asked.loop or ""
-    briefing = await memory.brief(asked.task, loop, examples=None)
+    loop, turns = asked.loop or "", asked.form == "messages"
+    briefing = await memory.brief(asked.task, loop, examples=True if turns else None)
+    briefing = briefing.worked if turns else briefing
     if briefing.exposures:
         await memory.store.remember(memory.scope, (), exposures=briefing.exposures)
     shown = sum(one.shown for one in briefing.exposures)
     exposure = Shown(loop=loop, shown=shown, withheld=len(briefing.exposures) - shown)
-    turns = briefing.examples if asked.form == "messages" else ()
-    told = () if asked.form == "messages" else briefing.examples
-    text = as_text(told, secrets.randbits(64), briefing.advice)
-    return _told(briefing.found, turns, text if asked.form != "found" else "", exposure)
+    text = ""
+    if asked.form == "text":
+        text = as_text(briefing.examples, secrets.randbits(64), briefing.advice)
+    return _told(briefing.found, briefing.examples if turns else (), text, exposure)
 
 
 def _told(

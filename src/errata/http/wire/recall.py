@@ -19,7 +19,8 @@ class Recall(Body):
 
     With a `loop` what is brought counts as shown to it, some of it is withheld by a coin, and the
     same is brought again when it asks again; `limit`, `budget`, `tags` and `match` are for asking
-    without one. `form` says how: as chat turns, as one text, or only as `items`.
+    without one. `form` says how: worked examples as chat turns; these and what was wrong elsewhere
+    as one text; or only the `items`.
     """
 
     model_config = saying(
@@ -42,7 +43,7 @@ class Recall(Body):
 class Item(BaseModel):
     """A worked example, or a lesson without one; `id` is that of the example.
 
-    `relevance` is 0..1; `source` says where it comes from, in words.
+    `relevance` is 0..1; `source` says where it comes from, in words; `at` is when it was stored.
     """
 
     id: int
@@ -60,6 +61,7 @@ class Item(BaseModel):
     importance: float
     useful: float
     relevance: float
+    at: float
     tags: list[str]
     source: str
 
@@ -67,7 +69,7 @@ class Item(BaseModel):
     def of(cls, one: Found) -> Item:
         """That find."""
         same = ("id", "reflection", "kind", "signature", "error_type", "lesson", "verified")
-        more = ("seen", "importance", "useful")
+        more = ("seen", "importance", "useful", "at")
         pair = {name: getattr(one.example, name) for name in ("task", "accepted", "rejected")}
         return cls(
             **{name: getattr(one, name) for name in (*same, *more)},
@@ -98,8 +100,7 @@ class Shown(BaseModel):
 class Recalled(BaseModel):
     """What fits the task, best first; nothing where nothing does.
 
-    `messages` are worked examples as chat turns. `text` is what a prompt may hold as it is: all of
-    it, or beside messages what has no accepted output.
+    `messages` and `text` are for a prompt as they are, each where its form was asked for.
     """
 
     model_config = example(
@@ -120,6 +121,7 @@ class Recalled(BaseModel):
                 "importance": 0.5,
                 "useful": 1.0,
                 "relevance": 0.8,
+                "at": 1769860800.0,
                 "tags": ["reports"],
                 "source": "lesson 7, not verified, seen 3 times, remembered as unverified_claim",
             }
