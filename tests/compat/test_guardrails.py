@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -271,6 +272,24 @@ def test_the_same_completion_at_once_is_one_attempt(store):
     answers = do(eight())
     assert all(one == answers[0] for one in answers)
     assert len(do(store.read(Scope(), "loop_001")).decisions) == 1
+
+
+def test_of_different_completions_at_once_one_is_taken_and_no_limit_is_exceeded(store):
+    async def one(n: int) -> None:
+        name: str | None = "loop_001"
+        while name is not None:
+            told = {**POOR, "summary": f"the answer of {n}"}
+            with suppress(AttemptTaken, LoopEnded):
+                await process_loop_completion(name, "done", store=store, **told)
+            latest = await process_loop_completion("loop_001", "done", store=store)
+            name = latest["decision_result"]["new_loop_id"]
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*map(one, range(8)))
+
+    do(all_of_them())
+    stored = do(store.read(Scope(), "loop_001"))
+    assert (len(stored.loop.attempts), len(stored.decisions)) == (4, 4)
 
 
 def test_a_loop_is_unknown_until_something_is_told_of_it(store):
