@@ -13,7 +13,7 @@ FOLDERS = ("src", "scripts", "bench", "examples")
 FUNCTION_LINES = 40
 MODULE_LINES = 400
 # Lines of Python in a folder, all below it included.
-FOLDER_LINES = {"src/errata/loop": 1_800, "src/errata/memory": 9_000, "src/errata": 48_000}
+FOLDER_LINES = {"src/errata/loop": 1_830, "src/errata/memory": 9_000, "src/errata": 52_000}
 # Names of a layer say nothing about the domain.
 VAGUE_CLASS = re.compile(r"(Manager|Engine|Service|Handler|Helper|Utils?|V\d+)(?![a-z])")
 VAGUE_MODULE = re.compile(r"(utils?|helpers?|common|misc)$")
