@@ -32,9 +32,9 @@ class Turn:
     async def commit(self, entry: Entry) -> None:
         """Write all of `entry`, or nothing where the loop has changed meanwhile."""
         try:
-            await self.store.commit(
-                self.scope, replace(entry, epoch=self.known.stored.epoch), owner=""
-            )
+            stored = self.known.stored
+            upon = replace(entry, epoch=stored.epoch, seen=stored.updated)
+            await self.store.commit(self.scope, upon, owner="")
         except LeaseLost as error:
             raise _Overtaken from error
 

@@ -221,7 +221,8 @@ class Entry:
 
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
     their overrides; `standing` is how worn the loop was then, `decided` when that was
-    (seconds since 1970; 0: just now). `reflections`, `exposures` and `outcome`
+    (seconds since 1970; 0: just now). `seen` is the `updated` of the loop that it rests on, where
+    nobody drives it. `reflections`, `exposures` and `outcome`
     belong to memory, which keeps `most` lessons (0: all).
     """
 
@@ -234,6 +235,7 @@ class Entry:
     verdict: Verdict | None = None
     standing: Standing | None = None
     decided: float = 0.0
+    seen: float = 0.0
     extra: Usage | None = None
     cancelled: str = ""
     override: Override | None = None
@@ -370,8 +372,8 @@ class Store(Lessons, Protocol):
     async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
         """Write all of `entry` or nothing. Raises LeaseLost, Conflict.
 
-        With the `owner` "" nobody drives the loop: the epoch moves on, so that of all who read the
-        same state one writes.
+        With the `owner` "" nobody drives the loop: nothing is written where it is not as it was
+        `seen`, and its epoch moves on, so that of all who have read the same state one writes.
         """
         ...
 

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from errata import telemetry
-from errata.codec import evaluation_to, goal_to, policy_from, policy_to, sparse, whole
+from errata.codec import (
+    evaluation_to,
+    goal_to,
+    policy_from,
+    policy_to,
+    sparse,
+    verdict_from,
+    verdict_to,
+    whole,
+)
 from errata.decisions import latest
 from errata.entries import attempted, cancelled, decided
 from errata.errors import AttemptTaken, Conflict, InvalidInput, LoopEnded, OutOfOrder
@@ -26,7 +35,7 @@ from errata.memory.places import placed, space_of
 from errata.near import near
 from errata.outside import Turn, settled
 from errata.protocols import NOTHING, Context, Head, Scope, Store, Stored, Usage
-from errata.redact import redacted
+from errata.redact import redacted, redacted_data
 from errata.remembering import Remembering, text_of
 
 LONGEST = 200  # characters of an id: it stands in addresses and lists
@@ -138,7 +147,7 @@ async def report(
         attempt = await judging.attempt(stored, number)
         before = replace(stored.loop, improves=policy.improvement, echoes=turn.known.echoes)
         loop = attempted(before, attempt, time.time())
-        verdict = decide(loop, policy)
+        verdict = _stored(decide(loop, policy))
         entry = replace(decided(loop, policy, verdict), attempt=attempt, value=told.output)
         record = await _record(turn, memory, verdict)
         await record.commit(entry, loop)
@@ -168,6 +177,11 @@ async def cancel(
         return verdict
 
     return await settled(store, scope, id, ended)
+
+
+def _stored(verdict: Verdict) -> Verdict:
+    """The verdict as it will be read again: a name before a text can make a secret of it."""
+    return verdict_from(redacted_data(verdict_to(verdict)))
 
 
 def _before(stored: Stored, number: int, name: str) -> Reported:

@@ -41,6 +41,7 @@ from tests.store.support import opened, rows
 
 SCOPE = Scope()
 WRONG, RIGHT = evaluated("wrong"), evaluated()
+SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def mine(loop: errata.Loop) -> str | None:
         ("", FOUR, "id is '' .* 1 to 200 printable"),
         ("x" * 201, FOUR, "1 to 200 printable"),
         ("a\n", FOUR, "1 to 200 printable"),
-        ("AKIA" + "IOSFODNN7EXAMPLE", FOUR, "without a secret"),
+        (SECRET, FOUR, "without a secret"),
         ("a", Policy((mine, MaxAttempts(3))), "no code of the host"),
     ],
 )
@@ -204,24 +205,23 @@ def test_a_candidate_that_no_json_holds_is_refused(store):
     asyncio.run(scenario())
 
 
-def test_secrets_are_not_kept_and_no_obstacle(store, path):
-    secret = "AKIA" + "IOSFODNN7EXAMPLE"
-    judged = Evaluation((Finding("keys", f"it shows {secret}"),))
+@pytest.mark.parametrize(
+    "wrong", [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")]
+)
+def test_secrets_are_not_kept_and_no_obstacle(store, path, wrong):
+    known: dict[str, Any] = {"policy": FOUR, "context": {"key": SECRET}}
 
     async def scenario() -> None:
-        await begun(store, context={"key": secret})
-        first = await told(store, 1, f"use {secret}", judged)
-        assert await told(store, 1, f"use {secret}", judged) == replace(
-            first, new=False, loop=(await told(store, 1, f"use {secret}", judged)).loop
-        )
-        assert secret not in str(first.verdict)
-        assert not (
-            await open_loop(store, SCOPE, "a", "task", policy=FOUR, context={"key": secret})
-        )[1]
+        await open_loop(store, SCOPE, "a", "task", **known)
+        first, again = [await told(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"]
+        assert (first.new, again.new, again.verdict) == (True, False, first.verdict)
+        assert "[redacted" in str(first.verdict)
+        assert not (await open_loop(store, SCOPE, "a", "task", **known))[1]
 
     asyncio.run(scenario())
-    tables = ("loop", "attempt", "decision")
-    assert secret not in str([rows(path, f"select * from {table}") for table in tables])
+    kept = str([rows(path, f"select * from {table}") for table in ("loop", "attempt", "decision")])
+    assert SECRET not in kept
+    assert "[redacted" in kept
 
 
 # -- rules, and what comes after them
@@ -453,6 +453,24 @@ def test_a_driver_that_had_let_go_loses_to_a_report(store):
         with pytest.raises(LeaseLost):
             await run.step()
         assert (await run.finish()).loop.attempts[1].candidate.text == "two"
+
+    asyncio.run(scenario())
+
+
+def test_what_a_driver_has_done_meanwhile_is_not_passed_over(store):
+    run = Run[str](
+        "task", generate=Generator("no"), checks=[Check()], policy=FOUR, store=store, id="a"
+    )
+
+    async def judge(candidate: Any, context: Context) -> list[Finding]:
+        await run.cancel("ada")
+        return []
+
+    async def scenario() -> None:
+        await run.step()
+        with pytest.raises(LoopEnded, match="was stopped by cancelled"):
+            await told(store, 2, "two", None, checks=[judge])
+        assert len((await store.read(SCOPE, "a")).loop.attempts) == 1
 
     asyncio.run(scenario())
 

@@ -179,7 +179,10 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
 def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
-    row = one(db, "fence" if owner else "advance", values)
+    if owner:
+        row = one(db, "fence", values)
+    else:
+        row = one(db, "advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
@@ -206,9 +209,10 @@ def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
 
 
 def _decision(db: Db, at: Plain, entry: Entry, verdict: Verdict) -> None:
-    row = db.named("last_attempt", at).fetchone()
+    made = entry.attempt
+    number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
     record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.named("insert_decision", {**at, "attempt": row[0], "record": record})
+    db.named("insert_decision", {**at, "attempt": number, "record": record})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
         db.named("end_loop", {"n": at["n"], "state": state})

@@ -16,7 +16,7 @@ returning n;
 
 -- name: advance
 update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
-where tenant = :tenant and project = :project and id = :id and epoch = :epoch
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
 returning n;
 
 -- name: beat
