@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
+from errata.errors import StoreCorrupt
 from errata.protocols import Scope, Stored
 from errata.store.database import MEMORY, Access, Db, Work
 
@@ -139,7 +140,15 @@ def _value(plain: Any) -> Any:
         case {"@": "dict", "of": pairs}:
             return {key: _value(one) for key, one in pairs}
         case {"@": str(kind), "of": held}:
-            module, _, name = kind.partition(":")
-            return getattr(sys.modules[module], name)(**{k: _value(v) for k, v in held.items()})
+            return _kind(kind)(**{k: _value(v) for k, v in held.items()})
         case _:
             return plain
+
+
+def _kind(name: str) -> Any:
+    """The value class of that name. Raises StoreCorrupt where it is none of errata's."""
+    module, _, inner = name.partition(":")
+    kind = getattr(sys.modules.get(module), inner, None)
+    if not module.startswith("errata.") or not (isinstance(kind, type) and is_dataclass(kind)):
+        raise StoreCorrupt(f"what a call came to is written down as {name!r}; that is no value")
+    return kind
