@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from typing import Any
@@ -11,34 +10,38 @@ from typing import Any
 import pytest
 
 from errata.errors import LeaseLost
+from errata.protocols import Scope
 from errata.store.answers import Call, SqlAnswers
 from errata.store.beside import Beside, also, beside
 from errata.store.database import Db
-from tests.http.support import problem, served
-from tests.store.support import SCOPE, opened, rows
+from tests.engines import changed, opened, rows
+from tests.http.support import PROJECT, TENANT, problem, served
+from tests.store.support import SCOPE
 
 NEW = {"name": "made", "projects": ["main"], "may": ["read"]}
+MINE = Scope(TENANT, PROJECT)
+pytestmark = pytest.mark.both
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("http")) as api:
+@pytest.fixture
+def api(tmp_path):
+    with served(tmp_path) as api:
 
         @api.app.post("/v1/test/remember")
         async def remember(body: dict[str, Any]) -> dict[str, Any]:
-            memory = api.setup.memory(SCOPE)
+            memory = api.setup.memory(MINE)
             answer = await memory.remember(**body)
             return {"id": answer.id, "seen": answer.seen}
 
         @api.app.post("/v1/test/reads")
         async def reads() -> dict[str, int]:
-            return {"lessons": await api.setup.memory(SCOPE).count()}
+            return {"lessons": await api.setup.memory(MINE).count()}
 
         @api.app.post("/v1/test/slow")
         async def slow(body: dict[str, Any]) -> dict[str, Any]:
             await asyncio.sleep(0.05)
-            answer = await api.setup.memory(SCOPE).remember(**body)
+            answer = await api.setup.memory(MINE).remember(**body)
             return {"seen": answer.seen}
 
         yield api
@@ -106,7 +109,7 @@ def test_two_at_once_have_one_effect(api):
     assert all(one.headers["Retry-After"] == "1" for one in busy)
     body = {"error_type": "once", "text": "at once"}
     assert api.post("/v1/test/slow", json=body, **once("f")).json() == fine[0].json()
-    assert api.run(api.setup.memory(SCOPE).seen("once", "at once")).count == 1
+    assert api.run(api.setup.memory(MINE).seen("once", "at once")).count == 1
 
 
 def test_a_secret_is_not_kept_for_the_next_time(api):
@@ -116,10 +119,9 @@ def test_a_secret_is_not_kept_for_the_next_time(api):
     assert again.json() == {**first, "secret": None}
     ids = [one["id"] for one in api.get("/v1/keys?limit=200").json()["items"]]
     assert ids.count(first["id"]) == 1
-    db = sqlite3.connect(api.setup.store.url)
-    dump = "\n".join(db.iterdump())
-    db.close()
-    assert first["secret"].split("_")[2] not in dump
+    secret = first["secret"].split("_")[2]
+    for table in ("key", "audit", "answer"):
+        assert secret not in str(rows(api.setup.store.url, f"select * from {table}"))
     made = [row for row in api.get("/v1/audit").json()["items"] if row["subject"] == "made"]
     assert len(made) == 1
 
@@ -147,6 +149,7 @@ with served(Path(sys.argv[1])) as api:
 """
 
 
+@pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
     done = subprocess.run(run, env={**os.environ, "PYTHONPATH": os.getcwd()}, check=False)
@@ -206,10 +209,7 @@ def test_an_answer_is_forgotten_after_a_day(tmp_path):
             assert (await answers.before(call)).answer == {"status": 200}
             with pytest.raises(LeaseLost):
                 await answers.keep(call, {"status": 201})
-            db = sqlite3.connect(tmp_path / "a.db")
-            db.execute("update answer set at = at - 86401")
-            db.commit()
-            db.close()
+            changed(tmp_path / "a.db", "update answer set at = at - 86401")
             assert (await answers.before(call)).digest == ""
             await answers.keep(call, {"status": 202})
             assert rows(tmp_path / "a.db", "select record from answer") == [('{"status": 202}',)]
