@@ -1,0 +1,132 @@
+"""The service does what its description says, whatever it is asked: all checks of schemathesis.
+
+Valid requests and invalid ones, a few of each for every operation; more in a soak run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from errata.http.app import application
+from errata.http.setup import Setup
+from errata.store.keys import MAY
+from errata.store.sqlite import in_file
+from tests.conftest import SOAK
+
+DESCRIPTION = Path(__file__).parents[2] / "docs" / "openapi.json"
+LABELS = [
+    f"{method.upper()} {path}"
+    for path, operations in json.loads(DESCRIPTION.read_text(encoding="utf-8"))["paths"].items()
+    for method in operations
+]
+EXAMPLES = 3 * SOAK
+
+
+class Excused(NamedTuple):
+    """A refusal of what fits the schema: of which operations, with which words, and why."""
+
+    operations: str
+    says: str
+    why: str
+
+
+EXCUSED = (
+    Excused(
+        ".*",
+        r"it must be 1 to 2[02]0 printable characters",
+        "no pattern that all readers of JSON Schema know says which characters are printable",
+    ),
+    Excused(".*", "cursor is ", "a cursor is what an answer gave, and no schema knows which"),
+    Excused(".*", "character 0", "PostgreSQL has no text with it, and no pattern excludes it"),
+    Excused(
+        "PUT /v1/loops/.*|POST /v1/replay",
+        '"code":"(invalid_input|unknown_name)"',
+        "policies, goals and checks are written in a language of their own, which no schema tells",
+    ),
+    Excused("POST .*", "time is ", "a moment before 1970, or one that never was"),
+    Excused(
+        "PATCH .*",
+        "send If-Match|changed meanwhile",
+        "what is sent has to be the tag of what was read; without one it is 428, and not 422",
+    ),
+    Excused("POST /v1/keys", "a time that is still to come", "no schema knows what time it is"),
+    Excused(".* /orchestrator/.*", "at least 1 character", "of a name of blanks none is left"),
+    Excused(
+        "POST /orchestrator/loop-complete",
+        "Invalid reflection status",
+        "callers of earlier systems rely on this answer, whatever the status was",
+    ),
+    Excused(
+        "POST /api/v1/reflections/generate",
+        "at least one event, or an error",
+        "callers of earlier systems rely on this shape, which says nothing of an empty run",
+    ),
+)
+CONFIG = {
+    # A body that is too large is refused, too; and so is a request to change what was not read.
+    "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}},
+}
+
+
+class World(NamedTuple):
+    """The operations as schemathesis reads them, and a key that may do everything."""
+
+    operations: dict[str, Any]
+    key: str
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Iterator[World]:
+    store = in_file(str(tmp_path_factory.mktemp("schema") / "errata.db"))
+    _, key = asyncio.run(store.keys.create("acme", "tests", may=MAY))
+    config = {**CONFIG, "headers": {"Authorization": f"Bearer {key}"}}
+    schema = schemathesis.openapi.from_asgi(
+        "/openapi.json", application(Setup(store)), config=schemathesis.Config.from_dict(config)
+    )
+    operations = (one.ok() for one in schema.get_all_operations())
+    yield World({one.label: one for one in operations}, key)
+    asyncio.run(store.close())
+
+
+def excused(label: str, text: str) -> bool:
+    return any(re.fullmatch(one.operations, label) and re.search(one.says, text) for one in EXCUSED)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("label", LABELS)
+def test_an_operation_does_what_it_says(world, label, mode):
+    operation, numbers = world.operations[label], count()
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=SOAK == 1,
+        database=None,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    def holds(case: Case) -> None:
+        headers = {"Authorization": f"Bearer {world.key}"}
+        if mode.is_positive and "Idempotency-Key" in case.headers:
+            headers["Idempotency-Key"] = f"{label} {next(numbers)}"  # one is for one request
+        response = case.call(headers=headers)
+        wrong: list[Any] = [positive_data_acceptance] if excused(label, response.text) else []
+        case.validate_response(response, headers=headers, excluded_checks=wrong)
+
+    with suppress(Unsatisfiable):  # of some operations nothing can be wrong
+        holds()
