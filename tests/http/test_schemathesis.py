@@ -94,7 +94,7 @@ def world(tmp_path_factory) -> Iterator[World]:
     store = in_file(str(tmp_path_factory.mktemp("schema") / "errata.db"))
     _, key = asyncio.run(store.keys.create("acme", "tests", may=MAY))
     config = {**CONFIG, "headers": {"Authorization": f"Bearer {key}"}}
-    schema = schemathesis.openapi.from_asgi(
+    schema: Any = schemathesis.openapi.from_asgi(
         "/openapi.json", application(Setup(store)), config=schemathesis.Config.from_dict(config)
     )
     operations = (one.ok() for one in schema.get_all_operations())
