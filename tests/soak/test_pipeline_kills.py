@@ -59,9 +59,7 @@ def test_kill_9_repeats_and_loses_nothing(tmp_path: Path) -> None:
         folder = tmp_path / f"run {tries}"
         folder.mkdir()
         tries += 1
-        here = killed_until_done(
-            PROGRAM, folder, chance=chance, seconds=lambda kills: 0.4 + SECONDS * 40 + kills / 10
-        )
+        here = killed_until_done(PROGRAM, folder, chance=chance, seconds=0.4 + SECONDS * 40)
         kills += here
         counts = finished(folder)
         assert counts.keys() == once.keys()
