@@ -12,7 +12,7 @@ from errata.compat.names import name_of
 from errata.compat.settings import ALIGNMENT, DRIFT
 from errata.decisions import Decision, Reasoning, reasoning
 from errata.loop.decide import Again, Done, Policy
-from errata.loop.record import Attempt, Evaluation
+from errata.loop.record import Attempt, Evaluation, Loop
 from errata.loop.stop import Echo, Fatigue, MaxAttempts, flat
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ class Told:
     """
 
     def __init__(self, stored: Stored, following: str, number: int | None = None) -> None:
-        self.stored, self.following = stored, following
+        self.stored: Stored = stored
+        self.following: str = following
         self.policy: Policy = policy_from(stored.head.policy)
-        self.loop = replace(stored.loop, improves=self.policy.improvement)
+        self.loop: Loop = replace(stored.loop, improves=self.policy.improvement)
         made = [one for one in stored.decisions if number in (None, one.attempt)]
         self.decision: Decision | None = made[-1] if made else None
         told = reasoning(self.loop, made[-1:])

@@ -21,7 +21,7 @@ from errata.http.wire.generated import (
 )
 
 PREFIX = "/api/v1/reflections"
-router = APIRouter(prefix=PREFIX, tags=["compatible"], responses=REFUSALS)
+router: APIRouter = APIRouter(prefix=PREFIX, tags=["compatible"], responses=REFUSALS)
 
 
 def told(problem: Problem) -> JSONResponse:

@@ -65,7 +65,9 @@ class Telling(APIRoute):
         return handled
 
 
-router = APIRouter(prefix=PREFIX, tags=["compatible"], route_class=Telling, responses=REFUSALS)
+router: APIRouter = APIRouter(
+    prefix=PREFIX, tags=["compatible"], route_class=Telling, responses=REFUSALS
+)
 
 
 @router.post("/loop-complete")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -84,7 +84,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 class EventError(BaseModel):
     """What a step failed with."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     message: str = ""
     code: Id | None = None
@@ -93,7 +93,7 @@ class EventError(BaseModel):
 class RunEvent(BaseModel):
     """One event of a run; the list of its types is open. Ids and times that lack are filled in."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     event_type: Annotated[str, Field(min_length=1)]
     content: Any = ""
@@ -115,7 +115,7 @@ class RunError(BaseModel):
 class FinishedRun(BaseModel):
     """A finished run to reflect on. `store: false` only answers what it would teach."""
 
-    model_config = ConfigDict(json_schema_extra={"example": RUN})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": RUN})
 
     tenant_id: Name | None = None
     project_id: Name | None = None
@@ -142,7 +142,7 @@ class RunMetadata(BaseModel):
 class GeneratedReflection(BaseModel):
     """What a run taught; `importance` and `confidence` are in 0..1."""
 
-    model_config = ConfigDict(json_schema_extra={"example": MADE})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": MADE})
 
     reflection_id: str
     strategy_id: str | None
@@ -161,7 +161,7 @@ class GeneratedReflection(BaseModel):
 class ReflectionQuery(BaseModel):
     """What to look for; without a text the most important."""
 
-    model_config = ConfigDict(json_schema_extra={"example": ASKED})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": ASKED})
 
     tenant_id: Name | None = None
     project_id: Name | None = None
@@ -189,6 +189,8 @@ class QueriedReflection(BaseModel):
 class QueriedReflections(BaseModel):
     """What was found, best first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"reflections": [FOUND]}})
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        json_schema_extra={"example": {"reflections": [FOUND]}}
+    )
 
     reflections: list[QueriedReflection]

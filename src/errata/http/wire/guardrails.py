@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -106,7 +106,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 class BiasTag(BaseModel):
     """A bias that was found; without a severity it is 0.5."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     tag: Name
     severity: Share = 0.5
@@ -129,7 +129,7 @@ class LoopCompletion(Flags):
     Flags take effect where the limit has been reached. Scores that are not told are judged.
     """
 
-    model_config = ConfigDict(json_schema_extra={"example": COMPLETED})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": COMPLETED})
 
     loop_id: Id
     reflection_status: str
@@ -146,7 +146,7 @@ class LoopCompletion(Flags):
 class GuardrailsOverride(Flags):
     """Limits that the next decision may go past, and why."""
 
-    model_config = ConfigDict(json_schema_extra={"example": LIFTED})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": LIFTED})
 
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
@@ -185,7 +185,7 @@ class DecisionResult(BaseModel):
 class LoopDecision(BaseModel):
     """What was decided on a completion; the same again has the latest decision."""
 
-    model_config = ConfigDict(json_schema_extra={"example": DECIDED})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": DECIDED})
 
     status: Literal["success"]
     loop_id: str
@@ -217,7 +217,7 @@ class LoopStanding(BaseModel):
 class GuardrailsStatus(BaseModel):
     """How a loop stands under its guardrails."""
 
-    model_config = ConfigDict(json_schema_extra={"example": STANDS})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": STANDS})
 
     status: Literal["success"]
     guardrails_status: LoopStanding
@@ -226,7 +226,7 @@ class GuardrailsStatus(BaseModel):
 class GuardrailsOverridden(BaseModel):
     """The override that was given."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "example": {
                 "status": "success",
