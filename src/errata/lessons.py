@@ -378,7 +378,7 @@ class Lessons(Protocol):
         ...
 
     async def scopes(self, waiting: bool = False) -> Sequence[Scope]:
-        """The scopes that have lessons, or where episodes wait to be reflected on.
+        """The scopes that have lessons, or where traces or episodes wait.
 
         Whoever asks sees no more of them than their names.
         """

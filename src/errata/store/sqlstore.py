@@ -321,7 +321,7 @@ class SqlStore:
         return episodes.SqlEpisodes(self._access)
 
     async def scopes(self, waiting: bool = False) -> Sequence[Scope]:
-        """The scopes that have lessons, or where episodes wait to be reflected on."""
+        """The scopes that have lessons, or where traces or episodes wait."""
         name = "scopes_waiting" if waiting else "scopes"
         rows = await self._access.read(Scope(), lambda db: db.named(name).fetchall())
         return [Scope(*row) for row in rows]

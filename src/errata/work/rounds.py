@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errata.collecting import gather
 from errata.protocols import Scope
 from errata.work import Work
 from errata.work.tasks import Tools
@@ -16,10 +17,12 @@ MOST = 1_000
 async def sweep(work: Work, tools: Tools) -> None:
     """Hand over the episodes that wait, in whatever scope: who kept them may have been killed.
 
+    And those that are made now of traces which have ended, where whoever got them was killed.
     Neither what somebody is at work on nor what failed, which is tried again by its job as often as
     that is of use. Raises StoreError.
     """
     for scope in await tools.store.scopes(waiting=True):
+        await gather(tools.store, scope)
         for digest in await tools.store.episodes.left(scope, MOST):
             await work.defer("reflect", scope, digest=digest)
 

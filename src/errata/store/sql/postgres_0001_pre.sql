@@ -610,4 +610,6 @@ language sql stable security definer set search_path from current as $$
   select distinct r.tenant, r.project from reflection r where not waiting
   union
   select distinct e.tenant, e.project from episode e where waiting and e.state = 'waiting'
+  union
+  select distinct t.tenant, t.project from trace t where waiting and t.state = 'open'
 $$;
