@@ -297,7 +297,6 @@ def test_a_loop_is_unknown_until_something_is_told_of_it(store):
         process_loop_completion("loop_001", "done", store=store),
         get_guardrails_status("loop_001", store=store),
         override_guardrails("loop_001", True, override_by="ops", store=store),
-        enforce_rerun_limits("loop_001", store=store),
         get_loop_trace("loop_001", store=store),
     ):
         with pytest.raises(NotFound):
@@ -628,6 +627,25 @@ def test_the_status_of_a_loop(store):
         "summary_valid": False,
         "reflection_persona": "SAGE",
     }
+
+
+@pytest.mark.parametrize(("most", "reached"), [(3, False), (0, True)])
+def test_a_loop_that_is_unknown_has_had_no_rerun(store, most, reached):
+    loops = Guarded(store, settings=LoopGuardrails(max_reruns=most))
+    limits = do(enforce_rerun_limits("loop_001", True, "ops", store=loops))
+    shapes.has(limits, shapes.LIMITS)
+    assert limits == {
+        "rerun_count": 0,
+        "max_reruns": most,
+        "limit_reached": reached,
+        "force_finalize": reached,
+        "overridden": False,
+        "overridden_by": None,
+    }
+
+
+def test_scores_are_numbers_with_a_point_however_they_are_told(store):
+    shapes.has(done(store, "loop_001", alignment_score=1, drift_score=0), shapes.COMPLETED)
 
 
 def test_limits_are_enforced_and_lifted_once(store):

@@ -72,7 +72,8 @@ class Completion:
     def evaluation(self) -> Evaluation | None:
         """What is told of scores and of bias tags, each tag once."""
         findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
-        return Evaluation(findings, self.scores) if findings or self.scores else None
+        scores = {name: float(score) for name, score in self.scores.items()}
+        return Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:

@@ -232,15 +232,20 @@ async def enforce_rerun_limits(
 ) -> dict[str, Any]:
     """Whether a loop has had its reruns; where it has, an override lets it have one more.
 
-    Asked again, the same override is not given twice. Raises NotFound, OverrideRefused.
+    Asked again, the same override is not given twice. A loop that is unknown has had none. Raises
+    OverrideRefused, StoreError.
     """
     loops = Guarded.of(store)
-    id = (await loops.known(loop_id)).id
-    stands = await loops.told(id)
+    place = await find(loops.store, loops.scope, loop_id)
+    if place.stored is None:
+        most = loops.settings.max_reruns
+        spent = {"rerun_count": 0, "max_reruns": most, "limit_reached": most == 0}
+        return {**spent, "force_finalize": most == 0, "overridden": False, "overridden_by": None}
+    stands = await loops.told(place.id)
     reached, now = stands.limits()["limit_reached"], time.time()
     if override_max_reruns and reached and not stands.lifting("attempts", now):
-        await loops.lift(id, ["attempts"], override_by or "")
-        stands = await loops.told(id)
+        await loops.lift(place.id, ["attempts"], override_by or "")
+        stands = await loops.told(place.id)
     limits, by = stands.limits(), stands.lifting("attempts", now)
     return {
         **limits,

@@ -151,7 +151,8 @@ class Told:
 
     def scores(self) -> dict[str, Any]:
         """What was judged, and who reflected."""
-        scores, attempt = self.evaluation.scores, self.attempt
+        scores = {name: float(score) for name, score in self.evaluation.scores.items()}
+        attempt = self.attempt
         text = attempt.candidate.text if attempt else None
         return {
             "alignment_score": scores.get(ALIGNMENT),
