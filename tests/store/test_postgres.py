@@ -233,6 +233,29 @@ async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres)
 
 
 @run
+async def test_who_waits_for_a_scope_keeps_no_connection_from_another(postgres):
+    begun, gate = threading.Event(), threading.Event()
+
+    def held(db: Db) -> None:
+        add(db)
+        begun.set()
+        assert gate.wait(30)
+
+    async with opened(postgres.service, pool_size=2) as database:
+        waiting = [asyncio.create_task(database.write(ONE, held)) for _ in range(10)]
+        await asyncio.to_thread(begun.wait, 30)
+        await asyncio.wait_for(database.write(OTHER, lambda db: add(db, OTHER)), 30)
+        await asyncio.wait_for(database.read(ONE, lambda db: None), 30)
+        for one in waiting[5:]:
+            one.cancel()
+        gate.set()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await database.write(ONE, add)
+        assert database._pool._turns._waiting == {}
+    assert count(postgres.owner) == 7
+
+
+@run
 async def test_counting_from_many_tasks_loses_nothing(postgres):
     async with opened(postgres.service, pool_size=5) as database:
         await asyncio.gather(*(database.write(ONE, add) for _ in range(200)))

@@ -17,9 +17,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from errata.errors import StoreInDoubt, StoreUnavailable
 from errata.protocols import Head
+from errata.reporting import Told, open_loop
+from errata.reporting import report as reported
 from errata.store import open_store
 from errata.store.address import addressed
 from errata.store.database import Db
+from errata.store.lease import new_owner
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened, run
@@ -178,15 +181,32 @@ async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
 async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
     """The loop has the attempt once, whether the first report came through or not."""
     with wired(postgres.service) as wire:
-        store = open_store(wire.url)
-        await store.claim(SCOPE, "a", Head("task"), "")
+        store, owner = open_store(wire.url), new_owner()
+        await store.claim(SCOPE, "a", Head("task"), owner)
         wire.cut = cut
         with pytest.raises(StoreInDoubt):
-            await store.commit(SCOPE, report("a", 1), "")
+            await store.commit(SCOPE, report("a", 1), owner)
         wire.cut = ""
-        await store.commit(SCOPE, report("a", 1), "")
+        await store.commit(SCOPE, report("a", 1), owner)
         stored = await store.read(SCOPE, "a")
         await store.close()
+    assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+@run
+async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut):
+    with wired(postgres.service) as wire:
+        store = open_store(wire.url)
+        await open_loop(store, SCOPE, "a", "task")
+        wire.cut = cut
+        with pytest.raises(StoreInDoubt):
+            await reported(store, SCOPE, "a", 1, Told("text"))
+        wire.cut = ""
+        again = await reported(store, SCOPE, "a", 1, Told("text"))
+        stored = await store.read(SCOPE, "a")
+        await store.close()
+    assert again.new is (cut == "before")
     assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
 
 

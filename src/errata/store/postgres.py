@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from hashlib import blake2b
@@ -24,6 +24,7 @@ from errata.store.database import MEMORY, Work
 from errata.store.mishaps import MISHAPS, mishap
 from errata.store.session import Session
 from errata.store.sqlstore import SqlStore
+from errata.store.turns import Turns
 
 T = TypeVar("T")
 
@@ -70,8 +71,9 @@ class Database:
         run again then: the caller asks again, and finds what was written under its own number, id
         or idempotency key.
         """
-        begin = _begin("begin", scope, holds)
-        return await self._pool.run(partial(self._pool.transact, begin, work, "commit"))
+        locks = [_key(scope, name) for name in dict.fromkeys(holds)]
+        job = partial(self._pool.transact, _begin("begin", scope, locks), work, "commit")
+        return await self._pool.run(job, locks)
 
     async def apart(self, scope: Scope, work: Work[T]) -> T:
         """As `read`, on a connection and a thread of its own, and a statement may take its time."""
@@ -96,14 +98,25 @@ class _Pool:
         self._lock = threading.Lock()
         self._idle: list[Session] = []
         self._threads: ThreadPoolExecutor | None = None
+        self._turns = Turns()
 
-    async def run(self, job: Callable[[], T]) -> T:
-        """What the job returns, on a thread."""
+    async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
+        """What the job returns, on a thread; none of this process that has one of its `locks`."""
+        turns = self._turns
+        await turns.take(locks)
+        try:
+            answer = self._submit(job)
+        except RuntimeError:  # the interpreter ends
+            turns.give(locks)
+            raise
+        answer.add_done_callback(lambda _: turns.give(locks))
+        return await asyncio.wrap_future(answer)
+
+    def _submit(self, job: Callable[[], T]) -> Future[T]:
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._address.size, NAME)
-            answer = self._threads.submit(job)
-        return await asyncio.wrap_future(answer)
+            return self._threads.submit(job)
 
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
         """What `work` returns; run again where the database asks for it."""
@@ -175,11 +188,11 @@ class _Pool:
             session.close()
 
 
-def _begin(begin: str, scope: Scope, holds: Sequence[str] = ()) -> str:
+def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
     """Begin a transaction, name its tenant and take its locks: one message to the server."""
-    locks = "".join(f", pg_advisory_xact_lock({_key(scope, name)})" for name in holds)
+    taken = "".join(f", pg_advisory_xact_lock({lock})" for lock in locks)
     tenant = sql.quote(scope.tenant)
-    return f"{begin}; select set_config('errata.tenant', {tenant}, true){locks}"
+    return f"{begin}; select set_config('errata.tenant', {tenant}, true){taken}"
 
 
 def _key(scope: Scope, name: str) -> int:
