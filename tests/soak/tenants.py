@@ -540,6 +540,28 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
+async def http_loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    """Loops are called the same everywhere; a stranger's loop of a name is not there."""
+    id = f"told-{chance.randrange(20)}"
+    path, told = f"/v1/loops/{id}", list[Any]()
+    if id not in place.loops:
+        for wrong in (path, f"{path}/explain"):
+            told.append(await crowd.ask(place, "GET", wrong, 404))
+        body = {"output": place.mark, "evaluation": {}}
+        told.append(await crowd.ask(place, "PUT", f"{path}/attempts/1", 404, json=body))
+        told.append(await crowd.ask(place, "PUT", path, 201, json={"task": place.mark}))
+        place.loops.add(id)
+        found = {"check": "wrong", "message": place.mark}
+        body = {"output": place.mark, "evaluation": {"findings": [found]}}
+        told.append(await crowd.ask(place, "PUT", f"{path}/attempts/1", 200, json=body))
+    whole = await crowd.ask(place, "GET", path, 200)
+    assert (whole["task"], [one["output"] for one in whole["made"]]) == (place.mark, [place.mark])
+    page = await crowd.ask(place, "GET", "/v1/loops?limit=200", 200)
+    assert {one["id"] for one in page["items"]} == place.loops
+    told.append(await crowd.ask(place, "POST", "/v1/replay", 200, json={"policies": ["default"]}))
+    return told, whole, page, await crowd.ask(place, "GET", f"{path}/explain", 200)
+
+
 async def http_older_names(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     """The paths of earlier callers, which name a tenant and a project in the body."""
     other, path = crowd.stranger(place, chance), "/api/v1/reflections/query"
