@@ -30,6 +30,7 @@ with warnings.catch_warnings():
 from errata.store.address import addressed
 from errata.store.migrations import migrate
 
+OLDEST, NEWEST = 16, 18
 OWNER, SERVICE = "errata_owner", "errata"
 # What is tested with these databases is not that a commit outlasts a power cut.
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
@@ -47,10 +48,10 @@ class Urls(NamedTuple):
 class Server:
     """A server in a folder of its own; `settings` are lines of postgresql.conf."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    def __init__(self, folder: Path, *settings: str, version: int = NEWEST) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._server = PostgresServer(folder, cleanup_mode=None)
+        self._server = PostgresServer(folder, cleanup_mode=None, postgres_version=version)
         self._server.ensure_pgdata_inited()
         if settings:
             lines = "".join(f"{line}\n" for line in settings)
@@ -100,7 +101,7 @@ def rows(url: str, sql: str, *values: Any) -> list[Any]:
     """The rows of a statement, on a connection of its own that commits."""
     with psycopg.connect(addressed(url).conninfo, autocommit=True) as db:
         answer = db.execute(sql, values or None)
-        return answer.fetchall() if answer.description else []
+        return answer.fetchall() if answer.description is not None else []
 
 
 @cache
@@ -112,7 +113,7 @@ def server() -> Server:
         (users / str(os.getpid())).touch()
         found = Server(folder, *QUICK, "max_connections = 300", "deadlock_timeout = 50ms")
         atexit.register(_leave, found, os.getpid())
-        if not found.run(f"select from pg_roles where rolname = '{OWNER}'"):
+        if not found.run(f"select 1 from pg_roles where rolname = '{OWNER}'"):
             found.roles()
     return found
 
@@ -136,10 +137,10 @@ def drop(urls: Urls) -> None:
 
 
 @contextmanager
-def alone(*settings: str) -> Iterator[Server]:
-    """A server of its own, to be stopped and killed."""
+def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
+    """A server of its own, to be stopped and killed; of the oldest or of the newest version."""
     folder = Path(tempfile.mkdtemp(prefix="errata-pg-"))
-    found = Server(folder, *settings)
+    found = Server(folder, *settings, version=version)
     try:
         found.roles()
         yield found
