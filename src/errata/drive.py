@@ -184,9 +184,9 @@ class Run(Generic[C]):
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            state = replace(
-                state, loop=loop, values=stored.values, verdict=latest(stored.decisions)
-            )
+            last = latest(stored.decisions)
+            state = replace(state, loop=loop, values=stored.values, verdict=last)
+            self._data = stored.head.context if self._data is None else self._data
             for key, plain in stored.journal.items():
                 state = replace(state, finished=(key, Produced.of(plain)))
         if self._journal.durable and any(map(counts_scope, self.policy.rules)):

@@ -181,7 +181,7 @@ class Scope:
 class Head:
     """What is stored when a loop begins: its task, and its goals and policy as plain data.
 
-    `context` is what checks of a loop that is reported from outside find as `Context.data`.
+    `context` is what its checks find as `Context.data` where whoever drives it gives nothing else.
     """
 
     task: Any

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import errata
+from errata import outside
 from errata.drive import Run
 from errata.errors import (
     AttemptTaken,
@@ -30,7 +31,7 @@ from errata.loop.decide import Again, Done, Policy
 from errata.loop.record import Evaluation, Finding, Goal
 from errata.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
 from errata.memory.memory import Memory
-from errata.protocols import Context, Scope, Usage
+from errata.protocols import Context, Entry, Scope, Usage
 from errata.reporting import Reported, Told, cancel, open_loop, report
 from errata.store.sqlite import BUSY_SECONDS, Connection, File
 from errata.store.sqlstore import SqlStore
@@ -443,6 +444,20 @@ def test_while_a_process_drives_it_only_what_is_known_is_answered(store):
     asyncio.run(scenario())
 
 
+def test_a_driver_finds_the_context_that_the_loop_was_begun_with(store):
+    async def scenario() -> None:
+        seen.clear()
+        await begun(store, context={"unit": "kg"})
+        await told(store, 1, "12", None, checks=[unit])
+        options: dict[str, Any] = {"policy": FOUR, "store": store, "id": "a"}
+        run = Run[str]("task", generate=Generator("13 kg"), checks=[unit], **options)
+        result = await run.finish()
+        assert (result.passed, len(result.loop.attempts)) == (True, 2)
+        assert [one.data for one in seen] == [{"unit": "kg"}] * 2
+
+    asyncio.run(scenario())
+
+
 def test_a_driver_that_had_let_go_loses_to_a_report(store):
     async def scenario() -> None:
         run = Run[str](
@@ -585,6 +600,26 @@ def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
 
 
 # -- many at once
+
+
+def test_who_is_always_overtaken_gives_up(store, monkeypatch):
+    monkeypatch.setattr(outside, "TURNS", 3)
+    turns: list[int] = []
+
+    async def slow(turn: outside.Turn) -> None:
+        turns.append(turn.known.stored.epoch)
+        await errata.override("a", "attempts", by="ada", store=store)
+        await turn.commit(Entry("a", 0, cancelled="bo"))
+
+    async def scenario() -> None:
+        await begun(store)
+        with pytest.raises(LeaseLost, match="others write to loop 'a' all the time"):
+            await outside.settled(store, SCOPE, "a", slow)
+        assert turns == [1, 2, 3]
+        stored = await store.read(SCOPE, "a")
+        assert (len(stored.loop.overrides), stored.loop.cancelled) == (3, "")
+
+    asyncio.run(scenario())
 
 
 def test_of_many_reports_of_one_attempt_one_is_kept(store):
