@@ -6,6 +6,7 @@ import time
 import pytest
 
 from errata.errors import InvalidInput
+from errata.http.caller import KNOWN_FOR
 from tests.engines import changed, rows
 from tests.http.support import problem, served
 
@@ -77,6 +78,14 @@ def test_another_secret_another_scheme_revoked_or_expired_is_refused(api):
     short = made(api, may=["admin"], expires=time.time() + 0.3)
     time.sleep(0.35)
     problem(api.get("/v1/keys", key=short["secret"]), 401, "key_refused")
+
+
+def test_a_key_that_is_revoked_elsewhere_is_refused_soon(api):
+    one = made(api, may=["admin"])
+    assert api.get("/v1/keys", key=one["secret"]).status_code == 200
+    api.run(api.setup.store.keys.revoke("acme", one["id"]))
+    time.sleep(KNOWN_FOR + 0.05)
+    problem(api.get("/v1/keys", key=one["secret"]), 401, "key_refused")
 
 
 def test_each_scope_is_its_own(api):

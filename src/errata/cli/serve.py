@@ -16,7 +16,7 @@ import typer
 
 from errata.cli.exporting import Content, Telemetry, exporting
 from errata.cli.opening import embedder_of, scope_of, stored
-from errata.cli.output import Db, ModelName, counted, show
+from errata.cli.output import Db, ModelName, counted, following, show
 from errata.cli.settings import Settings, settings
 from errata.errors import PackageMissing, UsageError
 from errata.store import POSTGRES, shown
@@ -203,7 +203,7 @@ def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
         show("  keys   needed; errata key list shows them")
         return
     show("  keys   none: only this machine is let in, and whoever calls may do everything")
-    show("Next: errata key create --name NAME")
+    show(following("key", "create", "--name", "NAME", db=values.db))
 
 
 def _log() -> None:

@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 
 from errata import __version__
 from errata.http import problems
+from errata.http.caller import Callers
 from errata.http.described import describe, named
 from errata.http.entrance import Entrance
 from errata.http.gathering import Gathering
@@ -20,7 +21,7 @@ from errata.http.setup import Setup
 
 def application(setup: Setup) -> FastAPI:
     """The service as an ASGI application; whoever opened the store closes it."""
-    gathering = Gathering(setup)
+    gathering, callers = Gathering(setup), Callers(setup)
 
     @asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:
@@ -38,9 +39,9 @@ def application(setup: Setup) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=named,
-        middleware=[Middleware(Entrance, setup=setup, shapes=SHAPES)],
+        middleware=[Middleware(Entrance, setup=setup, callers=callers, shapes=SHAPES)],
     )
-    app.state.setup, app.state.gathering = setup, gathering
+    app.state.setup, app.state.gathering, app.state.callers = setup, gathering, callers
     problems.install(app, SHAPES)
     for router in ROUTERS:
         app.include_router(router)

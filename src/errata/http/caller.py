@@ -9,7 +9,11 @@
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from dataclasses import dataclass
+from hashlib import sha256
+from math import inf
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request, Security
@@ -23,6 +27,8 @@ from errata.store.beside import also
 from errata.store.keys import MAY, Key
 
 May = Literal["read", "write", "approve", "admin"]
+KNOWN_FOR = 1.0
+KNOWN = 10_000  # keys at a time
 Project = Annotated[
     str | None,
     Query(description="The project; by default the first of the key.", max_length=200),
@@ -89,17 +95,43 @@ class Caller:
             raise Forbidden(f"this needs a key that may {may}; yours may {has}")
 
 
-async def identified(setup: Setup, authorization: str | None) -> Caller:
-    """Who sends that header. Raises KeyRefused, StoreError."""
-    if authorization:
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            raise KeyRefused("send the key as Authorization: Bearer errata_…")
-        return Caller.holding(await setup.store.keys.holder(token.strip()))
-    if not setup.open or await setup.store.keys.any():
-        raise KeyRefused("no key was sent: Authorization: Bearer errata_…")
-    scope = setup.scope
-    return Caller("", "local", scope.tenant, (), frozenset(MAY), scope.project)
+class Callers:
+    """Who calls, by the keys that are sent.
+
+    A key is looked up once in `KNOWN_FOR` seconds: for so long one that was revoked elsewhere may
+    still be good here.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._known: OrderedDict[bytes, tuple[Key, float]] = OrderedDict()
+
+    async def identified(self, authorization: str | None) -> Caller:
+        """Who sends that header. Raises KeyRefused, StoreError."""
+        if authorization:
+            scheme, _, token = authorization.partition(" ")
+            if scheme.lower() != "bearer":
+                raise KeyRefused("send the key as Authorization: Bearer errata_…")
+            return Caller.holding(await self._holder(token.strip()))
+        if not self._setup.open or await self._setup.store.keys.any():
+            raise KeyRefused("no key was sent: Authorization: Bearer errata_…")
+        scope = self._setup.scope
+        return Caller("", "local", scope.tenant, (), frozenset(MAY), scope.project)
+
+    async def _holder(self, token: str) -> Key:
+        digest = sha256(token.encode()).digest()
+        now = time.monotonic()
+        one, until = self._known.get(digest, (None, 0.0))
+        if one is None or until < now or (one.expires or inf) <= time.time():
+            one = await self._setup.store.keys.holder(token)
+            self._known[digest] = one, now + KNOWN_FOR
+            if len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+        return one
+
+    def forget(self) -> None:
+        """Look every key up again: one was revoked."""
+        self._known.clear()
 
 
 _bearer = HTTPBearer(

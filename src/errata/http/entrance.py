@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from errata import telemetry
-from errata.http.caller import Caller, identified
+from errata.http.caller import Caller, Callers
 from errata.http.limits import Rates, Room, body_of
 from errata.http.once import Once
 from errata.http.problems import SOON, Problem, Shape, answer
@@ -41,9 +41,12 @@ SAFE = {
 class Entrance:
     """Lets in who has a key and asks for what the limits allow; what fails becomes a problem."""
 
-    def __init__(self, app: ASGIApp, setup: Setup, shapes: Mapping[str, Shape]) -> None:
+    def __init__(
+        self, app: ASGIApp, setup: Setup, callers: Callers, shapes: Mapping[str, Shape]
+    ) -> None:
         self._app = app
         self._setup = setup
+        self._callers = callers
         self._shapes = shapes
         self._once = Once(app)
         self._rates = Rates(setup.limits.rate, setup.limits.burst)
@@ -95,11 +98,11 @@ class Entrance:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        caller = await identified(self._setup, headers.get("authorization"))
-        _near(caller, headers.get("host", ""))
-        scope["state"]["caller"] = caller
-        self._rates.take(caller.key)
         with self._room.place():
+            caller = await self._callers.identified(headers.get("authorization"))
+            _near(caller, headers.get("host", ""))
+            scope["state"]["caller"] = caller
+            self._rates.take(caller.key)
             body = await body_of(scope, receive, self._setup.limits)
             again = _Again(body, receive)
             _unpacked(scope)

@@ -52,10 +52,11 @@ async def create(
 
 
 @router.delete("/keys/{id}")
-async def revoke(id: str, caller: Administering, setup: Given) -> ShownKey:
-    """Revoke a key: from now on it is good for nothing."""
+async def revoke(id: str, caller: Administering, setup: Given, request: Request) -> ShownKey:
+    """Revoke a key: from now on it is good for nothing, elsewhere after a second at most."""
     caller.record("key.revoke", id)
     answer: ShownKey = ShownKey.of(await setup.store.keys.revoke(caller.tenant, id))
+    request.app.state.callers.forget()
     return answer
 
 
