@@ -834,6 +834,40 @@ def test_a_setting_that_cannot_be_read_is_named_as_it_was_given(name, value):
     assert caught.value.field == name
 
 
+# -- names, whatever they look like
+
+names = st.lists(st.sampled_from(["a", "_r1", "_r2", "_", "r1"]), min_size=1, max_size=3)
+steps = st.lists(st.one_of(names.map("".join), st.integers(0, 5)), min_size=1, max_size=8)
+
+
+@settings(max_examples=30)
+@given(steps)
+def test_a_name_that_was_given_to_a_rerun_stands_for_it_and_no_other_for_one(made):
+    """Steps name a loop, which is new where the name is, or go on with one that was asked for."""
+    store = in_file(":memory:")
+    patient = LoopGuardrails(max_reruns=99, base_increment=0.001)
+    loops = Guarded(store, settings=patient)
+
+    async def scenario() -> None:
+        owners: dict[str, str] = {}  # of every name that was given to a rerun, or is an id
+        asked: list[str] = []
+        for step in made:
+            name = asked[step % len(asked)] if asked and isinstance(step, int) else f"n{step}"
+            if isinstance(step, str):
+                name = step
+            answer = await process_loop_completion(name, "done", store=loops, **POOR)
+            decision = answer["decision_result"]
+            assert decision["original_loop_id"] == owners.setdefault(name, name)
+            new = decision["new_loop_id"]
+            assert owners.setdefault(new, owners[name]) == owners[name]
+            asked.append(new)
+        stored = [await store.read(Scope(), id) for id in set(owners.values())]
+        assert sum(len(one.loop.attempts) for one in stored) <= len(made)
+        await store.close()
+
+    do(scenario())
+
+
 # -- agreement with the core
 
 scores = st.integers(0, 20).map(lambda n: n / 20)
