@@ -71,14 +71,16 @@ with recursive line (name) as (
   select parent from link where tenant = :tenant and project = :project and child = :name and relation = 'became'
   union select k.parent from link k join line on k.child = line.name
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
+),
+parted (kind, signature) as materialized (
+  select substr(name, 1, instr(name, '/') - 1), substr(name, instr(name, '/') + 1) from line
 )
 select l.id, (
   select max(s.dream) from supersession s join dream d on d.id = s.dream
   where s.what = 'reflection' and s.subject = :subject and d.undone is null
 ) as dream
-from line
-join reflection l on l.tenant = :tenant and l.project = :project
-  and l.kind = substr(name, 1, instr(name, '/') - 1) and l.signature = substr(name, instr(name, '/') + 1)
+from parted p
+join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
 where l.state <> 'superseded' and l.id <> :subject limit 1;
 
 -- name: read_dreams
@@ -88,7 +90,7 @@ order by id desc limit :limit;
 
 -- name: texts_of
 select id, text from reflection
-where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids))
+where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
   and trust not in ('tool', 'external');
 
 -- name: read_supersessions

@@ -14,12 +14,15 @@ language sql immutable parallel safe return least(one, other);
 create function instr(text, text) returns integer
 language sql immutable parallel safe return strpos($1, $2);
 create domain bytewise as text collate "C";
-create function json_each(list text) returns table (key bigint, value bytewise)
-language sql immutable parallel safe rows 10
-begin atomic
-  select ordinality - 1, one::bytewise
-  from json_array_elements_text(list::json) with ordinality as each (one, ordinality);
-end;
+-- `atom` is a value that is a whole number. No SQL that a statement could take in: a cast in a join is no operation that
+-- row-level security lets come before it, and no index would be asked.
+create function json_each(list text) returns table (key bigint, value bytewise, atom bigint)
+language plpgsql immutable parallel safe rows 10 as $$
+begin
+  return query
+    select ordinality - 1, one::bytewise, case when one ~ '^-?[0-9]{1,18}$' then one::bigint end
+    from json_array_elements_text(list::json) with ordinality as each (one, ordinality);
+end $$;
 create function joined(text, text, text) returns text
 language sql immutable parallel safe return coalesce($1 || $3, '') || $2;
 create aggregate group_concat(text, text) (sfunc = joined, stype = text);
@@ -570,14 +573,15 @@ create trigger member_back after delete on link for each row when (old.relation 
 
 -- Full text: each prepared word carries the token of its scope, so that what counts or matches in one scope reads
 -- nothing of another. Words that are contained in a list are no operation that row-level security lets come before it,
--- so the functions that search belong to the owner of the tables and ask for the tenant themselves.
+-- so the functions that search belong to the owner of the tables and ask for the tenant themselves. Temporary tables
+-- come last in their search_path: one that the service's role makes is not taken for ours.
 
 create function scoped_words(scope text, words text) returns text[]
 language sql immutable parallel safe return string_to_array(scope || replace(words, ' ', ' ' || scope), ' ');
 create index example_words on example using gin (scoped_words(scope, words)) with (fastupdate = off) where indexed;
 
 create function count_words(mark text, terms text) returns table (term text, n bigint)
-language plpgsql stable security definer set search_path from current as $$
+language plpgsql stable security definer set search_path = errata, pg_temp as $$
 begin
   return query select each.value::text, (
     select count(*) from example e
@@ -588,7 +592,7 @@ end $$;
 
 -- The newest first; the ids as a JSON list.
 create function match_words(mark text, terms text, most bigint) returns table (term text, ids text)
-language plpgsql stable security definer set search_path from current as $$
+language plpgsql stable security definer set search_path = errata, pg_temp as $$
 begin
   return query select each.value::text, (
     select coalesce(array_to_json((array_agg(e.id order by e.id desc))[1:most])::text, '[]') from example e
@@ -599,14 +603,14 @@ end $$;
 
 -- A caller has a key before it has a tenant: whose key it is tells its own number alone.
 create function key_of(number text) returns setof key
-language sql stable security definer set search_path from current as $$ select * from key where id = number $$;
+language sql stable security definer set search_path = errata, pg_temp as $$ select * from key where id = number $$;
 create function keys_there() returns boolean
-language sql stable security definer set search_path from current
+language sql stable security definer set search_path = errata, pg_temp
 as $$ select exists (select 1 from key where revoked is null) $$;
 
 -- Who keeps all scopes in order has to know which there are: their names alone.
 create function scopes_there(waiting boolean) returns table (tenant text, project text)
-language sql stable security definer set search_path from current as $$
+language sql stable security definer set search_path = errata, pg_temp as $$
   select distinct r.tenant, r.project from reflection r where not waiting
   union
   select distinct e.tenant, e.project from episode e where waiting and e.state = 'waiting'

@@ -19,5 +19,5 @@ select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.s
                                        where value in (select value from json_each(:tags)))) as passes
 from json_each(:ids) i cross join example e cross join reflection l
      left join vector v on v.example = e.id and v.space = :space
-where e.id = cast(i.value as bigint) and l.id = e.reflection
+where e.id = i.atom and l.id = e.reflection
   and l.tenant = :tenant and l.project = :project and e.indexed;

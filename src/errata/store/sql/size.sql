@@ -5,7 +5,7 @@
 delete from reflection where id in (
   select id from reflection
   where tenant = :tenant and project = :project and pinned = false
-    and (state = 'quarantined' or id not in (select cast(value as bigint) from json_each(:kept)))
+    and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
   order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
            useful, importance, max(last_seen, last_shown), id
   limit :excess
@@ -29,7 +29,7 @@ order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'veri
 limit :limit;
 
 -- name: delete_reflections
-delete from reflection where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
+delete from reflection where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
 
 -- name: set_pinned
 update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id

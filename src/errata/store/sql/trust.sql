@@ -1,17 +1,17 @@
 -- name: known_parents
-select id, trust from example where scope = :scope and id in (select cast(value as bigint) from json_each(:parents));
+select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
 
 -- name: count_traced
 select count(distinct example) as n from origin
-where scope = :scope and example in (select cast(value as bigint) from json_each(:parents));
+where scope = :scope and example in (select atom from json_each(:parents));
 
 -- name: shown_to_loop
-select distinct cast(e.value as bigint) as id from exposure x, json_each(x.examples) e
+select distinct e.atom as id from exposure x, json_each(x.examples) e
 where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
 
 -- name: is_own_ancestor
 with recursive before (id) as (
-  select cast(value as bigint) from json_each(:parents)
+  select atom from json_each(:parents)
   union select l.parent from lineage l join before b on l.child = b.id
 )
 select 1 from before where id = :example;
@@ -31,7 +31,7 @@ on conflict do nothing;
 
 -- name: insert_lineage
 insert into lineage (child, parent)
-select :example, cast(value as bigint) from json_each(:parents) where cast(value as bigint) <> :example
+select :example, atom from json_each(:parents) where atom <> :example
 on conflict do nothing;
 
 -- name: set_author
@@ -102,7 +102,7 @@ select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e
          select group_concat(source, ', ') from (select source from origin where example = e.id order by source) as named
        ), '') as source
 from example e join reflection l on l.id = e.reflection
-where e.scope = :scope and e.id in (select cast(value as bigint) from json_each(:ids))
+where e.scope = :scope and e.id in (select atom from json_each(:ids))
 order by e.id desc;
 
 -- name: rests_on
@@ -192,18 +192,18 @@ delete from occurrence where id in (
 returning reflection;
 
 -- name: delete_vectors
-delete from vector where example in (select cast(value as bigint) from json_each(:ids));
+delete from vector where example in (select atom from json_each(:ids));
 
 -- name: delete_examples
-delete from example where id in (select cast(value as bigint) from json_each(:ids)) returning reflection;
+delete from example where id in (select atom from json_each(:ids)) returning reflection;
 
 -- name: delete_origins
-delete from origin where example in (select cast(value as bigint) from json_each(:ids));
+delete from origin where example in (select atom from json_each(:ids));
 
 -- name: delete_lineage
 delete from lineage
-where child in (select cast(value as bigint) from json_each(:ids))
-   or parent in (select cast(value as bigint) from json_each(:ids));
+where child in (select atom from json_each(:ids))
+   or parent in (select atom from json_each(:ids));
 
 -- name: unsee
 update reflection
