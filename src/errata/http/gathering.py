@@ -32,14 +32,19 @@ class Gathering:
 
     def soon(self, scope: Scope) -> None:
         """Spans came: look when they have settled."""
-        if scope in self._looking:
-            self._looking[scope][1].set()
+        under_way = self._looking.get(scope)
+        if under_way is not None and not under_way[0].done():
+            under_way[1].set()
             return
         came = asyncio.Event()
         # In a context of its own: what it does is no part of the call that brought the spans.
         task = asyncio.create_task(self._look(scope, came), context=Context())
         self._looking[scope] = task, came
-        task.add_done_callback(lambda _: self._looking.pop(scope, None))
+        task.add_done_callback(lambda done: self._ended(scope, done))
+
+    def _ended(self, scope: Scope, task: asyncio.Task[None]) -> None:
+        if self._looking[scope][0] is task:  # else spans came just then
+            del self._looking[scope]
 
     async def close(self) -> None:
         """Look no more; what waits stays in the store."""
