@@ -13,10 +13,11 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -107,12 +108,13 @@ def rows(url: str, sql: str, *values: Any) -> list[Any]:
 @cache
 def server() -> Server:
     """The server that all processes of this run share."""
-    folder, users = _places()
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone{os.getpid()}"
+    base = Path(tempfile.gettempdir()) / f"errata-pg-{run}"
     with _lock():
-        users.mkdir(parents=True, exist_ok=True)
-        (users / str(os.getpid())).touch()
-        found = Server(folder, *QUICK, "max_connections = 300", "deadlock_timeout = 50ms")
-        atexit.register(_leave, found, os.getpid())
+        _enter(base)
+        atexit.register(_leave, base, os.getpid())
+        data = base / "data"
+        found = Server(data, *QUICK, "max_connections = 300", "deadlock_timeout = 50ms")
         if not found.run(f"select 1 from pg_roles where rolname = '{OWNER}'"):
             found.roles()
     return found
@@ -139,22 +141,15 @@ def drop(urls: Urls) -> None:
 @contextmanager
 def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
     """A server of its own, to be stopped and killed; of the oldest or of the newest version."""
-    folder = Path(tempfile.mkdtemp(prefix="errata-pg-"))
-    found = Server(folder, *settings, version=version)
+    base = Path(tempfile.mkdtemp(prefix="errata-pg-"))
+    with _lock():
+        _enter(base)
     try:
+        found = Server(base / "data", *settings, version=version)
         found.roles()
         yield found
     finally:
-        found.start()
-        found.stop("immediate")
-        shutil.rmtree(folder)
-
-
-def _places() -> tuple[Path, Path]:
-    """The data of the server, and the list of processes that use it."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone{os.getpid()}"
-    base = Path(tempfile.gettempdir()) / f"errata-pg-{run}"
-    return base / "data", base / "users"
+        _leave(base, os.getpid())
 
 
 @contextmanager
@@ -165,16 +160,33 @@ def _lock() -> Iterator[None]:
         yield
 
 
-def _leave(found: Server, process: int) -> None:
+def _enter(base: Path) -> None:
+    """Note that this process uses a server; end those whose processes were all killed."""
+    (base / "users").mkdir(parents=True, exist_ok=True)
+    (base / "users" / str(os.getpid())).touch()
+    for other in base.parent.glob("errata-pg-*/users"):
+        _end_unused(other.parent)
+
+
+def _leave(base: Path, process: int) -> None:
     """The last process ends the server and removes what it wrote."""
-    if process != os.getpid():  # a child that was forked ends
+    if process == os.getpid():  # not a child that was forked
+        with _lock():
+            (base / "users" / str(process)).unlink()
+            _end_unused(base)
+
+
+def _end_unused(base: Path) -> None:
+    if any(_runs(int(one.name)) for one in (base / "users").iterdir()):
         return
-    folder, users = _places()
-    with _lock():
-        (users / str(process)).unlink()
-        if not any(_runs(int(one.name)) for one in users.iterdir()):
-            found.stop("immediate")
-            shutil.rmtree(folder.parent)
+    data = base / "data"
+    if (data / "postmaster.pid").exists():
+        version = int((data / "PG_VERSION").read_text("utf-8"))
+        known = PostgresServer(data, cleanup_mode=None, postgres_version=version)
+        stop = ("-w", "-D", str(data), "-m", "immediate", "stop")
+        with suppress(CalledProcessError):  # it has crashed
+            pgexec("pg_ctl", stop, known.bin_path, user=known.system_user)
+    shutil.rmtree(base)
 
 
 def _runs(process: int) -> bool:
