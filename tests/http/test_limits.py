@@ -12,6 +12,7 @@ import pytest
 from errata.http.limits import KNOWN, Rates
 from errata.http.problems import Problem
 from errata.http.setup import Limits
+from tests.engines import changed
 from tests.http.support import problem, served
 
 LIMITS = Limits(body=1000, traces=5000, rate=1000.0, burst=1000, seconds=0.2, answer=0.5)
@@ -70,7 +71,8 @@ def test_what_unpacks_to_more_is_refused(api):
     problem(answer, 413, "body_too_large")
     fine = gzip.compress(b'{"a": 1}')
     assert api.post("/v1/test/echo", content=fine, headers=kind).json()["keys"] == ["a"]
-    problem(api.post("/v1/test/echo", content=b"no", headers=kind), 400, "bad_request")
+    for broken in (b"no", fine[:-5], fine + b"more"):
+        problem(api.post("/v1/test/echo", content=broken, headers=kind), 400, "bad_request")
     other = {**kind, "content-encoding": "br"}
     problem(api.post("/v1/test/echo", content=fine, headers=other), 415, "unsupported_media_type")
 
@@ -267,6 +269,8 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         problem(api.get("/v1/keys", key=""), 401, "key_refused")  # one has been made
         for one in api.get("/v1/keys").json()["items"]:
             api.run(api.setup.store.keys.revoke("acme", one["id"]))
+        problem(api.get("/v1/keys", key=""), 401, "key_refused")  # who revokes the last locks up
+        changed(api.setup.store.url, "delete from key")
         assert api.get("/v1/keys", key="").status_code == 200
         made = {"name": "first", "may": ["admin"]}
         for host in ("localhost", "localhost:80", "127.0.0.1:8765", "[::1]:8765", "[::1]"):

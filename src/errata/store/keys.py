@@ -115,7 +115,10 @@ class SqlKeys:
         await self._access.write(Scope(one.tenant), work, ("keys",))
 
     async def any(self) -> bool:
-        """Whether there is a key, of whatever tenant, that was not revoked."""
+        """Whether there is a key, of whatever tenant.
+
+        One that was revoked counts: who revokes the last one shuts the service, and opens nothing.
+        """
         return bool(
             await self._access.read(Scope(), lambda db: db.named("any_key").fetchone()["n"])
         )

@@ -133,7 +133,10 @@ def _served(db: Session) -> list[str]:
 
 
 def _grant(db: Session, role: str) -> None:
-    """Let a role read and write every row that row-level security shows it, and nothing more."""
+    """Let a role read and write every row that row-level security shows it, and nothing more.
+
+    To the audit it adds; what is there it cannot change.
+    """
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")
     name = sql.Identifier(role).as_string()
@@ -142,7 +145,8 @@ def _grant(db: Session, role: str) -> None:
     db.script(f"""
         grant usage on schema {SCHEMA} to {name};
         grant select, insert, update, delete on all tables in schema {SCHEMA} to {name};
-        revoke insert, update, delete on schema_version from {name};
+        revoke insert, update, delete on schema_version, queue_version from {name};
+        revoke update, delete on audit from {name};
         grant usage, select on all sequences in schema {SCHEMA} to {name};
         grant execute on all functions in schema {SCHEMA} to {name}
     """)
