@@ -37,9 +37,10 @@ from errata.store.sqlite import BUSY_SECONDS, Connection, File
 from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
+from tests.engines import opened, rows
 from tests.loop.support import evaluated, rules
-from tests.store.support import opened, rows
 
+pytestmark = pytest.mark.both
 SCOPE = Scope()
 WRONG, RIGHT = evaluated("wrong"), evaluated()
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -533,6 +534,7 @@ def test_a_loop_that_improved_teaches_and_tells_what_lessons_are_worth(store, pa
     asyncio.run(scenario())
 
 
+@pytest.mark.sqlite
 def test_what_it_teaches_is_one_transaction_with_what_was_decided(path):
     store, commits = counted(path)
 
@@ -577,6 +579,7 @@ def traced(path: Path) -> tuple[SqlStore, list[str]]:
     return SqlStore(str(path), file), asked
 
 
+@pytest.mark.sqlite
 def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
     store, asked = traced(path)
 

@@ -17,6 +17,7 @@ from errata.protocols import Scope
 from errata.testing import ScriptedModel
 from tests.http.support import PROJECT, TENANT, Api, problem, served
 
+pytestmark = pytest.mark.both
 SCOPE = Scope(TENANT, PROJECT)
 WRONG = {"findings": [{"check": "unit", "message": "no unit", "fix": "name the unit"}]}
 RIGHT: dict[str, Any] = {}
@@ -24,9 +25,9 @@ TWO = "default, attempts.limit=2"
 _numbers = count(1)
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("http"), checks={"short": words}) as api:
+@pytest.fixture
+def api(tmp_path):
+    with served(tmp_path, checks={"short": words}) as api:
         yield api
 
 
