@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from errata.errors import LeaseLost
+from errata.errors import LeaseLost, StoreCorrupt
+from errata.http.described import examples, operations
 from errata.protocols import Scope
 from errata.store.answers import Call, SqlAnswers
 from errata.store.beside import Beside, also, beside
@@ -126,6 +127,30 @@ def test_a_secret_is_not_kept_for_the_next_time(api):
     assert len(made) == 1
 
 
+@pytest.mark.sqlite
+def test_every_call_that_may_come_again_is_answered_the_same(api):
+    """By the examples of the description; what comes of effects can be written down."""
+    spec, done = api.app.openapi(), []
+    lesson = api.post("/v1/reflections", json={**LESSON, "text": "untrusted"}, key=api.key("write"))
+    assert lesson.status_code == 201
+    api.put("/v1/loops/1", json={"task": "a", "policy": "default, attempts.limit=1"})
+    failed = {"output": "1", "evaluation": {"findings": [{"check": "a", "message": "b"}]}}
+    assert api.put("/v1/loops/1/attempts/1", json=failed).json()["decision"] == "done"
+    for path, method, operation in operations(spec):
+        if method != "post" or path.startswith("/v1/test"):
+            continue
+        name = path.replace("{id}", "1").replace("{loop_id}", "loop_001")
+        body = examples(spec, operation)["request"]
+        first = api.post(name, json=body, **once(path))
+        again = api.post(name, json=body, **once(path))
+        assert first.status_code < 500, (path, first.text)
+        if first.is_success and path != "/v1/keys":
+            assert (again.status_code, again.content) == (first.status_code, first.content)
+            assert again.headers["Idempotent-Replayed"] == "true"
+            done.append(path)
+    assert len(done) >= 12, done
+
+
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
@@ -234,6 +259,19 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
             with beside(record), pytest.raises(TypeError, match="no plain value: object"):
                 await store._access.write(SCOPE, work)
             assert kept == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("kind", ["os:system", "errata.nowhere:A", "errata.store.beside:also"])
+def test_what_is_no_value_of_errata_is_not_made(tmp_path, kind):
+    known = [{"name": "SqlStore.remember.<locals>.work", "value": {"@": kind, "of": {}}}]
+
+    async def scenario() -> None:
+        no_value = pytest.raises(StoreCorrupt, match="that is no value")
+        with opened(tmp_path / "a.db") as store, beside(Beside(known=known)), no_value:
+            await store.remember(SCOPE, [])
 
     asyncio.run(scenario())
 

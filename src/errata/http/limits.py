@@ -80,20 +80,20 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     most = limits.traces if scope["path"] == TRACES else limits.body
     if headers.get("content-length", "").isdigit() and int(headers["content-length"]) > most:
         _too_large(most)
-    unpack = _unpacking(headers.get("content-encoding", ""))
+    unpacked = _Unpacked(headers.get("content-encoding", ""))
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(limits.seconds):
             async for part in _parts(receive):
-                for piece in unpack(part, most - size + 1):
-                    size += len(piece)
-                    parts.append(piece)
+                parts.append(unpacked.part(part, most - size + 1))
+                size += len(parts[-1])
                 if size > most:
                     _too_large(most)
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
         raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
+    unpacked.end()
     body = b"".join(parts)
     if body:
         _form(body, scope["path"], headers.get("content-type", ""))
@@ -110,22 +110,29 @@ async def _parts(receive: Receive) -> Any:
         more = message.get("more_body", False)
 
 
-def _unpacking(encoding: str) -> Any:
-    """A function from a part of the body, and how many bytes may come of it, to those bytes."""
-    if encoding.lower() in ("", "identity"):
-        return lambda part, most: (part,)
-    if encoding.lower() != "gzip":
-        detail = f"send the body as it is or with gzip, not with {encoding!r}"
-        raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
-    gzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+class _Unpacked:
+    """The body as it was before it was compressed. Raises Problem 400, 415."""
 
-    def unpack(part: bytes, most: int) -> tuple[bytes]:
+    def __init__(self, encoding: str) -> None:
+        if encoding.lower() not in ("", "identity", "gzip"):
+            detail = f"send the body as it is or with gzip, not with {encoding!r}"
+            raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
+        packed = encoding.lower() == "gzip"
+        self._gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
+
+    def part(self, part: bytes, most: int) -> bytes:
+        """At most so many bytes of that part."""
+        if self._gzip is None:
+            return part
         try:
-            return (gzip.decompress(part, most),)
+            return self._gzip.decompress(part, most)
         except zlib.error as error:
             raise Problem(400, "bad_request", f"the body is not gzip: {error}") from error
 
-    return unpack
+    def end(self) -> None:
+        """Nothing, where it was whole."""
+        if self._gzip is not None and (not self._gzip.eof or self._gzip.unused_data):
+            raise Problem(400, "bad_request", "the body is not one whole piece of gzip")
 
 
 def _too_large(most: int) -> NoReturn:

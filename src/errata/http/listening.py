@@ -113,13 +113,15 @@ class _Server(uvicorn.Server):
         """The first signal lets requests finish, the second does not wait for them."""
         loop = asyncio.get_running_loop()
         ends = (signal.SIGINT, signal.SIGTERM)
-        for one in ends:
-            loop.add_signal_handler(one, self._asked)
+        before = {
+            one: signal.signal(one, lambda *_: loop.call_soon_threadsafe(self._asked))
+            for one in ends
+        }
         try:
             yield
         finally:
-            for one in ends:
-                loop.remove_signal_handler(one)
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
     def _asked(self) -> None:
         self.force_exit = self.should_exit

@@ -6,11 +6,11 @@ A caller says so for all that runs within `beside`; the store then does it where
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import Any, TypeVar
 
 from errata.errors import StoreCorrupt
@@ -148,7 +148,10 @@ def _value(plain: Any) -> Any:
 def _kind(name: str) -> Any:
     """The value class of that name. Raises StoreCorrupt where it is none of errata's."""
     module, _, inner = name.partition(":")
-    kind = getattr(sys.modules.get(module), inner, None)
-    if not module.startswith("errata.") or not (isinstance(kind, type) and is_dataclass(kind)):
+    kind = None
+    if module.startswith("errata."):
+        with suppress(ImportError):
+            kind = getattr(import_module(module), inner, None)
+    if not (isinstance(kind, type) and is_dataclass(kind)):
         raise StoreCorrupt(f"what a call came to is written down as {name!r}; that is no value")
     return kind
