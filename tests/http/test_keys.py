@@ -1,12 +1,17 @@
 """Keys: made, used, bound, revoked; what a caller may; the audit of it."""
 
+import asyncio
 import hashlib
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
 from errata.errors import InvalidInput
 from errata.http.caller import KNOWN_FOR
+from errata.store.sqlite import File
+from errata.store.sqlstore import SqlStore
 from tests.engines import changed, rows
 from tests.http.support import problem, served
 
@@ -48,6 +53,22 @@ def test_use_is_written_down_once_a_minute(api):
         used += [item["used"] for item in items if item["id"] == one["id"]]
     assert used[0] == used[1]
     assert time.time() - used[0] < 60
+
+
+@pytest.mark.sqlite
+def test_where_nothing_can_be_written_a_key_is_still_good(tmp_path, caplog):
+    path = tmp_path / "a.db"
+
+    async def scenario() -> None:
+        store = SqlStore(str(path), File(str(path), 0.05))
+        made, text = await store.keys.create("acme", "a")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            assert (await store.keys.holder(text)).id == made.id
+            assert f"the use of key {made.id} was not written down" in caplog.text
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import re
 import secrets
 import time
@@ -13,10 +14,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from errata.errors import InvalidInput, KeyRefused, NotFound
+from errata.errors import InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from errata.protocols import Scope
 from errata.store.database import Access, Db, Row
 
+_log = logging.getLogger("errata")
 MAY = ("read", "write", "approve", "admin")
 # In seconds: a key that is in use all the time is written down once in so long.
 USED_EVERY = 60.0
@@ -107,12 +109,16 @@ class SqlKeys:
         return one
 
     async def _used(self, one: Key, now: float) -> None:
+        """Write down that it is used; where nothing can be written, what only reads goes on."""
         values = {"tenant": one.tenant, "id": one.id, "now": now}
 
         def work(db: Db) -> None:
             db.named("use_key", values)
 
-        await self._access.write(Scope(one.tenant), work, ("keys",))
+        try:
+            await self._access.write(Scope(one.tenant), work, ("keys",))
+        except StoreUnavailable as error:
+            _log.warning("the use of key %s was not written down: %s", one.id, error)
 
     async def any(self) -> bool:
         """Whether there is a key, of whatever tenant.
