@@ -25,7 +25,9 @@ from errata.http.app import application
 from errata.http.setup import Setup
 from errata.store.keys import MAY
 from errata.store.sqlite import in_file
+from errata.store.sqlstore import SqlStore
 from tests.conftest import SOAK
+from tests.engines import ENGINES
 
 DESCRIPTION = Path(__file__).parents[2] / "docs" / "openapi.json"
 LABELS = [
@@ -89,9 +91,22 @@ class World(NamedTuple):
     key: str
 
 
+@pytest.fixture(scope="module", params=["sqlite"] if SOAK == 1 else ENGINES)
+def store(request, tmp_path_factory) -> Iterator[SqlStore]:
+    """That of SQLite, and in a soak run that of PostgreSQL, too."""
+    if request.param == "sqlite":
+        yield in_file(str(tmp_path_factory.mktemp("schema") / "errata.db"))
+        return
+    from errata.store.postgres import in_database
+    from tests.postgres import drop, fresh
+
+    urls = fresh()
+    yield in_database(urls.service)
+    drop(urls)
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Iterator[World]:
-    store = in_file(str(tmp_path_factory.mktemp("schema") / "errata.db"))
+def world(store) -> Iterator[World]:
     _, key = asyncio.run(store.keys.create("acme", "tests", may=MAY))
     config = {**CONFIG, "headers": {"Authorization": f"Bearer {key}"}}
     schema: Any = schemathesis.openapi.from_asgi(

@@ -13,6 +13,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from errata.collecting import Patience
+from errata.errors import StoreUnavailable
 from errata.protocols import Scope
 from errata.work import Depth
 from tests.http.support import Api, problem, served
@@ -36,8 +37,11 @@ class Handed:
 
     def __init__(self) -> None:
         self.jobs: defaultdict[Scope, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        self.away = False
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        if self.away:
+            raise StoreUnavailable("the queue does not answer")
         self.jobs[scope].append((task, arguments))
 
     async def depth(self) -> Sequence[Depth]:
@@ -190,6 +194,15 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request(api, pro
     assert answer.partial_success.rejected_spans == len(rest)
     assert "ended" in answer.partial_success.error_message
     gathered(api, project)
+
+
+def test_a_queue_that_is_away_leaves_the_episode_to_be_found(api, project, name, caplog):
+    api.setup.work.away = True
+    said(api.post("/v1/traces", json=document(genai()), **project))
+    [episode] = gathered(api, project)
+    api.setup.work.away = False
+    assert (episode["state"], handed(api, name)) == ("waiting", [])
+    assert "traces were not gathered" in caplog.text
 
 
 @pytest.mark.parametrize(
