@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,14 @@ def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
     )
     assert rows(postgres.owner, new.format(highest)) == [(True,)]
     assert file_rows(back, new.format(highest)) == [(1,)]
+
+
+def test_who_waits_for_the_other_side_is_not_cut_off(source, postgres, tmp_path):
+    impatient = f"{postgres.owner}&options=-c%20idle_in_transaction_session_timeout=10ms"
+    wait = lambda table, number: time.sleep(0.02 if table == "taught" else 0)  # noqa: E731
+    copy(str(source), impatient, wait)
+    copy(impatient, str(tmp_path / "b.db"), wait)
+    assert dump(tmp_path / "b.db") == dump(source)
 
 
 def test_again_it_is_there_already(source, postgres):

@@ -21,6 +21,8 @@ OPTIONS = (
     f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"
 )
+# For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
+PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
 # libpq's parameters unless the URL has its own: seconds, but for the last, which has milliseconds.
 DEFAULTS = {
     "fallback_application_name": "errata",

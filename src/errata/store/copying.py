@@ -144,7 +144,7 @@ def _opened(url: str, *, writes: bool) -> Iterator[Side]:
 @contextmanager
 def _server(url: str, *, writes: bool) -> Iterator[Side]:
     from errata.store import admission
-    from errata.store.address import addressed
+    from errata.store.address import PATIENT, addressed
     from errata.store.mishaps import MISHAPS, mishap
     from errata.store.serverside import InServer
     from errata.store.session import Session
@@ -159,8 +159,7 @@ def _server(url: str, *, writes: bool) -> Iterator[Side]:
                     "name the role that owns errata's tables in the URL"
                 )
             kind = "" if writes else " read only"
-            session.script(f"begin isolation level repeatable read{kind}")
-            session.script("set local statement_timeout = 0")
+            session.script(f"begin isolation level repeatable read{kind}; {PATIENT}")
             yield InServer(shown(url), session)
             session.end("commit")
     except MISHAPS as error:

@@ -15,7 +15,7 @@ from psycopg import errors, sql
 
 from errata.errors import InvalidInput, RoleRefused, StoreError, StoreNewer
 from errata.store import jobs
-from errata.store.address import SCHEMA, addressed
+from errata.store.address import PATIENT, SCHEMA, addressed
 from errata.store.mishaps import MISHAPS, mishap
 from errata.store.parts import Step, known, newest
 from errata.store.session import Session
@@ -67,7 +67,7 @@ def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
 
 def _migrate(db: Session, part: Part, role: str) -> Migrated:
     db.script(f"""
-        set local statement_timeout = 0;
+        {PATIENT};
         set local lock_timeout = 0;
         select pg_advisory_xact_lock({LOCK});
         set local lock_timeout = '10s'

@@ -18,7 +18,7 @@ from weakref import WeakSet, finalize
 from psycopg import sql
 
 from errata.protocols import Scope
-from errata.store.address import Address, addressed
+from errata.store.address import PATIENT, Address, addressed
 from errata.store.admission import admit
 from errata.store.database import MEMORY, Work
 from errata.store.mishaps import MISHAPS, mishap
@@ -77,7 +77,7 @@ class Database:
 
     async def apart(self, scope: Scope, work: Work[T]) -> T:
         """As `read`, on a connection and a thread of its own, and a statement may take its time."""
-        begin = f"{_begin(READS, scope)}; set local statement_timeout = 0"
+        begin = f"{_begin(READS, scope)}; {PATIENT}"
         return await asyncio.to_thread(self._pool.alone, begin, work)
 
     async def close(self) -> None:
