@@ -22,6 +22,21 @@ SCOPE = Scope(TENANT, PROJECT)
 WRONG = {"findings": [{"check": "unit", "message": "no unit", "fix": "name the unit"}]}
 RIGHT: dict[str, Any] = {}
 TWO = "default, attempts.limit=2"
+# Each part names the next one twice.
+DOUBLED = {str(n): {"allOf": 2 * [{"$ref": f"#/$defs/{n + 1}"}]} for n in range(40)}
+UNBOUNDED: tuple[Any, ...] = (
+    {"properties": {"a": {"pattern": "(a+)+$"}}},
+    {"format": "regex"},
+    {"uniqueItems": True},
+    {"allOf": [{"unevaluatedProperties": False}]},
+    {"$defs": {**DOUBLED, "40": {}}, "$ref": "#/$defs/0"},
+    {"items": {"$ref": "#"}},
+    {"$ref": "https://example.org/schema"},
+    {"$ref": "#/$defs/none"},
+    {"$id": "https://example.org/schema"},
+    {"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
+    {"enum": list(range(6_000))},
+)
 _numbers = count(1)
 
 
@@ -208,10 +223,10 @@ def test_named_checks_judge_an_output(api, id):
         ({"name": "words"}, 422, "invalid_input"),
         ({"name": "words", "no": 1}, 422, "invalid_input"),
         ({"name": "critic", "role": "pessimist"}, 503, "model_unavailable"),
-        (
-            {"name": "json_schema", "schema": {"properties": {"a": {"pattern": "(a+)+$"}}}},
-            422,
-            "invalid_input",
+        ({"name": "contains", "needles": ["ab"] * 20_000}, 422, "invalid_input"),
+        *(
+            ({"name": "json_schema", "schema": schema}, 422, "invalid_input")
+            for schema in UNBOUNDED
         ),
     ],
 )
@@ -227,6 +242,19 @@ def test_a_schema_judges_data(api, id):
     assert told(api, id, 2, {"unit": "kg"}, None, checks=[check]).json()["passed"]
 
 
+def test_a_schema_that_refers_to_its_parts_judges_what_is_not_too_large(api, id):
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"a/b": {"properties": {"pattern": {"type": "string"}}}},
+        "items": {"$ref": "#/$defs/a~1b"},
+    }
+    check = {"name": "json_schema", "schema": schema}
+    large = [{"pattern": "x"}] * 100_000
+    problem(told(api, id, 1, large, None, checks=[check]), 422, "invalid_input")
+    assert told(api, id, 1, [{"pattern": 1}], None, checks=[check]).json()["decision"] == "again"
+    assert told(api, id, 2, '[{"pattern": "x"}]', None, checks=[check]).json()["passed"]
+
+
 def test_critics_ask_the_model_of_the_service(tmp_path):
     answer = '{"bias_tags": [], "findings": [], "confidence": 0.5, "reason": "fine", "score": 0.9}'
     model = ScriptedModel(answer, forever=True)
@@ -236,6 +264,8 @@ def test_critics_ask_the_model_of_the_service(tmp_path):
         problem(told(api, "a", 1, "x", None, checks=[own]), 422, "invalid_input")
         several = {"name": "critics", "members": [own]}
         problem(told(api, "a", 1, "x", None, checks=[several]), 422, "invalid_input")
+        many = {"name": "critics", "members": [{"role": "alignment"}] * 17}
+        problem(told(api, "a", 1, "x", None, checks=[many]), 422, "invalid_input")
         critic = {"name": "critic", "role": "alignment"}
         told_ = told(api, "a", 1, "x", None, checks=[critic])
         assert told_.status_code in (200, 502), told_.text

@@ -2,60 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from errata.checks.loading import load, made
 from errata.errors import InvalidInput, ModelUnavailable, UnknownName
+from errata.http.bounded import parts_of, parts_of_schema
 from errata.http.setup import Setup
 
 Spec = Mapping[str, Any]
+Check = Callable[..., Any]
 
 # They run no code, read no file and no network, and end soon whatever they are given.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
 CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
-# Python's `re` may need for ever; the check `regex` bounds it, a schema cannot.
-UNBOUNDED = ("pattern", "patternProperties")
+# Characters of all checks of a request, as JSON.
+LONGEST = 64 * 1024
+# Parts of a schema times parts of what it judges, each pair 5 µs at most (2 cores of 2026).
+MOST = 1_000_000
+# Critics of one report: each asks the model.
+ASKED = 16
 
 
-def named(specs: Sequence[Spec], setup: Setup) -> list[Any]:
-    """The checks that are named: what the setup has goes before what comes with errata.
+def named(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
+    """The checks of an output that are named: what the setup has goes before what errata has.
 
-    Critics ask the service's own model. Raises UnknownName for what is not allowed, InvalidInput,
-    ModelUnavailable.
+    Critics ask the service's own model. Takes tenths of a second. Raises UnknownName for what is
+    not allowed, InvalidInput, ModelUnavailable.
     """
-    return [_check(spec, setup) for spec in specs]
+    if (length := len(json.dumps(specs))) > LONGEST:
+        raise InvalidInput("checks", f"{length} characters", f"at most {LONGEST} as JSON")
+    asked = sum(_asked(spec) for spec in specs if spec["name"] in CRITICS)
+    if asked > ASKED:
+        raise InvalidInput("critics of a report", asked, f"at most {ASKED}")
+    return [_check(spec, setup, output) for spec in specs]
 
 
-def _check(spec: Spec, setup: Setup) -> Any:
+def _asked(spec: Spec) -> int:
+    members = spec.get("members")
+    return len(members) if isinstance(members, list) else 1
+
+
+def _check(spec: Spec, setup: Setup, output: Any) -> Check:
     name = spec["name"]
     if name in setup.checks:
         given = {key: value for key, value in spec.items() if key != "name"}
         return made(name, setup.checks[name], given)
     if name in TEXT:
-        return load(spec)
+        return _Aside(load(spec))
     if name == SCHEMA:
-        if found := next(_unbounded(spec.get("schema")), None):
-            allowed = "left out: it may take for ever; use the check regex"
-            raise InvalidInput(f"{found} of check {SCHEMA!r}", "given", allowed)
-        return load(spec)
+        parts = parts_of_schema(spec.get("schema")) * parts_of(output)
+        if parts > MOST:
+            allowed = f"at most {MOST}: a smaller schema, or a smaller output"
+            raise InvalidInput(
+                f"parts of schema times parts of output of {SCHEMA!r}", parts, allowed
+            )
+        return _Aside(load(spec))
     if name in CRITICS:
         return load(_judged(spec, setup))
     raise UnknownName("check", name, sorted({*TEXT, SCHEMA, *CRITICS, *setup.checks}))
 
 
-def _unbounded(schema: Any) -> Iterator[str]:
-    match schema:
-        case Mapping():
-            yield from (key for key in UNBOUNDED if key in schema)
-            for value in schema.values():
-                yield from _unbounded(value)
-        case list():
-            for value in schema:
-                yield from _unbounded(value)
-        case _:
-            pass
+class _Aside:
+    """The same check, run in a thread: other requests are answered meanwhile."""
+
+    pure: ClassVar[bool] = False
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+
+    def __call__(self, candidate: Any, context: Any) -> Any:
+        return self._check(candidate, context)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._check, name)
 
 
 def _judged(spec: Spec, setup: Setup) -> Spec:

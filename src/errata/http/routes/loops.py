@@ -42,7 +42,7 @@ async def attempt(
         told.output,
         told.digest,
         told.evaluation.value() if told.evaluation is not None else None,
-        named(specs, setup) if specs else (),
+        await asyncio.to_thread(named, specs, setup, told.output) if specs else (),
         Spent(**vars(told.usage)),
         said=specs,
     )
