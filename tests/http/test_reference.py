@@ -24,7 +24,7 @@ def routes():
             needs = [
                 one.call.may for one in route.dependant.dependencies if type(one.call) is _Needs
             ]
-            for method in route.methods:
+            for method in route.methods or ():
                 yield f"{method} {route.path}".replace(":path}", "}"), "".join(needs)
 
 
