@@ -94,6 +94,9 @@ def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
     if million:
         noisy = perturbed(vectors, MILLION)
         yield from scope(folder, Size("1M perturbed", texts(MILLION), noisy, 20, 60), asked)
+        from bench import recall_postgres  # which builds on this module
+
+        yield from recall_postgres.figures(vectors, asked, MILLION)
     yield from tenants(folder, vectors, asked)
     yield from fsyncs(folder)
 

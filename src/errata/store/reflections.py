@@ -245,4 +245,5 @@ def short(data: bytes) -> str | None:
 
 
 def plain(row: Row) -> Mapping[str, Any]:
-    return {**dict(row), "tags": json.loads(row["tags"])}
+    flags = {name: bool(row[name]) for name in ("pinned", "apart")}
+    return {**dict(row), **flags, "tags": json.loads(row["tags"])}
