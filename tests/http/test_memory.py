@@ -226,6 +226,11 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(api, project):
     assert (bare["items"], bare["exposure"]["shown"]) == ([], 0)  # it is no worked example
     problem(api.post("/v1/recall", json={**asked, "limit": 3}, **project), 422, "invalid_input")
 
+    for name in ("", "a\nb", "AKIAIOSFODNN7EXAMPLE", "x" * 201):
+        problem(
+            api.post("/v1/recall", json={**asked, "loop": name}, **project), 422, "invalid_request"
+        )
+
     end = {"loop": "run-1", "right_at_once": True, "calls": 2}
     assert said(api.post("/v1/outcomes", json=end, **project)) == {"loop": "run-1", "number": 1}
     assert said(api.post("/v1/outcomes", json=end, **project))["number"] == 1

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from errata.http.wire.body import Body, Tags, example, saying
 from errata.memory.proof import Comparison, Effect
 from errata.memory.recall import provenance, relevance
 from errata.protocols import Found
+from errata.redact import redacted
 
-Loop = Annotated[str, Field(min_length=1, max_length=500)]
+
+def _name(loop: str) -> str:
+    """Raises ValueError for what no loop may be called: it is stored as it is."""
+    if not loop.isprintable() or loop != redacted(loop):
+        raise ValueError("it must be 1 to 200 printable characters, without a secret")
+    return loop
+
+
+Loop = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)]
 
 
 class Recall(Body):
