@@ -3,6 +3,8 @@
 .NOTPARALLEL:
 .PHONY: help setup demo test check bench quality soak lock
 unexport PYTHONPATH PYTHONHOME
+# Thousands of processes are started: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 FULL ?=
