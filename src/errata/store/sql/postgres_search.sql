@@ -15,15 +15,18 @@ select term, n from count_words(:mark, :terms);
 select term, ids from match_words(:mark, :terms, :limit);
 
 -- name: nearest
--- Each of them is looked at: what an index left out before the filter would be missing after it.
-with among as materialized (
+-- Each of them is looked at: what an index left out before the filter would be missing after it. And `asked` is read
+-- once, also by a plan that is made for any question.
+with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
+among as materialized (
   select example, near from vector
   where tenant = :tenant and project = :project and space = :space and indexed and vector_dims(near) = :width
 )
-select example from among order by near <#> cast(cast(:near as text) as halfvec), example limit :limit;
+select among.example from among cross join asked order by among.near <#> asked.near, among.example limit :limit;
 
 -- name: nearest_of
-with among as materialized (
+with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
+among as materialized (
   select v.example, v.near from vector v join example e on e.id = v.example join reflection l on l.id = e.reflection
   where v.tenant = :tenant and v.project = :project and v.space = :space and v.indexed and vector_dims(v.near) = :width
     and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
@@ -31,4 +34,4 @@ with among as materialized (
     and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                     where value in (select value from json_each(:tags))))
 )
-select example from among order by near <#> cast(cast(:near as text) as halfvec), example limit :limit;
+select among.example from among cross join asked order by among.near <#> asked.near, among.example limit :limit;
