@@ -26,12 +26,15 @@ class Patience:
 
     Once its root has ended it is `settled` after so long: more than the 5 s for which an exporter
     of OpenTelemetry gathers spans, since other services may tell of it, too; after so long where
-    the parent of a span is still `missing`. One whose root never ends is given up after `ending`.
-    That a trace was finished is known for `known`: what comes after that begins it anew.
+    the parent of a span is still `missing`. Where its root is `elsewhere`, in a process that
+    exports to somebody else, after so long: whoever called may be at work still. One whose root
+    never ends is given up after `ending`. That a trace was finished is known for `known`: what
+    comes after that begins it anew.
     """
 
     settled: float = 6.0
     missing: float = 30.0
+    elsewhere: float = 120.0
     ending: float = 3_600.0
     known: float = 86_400.0
 
@@ -84,7 +87,8 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     now, pending = time.time(), store.pending
     digests: list[str] = []
     empty = 0
-    for one in await pending.ended(scope, now - patience.settled, now - patience.missing):
+    waited = (patience.settled, patience.missing, patience.elsewhere)
+    for one in await pending.ended(scope, *(now - each for each in waited)):
         made = await asyncio.to_thread(_made, one, await pending.pieces(scope, one.id))
         if await pending.finish(scope, one, made):
             digests += [made.digest] if made else []

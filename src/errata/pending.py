@@ -48,11 +48,13 @@ class Pending(Protocol):
         """
         ...
 
-    async def ended(self, scope: Scope, settled: float, missing: float) -> Sequence[Unfinished]:
+    async def ended(
+        self, scope: Scope, settled: float, missing: float, elsewhere: float
+    ) -> Sequence[Unfinished]:
         """Traces whose root has ended and to which nothing came since the time `settled`.
 
-        Nor since `missing` to one in which the parent of a span is missing; the oldest first, 100
-        at most.
+        Nor since `missing` to one in which the parent of a span is missing, nor since `elsewhere`
+        to one that has its root in another process; the oldest first, 100 at most.
         """
         ...
 

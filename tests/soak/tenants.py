@@ -39,7 +39,7 @@ PROJECTS = ("main", "side")
 LETTERS = "bcdfghjklmnpqrtvwxz"  # so that no stem of a word is another mark
 MARK = re.compile(r"mark[a-z]{2}x")
 ALL = ("read", "write", "approve", "admin")
-ENDED = Patience(settled=0.0, missing=0.0, ending=1e9)
+ENDED = Patience(settled=0.0, missing=0.0, elsewhere=0.0, ending=1e9)
 
 
 def word(n: int) -> str:

@@ -27,8 +27,8 @@ from tests.traces.runs import TRACE, Data, document, genai, openinference, proto
 
 pytestmark = pytest.mark.both
 
-AT_ONCE = Patience(settled=0.0, missing=0.0, ending=1e9)
-PATIENT = Patience(settled=0.0, missing=1e9, ending=1e9)
+AT_ONCE = Patience(settled=0.0, missing=0.0, elsewhere=1e9, ending=1e9)
+PATIENT = Patience(settled=0.0, missing=1e9, elsewhere=1e9, ending=1e9)
 KEY = "AKIAIOSFODNN7EXAMPLE"
 KINDS = {"genai": genai(), "structured": genai(as_json=False), "openinference": openinference()}
 
@@ -97,9 +97,18 @@ def test_of_a_trace_that_began_elsewhere_the_part_that_is_told_is_an_episode(sto
     spans = genai()
     spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
     sent(store, spans)
-    assert run(gather(store, SCOPE, PATIENT)).episodes == ()
-    [digest] = run(gather(store, SCOPE, AT_ONCE)).episodes
+    assert run(gather(store, SCOPE, AT_ONCE)).episodes == ()
+    [digest] = run(gather(store, SCOPE, Patience(settled=0.0, elsewhere=0.0))).episodes
     assert digest == whole(spans).digest
+
+
+def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(store):
+    *children, root = genai()
+    called = {**children[0], "flags": 0x301}
+    sent(store, [called])
+    assert run(gather(store, SCOPE, AT_ONCE)) == Gathered(again=0.0)
+    sent(store, [*children[1:], root])
+    assert run(gather(store, SCOPE, PATIENT)).episodes == (whole(genai()).digest,)
 
 
 def test_a_trace_that_never_ends_is_given_up(store):
@@ -141,7 +150,7 @@ def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
 def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     *children, root = genai()
     sent(store, [*children[1:], root])
-    [one] = run(store.pending.ended(SCOPE, 4e9, 4e9))
+    [one] = run(store.pending.ended(SCOPE, 4e9, 4e9, 4e9))
     sent(store, children[:1])
     assert run(store.pending.finish(SCOPE, one, None)) is False
     assert len(run(gather(store, SCOPE, PATIENT)).episodes) == 1

@@ -39,9 +39,12 @@ class SqlPending:
             scope, lambda db: put(db, scope, pieces, trust, bounds, now), TRACES
         )
 
-    async def ended(self, scope: Scope, settled: float, missing: float) -> Sequence[Unfinished]:
+    async def ended(
+        self, scope: Scope, settled: float, missing: float, elsewhere: float
+    ) -> Sequence[Unfinished]:
         """Traces that have ended and to which nothing came since; the oldest first, 100 at most."""
-        values = {**key_of(scope), "settled": settled, "missing": missing}
+        times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
+        values = {**key_of(scope), **times}
 
         def work(db: Db) -> list[Unfinished]:
             return [Unfinished(*row) for row in db.named("ended_traces", values)]
@@ -136,7 +139,7 @@ def _put(
     for one in given:
         told = {"id": one.id, "parent": one.parent, "root": one.root, "record": one.record}
         if db.named("insert_span", {**key, **told}).rowcount:
-            spans, size, root = spans + 1, size + len(one.record), root or one.root
+            spans, size, root = spans + 1, size + len(one.record), root or not one.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}
         db.named("upsert_trace", {**key, **counts, "trust": trust})

@@ -19,15 +19,20 @@ set trust = case when trace.trust = excluded.trust then trace.trust else 'extern
     rooted = trace.rooted or excluded.rooted, last = excluded.last;
 
 -- name: ended_traces
+-- Without a root a span whose parent is in another process stands for it, after a longer time.
 select t.id, t.spans, t.trust, t.last from trace t
-where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.rooted and t.last <= :settled
-  and (t.last <= :missing or not exists (
+where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.last <= :settled and case
+  when t.rooted then t.last <= :missing or not exists (
     select 1 from span s
     where s.tenant = :tenant and s.project = :project and s.trace = t.id and s.parent <> '' and not exists (
       select 1 from span p
       where p.tenant = :tenant and p.project = :project and p.trace = t.id and p.id = s.parent
     )
-  ))
+  )
+  else t.last <= :elsewhere and exists (
+    select 1 from span s where s.tenant = :tenant and s.project = :project and s.trace = t.id and s.root
+  )
+end
 order by t.last, t.id limit 100;
 
 -- name: read_spans

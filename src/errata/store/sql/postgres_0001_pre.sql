@@ -394,8 +394,8 @@ create table answer (
 );
 create index answer_oldest on answer (tenant, at);
 
--- A trace, `last` being when its last span came. `rooted`: a span that has no parent in this process is there, which
--- ends after all below it. One that is done is known for some time, lest what comes late begin it anew.
+-- A trace, `last` being when its last span came. `rooted`: a span without a parent is there, which ends after
+-- all below it. One that is done is known for some time, lest what comes late begin it anew.
 create table trace (
   tenant text collate "C" not null default current_setting('errata.tenant'),
   project text collate "C" not null,

@@ -1,7 +1,7 @@
 -- Schema 7. Traces that come in pieces, until they have ended; lessons page by page.
 
--- A trace, `last` being when its last span came, in seconds since 1970. `rooted`: a span that has no parent in this
--- process is there, which ends after all below it. One that is done is known for some time, lest what comes late
+-- A trace, `last` being when its last span came, in seconds since 1970. `rooted`: a span without a parent is there, which ends
+-- after all below it. One that is done is known for some time, lest what comes late
 -- begin it anew.
 create table trace (
   tenant text not null,
