@@ -145,7 +145,8 @@ async def _caller(request: Request) -> Caller:
     names = [name for name, _ in request.query_params.multi_items()]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InvalidInput(twice[0][:100], "given twice", "given once")
-    found.own(request.query_params.get("tenant"))
+    for name in ("tenant", "tenant_id"):
+        found.own(request.query_params.get(name))
     return found
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from errata.errors import InvalidInput, KeyRefused, NotFound, StoreUnavailable
+from errata.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from errata.protocols import Scope
 from errata.store.database import Access, Db, Row
 
@@ -139,15 +139,21 @@ class SqlKeys:
             Scope(tenant), lambda db: [_key(row) for row in db.named("list_keys", values)]
         )
 
-    async def revoke(self, tenant: str, id: str) -> Key:
-        """Let a key be good for nothing from now on; again changes nothing. Raises NotFound."""
+    async def revoke(self, tenant: str, id: str, projects: Sequence[str] = ()) -> Key:
+        """Let a key be good for nothing from now on; again changes nothing.
+
+        With `projects` one that is bound to some of them alone. Raises NotFound, Forbidden.
+        """
         values = {"tenant": tenant, "id": id.removeprefix("errata_"), "now": time.time()}
 
         def work(db: Db) -> Key:
             rows = db.named("revoke_key", values).fetchall()
             if not rows:
                 raise NotFound("key", id, f"the keys of {tenant}")
-            return _key(rows[0])
+            one = _key(rows[0])
+            if projects and not (one.projects and set(one.projects) <= set(projects)):
+                raise Forbidden(f"key {one.shown} is for other projects than {', '.join(projects)}")
+            return one
 
         return await self._access.write(Scope(tenant), work, ("keys",))
 

@@ -53,9 +53,13 @@ async def create(
 
 @router.delete("/keys/{id}")
 async def revoke(id: str, caller: Administering, setup: Given, request: Request) -> ShownKey:
-    """Revoke a key: from now on it is good for nothing, elsewhere after a second at most."""
+    """Revoke a key: from now on it is good for nothing, elsewhere after a second at most.
+
+    A caller that is bound to projects revokes those that are bound to them alone.
+    """
     caller.record("key.revoke", id)
-    answer: ShownKey = ShownKey.of(await setup.store.keys.revoke(caller.tenant, id))
+    revoked = await setup.store.keys.revoke(caller.tenant, id, caller.projects)
+    answer: ShownKey = ShownKey.of(revoked)
     request.app.state.callers.forget()
     return answer
 
