@@ -134,6 +134,15 @@ async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text)
             await database.read(ONE, lambda db: db.execute("select :text", {"text": text}))
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@run
+async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, number):
+    stores: list[Any] = [open_store(postgres.service), open_store(str(tmp_path / "a.db"))]
+    for store in stores:
+        with pytest.raises(InvalidInput, match="64 bits"):
+            await store._access.read(ONE, lambda db: db.execute("select :n", {"n": number}))
+
+
 # --- transactions
 
 

@@ -164,6 +164,8 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
+# What was given, and what is allowed.
+TOO_LARGE = ("too large", "a whole number that 64 bits can hold")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -173,6 +175,8 @@ def typed(error: BaseException) -> BaseException:
         return InvalidInput(
             "text", error.object, "text that UTF-8 can hold, without a lone surrogate"
         )
+    if isinstance(error, OverflowError):
+        return InvalidInput("number", *TOO_LARGE)
     if not isinstance(error, sqlite3.Error | OSError):
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -16,10 +16,11 @@ from errata.errors import (
     StoreOlder,
     StoreUnavailable,
 )
+from errata.store.connection import TOO_LARGE
 from errata.store.session import InDoubt
 
 # What transactions raise that `mishap` knows: the work's own errors pass as they are.
-MISHAPS = (psycopg.Error, UnicodeEncodeError)
+MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
 # What a user can do about an error, by its class or by its SQLSTATE's first letters
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
@@ -43,12 +44,14 @@ class Mishap(NamedTuple):
     again: bool
 
 
-def mishap(error: psycopg.Error | UnicodeEncodeError, lost: bool = False) -> Mishap:
+def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool = False) -> Mishap:
     """What it means. `lost`: the connection is gone."""
     match error:
         case UnicodeEncodeError():
             allowed = "text that UTF-8 can hold, without a lone surrogate"
             told = Mishap(InvalidInput("text", error.object, allowed), again=False)
+        case OverflowError():
+            told = Mishap(InvalidInput("number", *TOO_LARGE), again=False)
         case InDoubt():
             told = Mishap(StoreInDoubt(_line(error)), again=False)
         case errors.SerializationFailure() | errors.DeadlockDetected():
