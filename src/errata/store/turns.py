@@ -1,8 +1,8 @@
 """Whose turn it is among the tasks of this process that need the same.
 
 Who waits here needs no thread and no connection; those are for whom nothing but other processes can
-keep waiting. Without it 64 writers of one scope kept a reader of another waiting for 1.3 s, and wrote
-at two thirds of the rate.
+keep waiting. Without it 64 writers of one scope kept a reader of another waiting for 1.3 s, and
+wrote at two thirds of the rate.
 """
 
 from __future__ import annotations
