@@ -242,6 +242,19 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(api, project):
     assert [one["shown"] for one in proof["lessons"]] == [1]
 
 
+def test_a_loop_that_is_reported_says_itself_how_it_ended(api, project):
+    learnt(api, project)
+    asked = {"task": TASK, "loop": "report-1", "form": "text"}
+    assert said(api.post("/v1/recall", json=asked, **project))["exposure"]["shown"] == 1
+    said(api.put("/v1/loops/report-1", json={"task": TASK}, **project), 201)
+    passed = {"output": "12 % (annual report, page 3)", "evaluation": {"findings": []}}
+    done = said(api.put("/v1/loops/report-1/attempts/1", json=passed, **project))
+    assert (done["decision"], done["passed"]) == ("done", True)
+    proof = said(api.get("/v1/proof", **project))
+    assert (proof["ended"], proof["pending"]) == (1, 0)
+    assert proof["pooled"]["uplift"]["shown"] == 1.0
+
+
 def test_a_held_out_lesson_is_withheld_and_only_counted(tmp_path):
     with served(tmp_path, holdout=0.99) as api:
         said(api.post("/v1/reflections", json=LESSON), 201)
