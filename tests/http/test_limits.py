@@ -278,6 +278,9 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         for host in ("evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""):
             told = api.get("/v1/keys", key="", headers={"Host": host})
             problem(told, 421, "misdirected_request")
+        for passed in ("Origin", "Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"):
+            told = api.get("/v1/keys", key="", headers={passed: "http://localhost"})
+            problem(told, 421, "misdirected_request")
         answer = api.post("/v1/keys", json=made, key="")
         assert (answer.status_code, answer.json()["by"]) == (201, "local")
         problem(api.get("/v1/keys", key=""), 401, "key_refused")

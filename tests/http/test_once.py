@@ -151,6 +151,18 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
     assert len(done) >= 12, done
 
 
+def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
+    token = "sk-proj-" + "a1B2" * 8
+    asked = {"events": [{"event_type": "a"}], "outcome": "failure", "related_memory_ids": [token]}
+    first = api.post("/api/v1/reflections/generate", json=asked, **once("h"))
+    again = api.post("/api/v1/reflections/generate", json=asked, **once("h"))
+    assert (first.status_code, first.content) == (200, again.content)
+    assert first.json()["related_memory_ids"] == ["[redacted: model_key]"]
+    api.post("/v1/keys", json={**NEW, "name": token}, **once("i"))
+    for table in ("key", "audit", "answer"):
+        assert token not in str(rows(api.setup.store.url, f"select * from {table}"))
+
+
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path

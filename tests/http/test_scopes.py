@@ -73,7 +73,7 @@ ROUTES = {
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute)
-    for method in route.methods
+    for method in route.methods or ()
 }
 
 

@@ -26,6 +26,8 @@ PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 # Nor is a span made of spans that come in: a service may send its own to itself.
 UNTRACED = (*PUBLIC, "/v1/traces")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+# Headers of a request that a page in a browser sends, or that a proxy hands on.
+ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 # Nothing that is answered is a page that may run, or be kept by somebody in between.
@@ -100,7 +102,7 @@ class Entrance:
         headers = Headers(scope=scope)
         with self._room.place():
             caller = await self._callers.identified(headers.get("authorization"))
-            _near(caller, headers.get("host", ""))
+            _near(caller, headers)
             scope["state"]["caller"] = caller
             self._rates.take(caller.key)
             body = await body_of(scope, receive, self._setup.limits)
@@ -163,13 +165,16 @@ class _Again:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-def _near(caller: Caller, host: str) -> None:
-    """Nothing, where a caller without a key names this machine as its own. Raises Problem 421.
+def _near(caller: Caller, headers: Headers) -> None:
+    """Nothing, where a caller without a key is a program of this machine. Raises Problem 421.
 
-    A page in a browser reaches a port of this machine under a name of its own.
+    A page in a browser reaches a port of this machine under a name of its own, or says its origin;
+    a proxy on this machine hands on what comes from elsewhere.
     """
+    host = headers.get("host", "")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    if not caller.key and name.lower() not in LOOPBACK:
+    passed = any(one in headers for one in ELSEWHERE)
+    if not caller.key and (passed or name.lower() not in LOOPBACK):
         detail = "without a key the service answers on localhost only"
         raise Problem(421, "misdirected_request", detail)
 

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from errata.http.problems import SOON, Problem
+from errata.redact import redacted_data
 from errata.store.answers import Call, SqlAnswers, write
 from errata.store.beside import Beside, beside
 
@@ -60,6 +61,7 @@ class Once:
             answer = found.plain
             # What failed had no effect, or will go on where it ended. A secret is shown once.
             if answer["status"] < 300 and not scope["state"].get("secret"):
+                answer = _clean(answer)
                 await answers.keep(call, answer)
         await _send(answer, send, replayed=bool(before.digest))
 
@@ -84,6 +86,20 @@ class _Answer:
         """All of it, as plain data."""
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in self._headers]
         return {"status": self._status, "headers": headers, "body": self._body.decode("latin-1")}
+
+
+def _clean(answer: dict[str, Any]) -> dict[str, Any]:
+    """The same answer without secrets: what a request said may be in it."""
+    headers = dict(answer["headers"])
+    if not headers.get("content-type", "").startswith("application/json"):
+        return answer
+    plain = json.loads(answer["body"].encode("latin-1"))
+    clean = redacted_data(plain)
+    if clean == plain:
+        return answer
+    body = json.dumps(clean, ensure_ascii=False).encode().decode("latin-1")
+    headers["content-length"] = str(len(body))
+    return {**answer, "headers": [*headers.items()], "body": body}
 
 
 async def _send(answer: Any, send: Send, replayed: bool) -> None:

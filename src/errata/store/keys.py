@@ -16,6 +16,7 @@ from typing import Any
 
 from errata.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from errata.protocols import Scope
+from errata.redact import redacted
 from errata.store.database import Access, Db, Row
 
 _log = logging.getLogger("errata")
@@ -75,6 +76,7 @@ class SqlKeys:
         _allowed(tenant, name, projects, may, expires, now)
         secret = secrets.token_hex(32)
         held = tuple(one for one in MAY if one in may)
+        name = redacted(name)  # which may be anything that is sent
         one = Key(secrets.token_hex(6), tenant, name, tuple(projects), held, by, now, expires)
         values = {
             **{field: getattr(one, field) for field in ("id", "tenant", "name", "by", "expires")},
