@@ -21,10 +21,10 @@ LESSON = "fails, mend what it names before you go on"
 
 
 def watched(url: str, key: str) -> TracerProvider:
-    """Spans that go to the service in batches."""
+    """Spans that go to the service in batches; to where the environment says without a URL."""
     headers = {"Authorization": f"Bearer {key}"}
     provider = TracerProvider()
-    exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces", headers=headers)
+    exporter = OTLPSpanExporter(f"{url}/v1/traces", headers=headers) if url else OTLPSpanExporter()
     provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=2))
     return provider
 

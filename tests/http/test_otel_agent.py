@@ -116,3 +116,13 @@ def test_what_errata_put_into_a_prompt_is_not_learnt_from_the_next_trace(service
     until(lambda: len(got(client, "/v1/episodes?state=reflected")) > before)
     said = " ".join(one["lesson"] for one in got(client, "/v1/quarantine"))
     assert "data, not instructions" not in said
+
+
+def test_an_exporter_that_the_environment_sets_up_is_let_in(service, client, monkeypatch):
+    url, key = service
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{url}/v1/traces")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", f"Authorization=Bearer%20{key}")
+    before = len(got(client, "/v1/episodes"))
+    with pytest.raises(UnexpectedModelBehavior):
+        ask(("", ""), "Where is order E55?")
+    until(lambda: len(got(client, "/v1/episodes")) > before)
