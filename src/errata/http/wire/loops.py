@@ -75,7 +75,7 @@ class NewLoop(Body):
 class Usage(BaseModel):
     """What an attempt cost: model calls, tokens, money in the provider's currency, seconds."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)  # a default that needs no copying
 
     calls: Count = 0
     prompt_tokens: Count = 0
