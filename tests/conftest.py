@@ -32,6 +32,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("engine", engines.ENGINES, indirect=True)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Coverage does not look at hundreds of random examples, nor at long runs: it takes 3 times as
+    long, and other tests reach the same lines.
+    """
+    looks = sys.gettrace()
+    random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
+    unseen = random or pyfuncitem.get_closest_marker("soak")
+    if unseen:
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        if unseen:
+            sys.settrace(looks)
+
+
 @pytest.fixture(autouse=True)
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     """The engine of what the test opens: SQLite unless it is marked `both`."""
