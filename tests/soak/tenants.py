@@ -116,9 +116,10 @@ class Crowd:
         for place in self.places:
             await self.key(place, ALL)
         each = operations // at_a_time
-        own = [
-            [p for n, p in enumerate(self.places) if n % at_a_time == w] for w in range(at_a_time)
-        ]
+        whose = [n // len(PROJECTS) % at_a_time for n in range(len(self.places))]
+        own: list[list[Place]] = [[] for _ in range(at_a_time)]
+        for place, worker in zip(self.places, whose, strict=True):
+            own[worker].append(place)
         await asyncio.gather(*(self._work(w, own[w], each) for w in range(at_a_time)))
         await self.client.aclose()
 
