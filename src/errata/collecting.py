@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from errata.errors import InvalidInput
 from errata.memory.filing import file
 from errata.pending import Bounds, Unfinished
-from errata.traces.otlp import from_json, from_request
+from errata.traces.otlp import Span, from_json, from_request
 from errata.traces.pieces import Piece, episodes, pieces
 
 if TYPE_CHECKING:
     from errata.lessons import Filed
     from errata.protocols import Scope, Store
+
+# Spans of a request; an exporter sends hundreds, a collector thousands.
+MOST = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,16 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
     if isinstance(body, dict):  # in JSON of protobuf what is empty is left out
         body = {"resourceSpans": [], **body}
     try:
-        return pieces(from_request(body) if isinstance(body, bytes) else from_json(body))
+        return pieces(_few(from_request(body) if isinstance(body, bytes) else from_json(body)))
     except RecursionError as error:
         raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
+
+
+def _few(spans: Iterator[Span]) -> Iterator[Span]:
+    for number, one in enumerate(spans, 1):
+        if number > MOST:
+            raise InvalidInput("spans", f"more than {MOST}", f"at most {MOST} in a request")
+        yield one
 
 
 async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:

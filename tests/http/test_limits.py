@@ -77,6 +77,26 @@ def test_what_unpacks_to_more_is_refused(api):
     problem(api.post("/v1/test/echo", content=fine, headers=other), 415, "unsupported_media_type")
 
 
+def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
+    kind = {"content-type": "application/json"}
+    dense = b'{"a": [' + 150 * b"[]," + b"[]]}"
+    problem(api.post("/v1/test/echo", content=dense, headers=kind), 413, "body_too_large")
+    packed = {**kind, "content-encoding": "gzip"}
+    traces = {**packed, "content-type": "application/x-protobuf"}
+    with served(tmp_path) as whole:
+        thin = gzip.compress(b'{"task": "' + 3 * 2**20 * b"a" + b'"}')
+        problem(whole.post("/v1/recall", content=thin, headers=packed), 413, "body_too_large")
+        spans = 50_001 * b"\x12\x00"  # in a scope in a resource
+        body = b"".join((b"\x12", _varint(len(spans)), spans))
+        body = b"".join((b"\x0a", _varint(len(body)), body))
+        answer = whole.post("/v1/traces", content=gzip.compress(body), headers=traces)
+        assert "at most 50000" in problem(answer, 400, "invalid_traces")["detail"]
+
+
+def _varint(n: int) -> bytes:
+    return bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14])
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(api):
     async def slowly():
         yield b"{"
@@ -112,7 +132,7 @@ def test_what_is_no_json_is_refused(api, body):
     problem(api.post("/v1/test/echo", content=body, headers=headers), 400, "bad_request")
 
 
-@pytest.mark.parametrize("body", [b"{", b"[1]", b"7", b'"x"', b"", 400 * b"[" + 400 * b"]"])
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"7", b'"x"', b"", 120 * b"[" + 120 * b"]"])
 def test_what_is_json_of_another_kind_is_pointed_at(api, body):
     headers = {"content-type": "application/json; charset=utf-8"}
     answer = api.post("/v1/test/echo", content=body, headers=headers)

@@ -25,6 +25,11 @@ PROTOBUF = "application/x-protobuf"
 # Keys whose rate is known at a time; who was not heard of for longest has a full bucket again.
 KNOWN = 10_000
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
+# Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
+# size in memory, and to read a million of them a second.
+DENSE = 8
+# A body of more than so many bytes is at most so many times as large as it came.
+SMALL, DENSEST = 2**20, 100
 # What JSON allows and no text of ours may have, or what only Python takes for JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
@@ -82,13 +87,14 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
         _too_large(most)
     unpacked = _Unpacked(headers.get("content-encoding", ""))
     parts: list[bytes] = []
-    size = 0
+    size = came = 0
     try:
         async with asyncio.timeout(limits.seconds):
             async for part in _parts(receive):
                 parts.append(unpacked.part(part, most - size + 1))
                 size += len(parts[-1])
-                if size > most:
+                came += len(part)
+                if size > most or size > max(SMALL, DENSEST * came):
                     _too_large(most)
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
@@ -96,7 +102,7 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     unpacked.end()
     body = b"".join(parts)
     if body:
-        _form(body, scope["path"], headers.get("content-type", ""))
+        _form(body, scope["path"], headers.get("content-type", ""), most)
     return body
 
 
@@ -136,17 +142,21 @@ class _Unpacked:
 
 
 def _too_large(most: int) -> NoReturn:
-    raise Problem(413, "body_too_large", f"a body has at most {most} bytes here, decompressed")
+    detail = f"a body has at most {most} bytes here, decompressed, and {DENSEST} times what is sent"
+    raise Problem(413, "body_too_large", detail)
 
 
-def _form(body: bytes, path: str, kind: str) -> None:
-    """Nothing, where a route can read the body. Raises Problem 415, 400."""
+def _form(body: bytes, path: str, kind: str, most: int) -> None:
+    """Nothing, where a route can read the body. Raises Problem 413, 415, 400."""
     kind = kind.partition(";")[0].strip().lower()
     if path == TRACES and kind == PROTOBUF:
         return
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
+    if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
+        detail = f"a body has at most {most // DENSE} lists and objects here, not {begun}"
+        raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
             plain = json.loads(body.decode(), parse_constant=_no_constant)
