@@ -199,7 +199,7 @@ create table vector (
   indexed boolean not null default false
 );
 alter table vector alter data set storage external, alter near set storage plain;
-create index vector_scope on vector (tenant, project, space) where indexed;
+create index vector_scope on vector (tenant, project, space, indexed);
 
 -- What an example comes from: the sources of its own and, in `lineage`, the examples that it derives from. Both outlive
 -- an example that is evicted, so that a chain holds; a source is revoked with all that is reached from it.

@@ -31,7 +31,7 @@ order by l.kind, l.signature, e.digest;
 with recursive before (id) as (
   select cast(:example as bigint)
   union select x.parent from lineage x join before b on x.child = b.id
-  where b.id not in (select id from example)
+  where not exists (select 1 from example where id = b.id)
 )
 select b.id, e.id as there, o.source
 from before b left join example e on e.id = b.id left join origin o on o.example = b.id and e.id is null;
@@ -110,7 +110,7 @@ on conflict do nothing;
 -- The examples that are gone, and rest on that source or derive from that example.
 select distinct o.example as id from origin o
 where o.scope = :scope and (o.source = :source or o.example in (select child from lineage where parent = :parent))
-  and o.example not in (select id from example);
+  and not exists (select 1 from example where id = o.example);
 
 -- name: find_told
 select min(at) as at from exposure
