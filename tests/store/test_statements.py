@@ -58,14 +58,20 @@ def test_sqlite_understands_all_of_them(tmp_path):
         db.close()
 
 
-def test_postgresql_understands_all_of_them(postgres):
+# A number has a type where it is sent, text has the one that its place asks for.
+TIMES = ("now", "lease", "before", "since", "day")
+
+
+def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_security(postgres):
+    scans = set()
     with psycopg.connect(addressed(postgres.service).conninfo, autocommit=True) as db:
         db.execute("select set_config('errata.tenant', 'one', false)")
+        db.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
         for name, sql in statements("postgres").items():
-            # A number has a type where it is sent, text has the one that its place asks for.
             text, given = numbered(sql)
             types = ", ".join("double precision" if one in TIMES else "unknown" for one in given)
-            db.execute(f"prepare p_{name} ({types}) as {text}" if given else text.encode())
-
-
-TIMES = ("now", "lease", "before", "since", "day")
+            db.execute(f"prepare p_{name} {f'({types})' if given else ''} as {text}")
+            values = f"({', '.join(['null'] * len(given))})" if given else ""
+            plan = db.execute(f"explain execute p_{name}{values}").fetchall()
+            scans |= {name for (line,) in plan if "Seq Scan on" in line}
+    assert scans == set()

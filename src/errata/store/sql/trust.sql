@@ -200,11 +200,6 @@ delete from example where id in (select atom from json_each(:ids)) returning ref
 -- name: delete_origins
 delete from origin where example in (select atom from json_each(:ids));
 
--- name: delete_lineage
-delete from lineage
-where child in (select atom from json_each(:ids))
-   or parent in (select atom from json_each(:ids));
-
 -- name: unsee
 update reflection
 set seen = max(1, seen - :n),
