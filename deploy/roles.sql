@@ -5,5 +5,7 @@
 create role errata_owner login password :'owner';
 create role errata login nosuperuser nocreatedb nocreaterole nobypassrls password :'service';
 create database errata owner errata_owner;
+revoke all on database errata from public;
+grant connect on database errata to errata;
 \connect errata
 create extension vector;

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import typer
 import yaml
@@ -21,7 +22,7 @@ from errata.cli.app import app
 from errata.errors import RoleRefused
 from errata.store.postgres import in_database
 from tests.http.running import running
-from tests.postgres import server
+from tests.postgres import rows, server
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -72,11 +73,12 @@ def test_what_the_image_is_made_of_is_there():
         if name == "COPY" and not value.startswith("--from"):
             *sources, _ = value.split()
             assert all((ROOT / source).exists() for source in sources)
+    sent = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+    copied = [value.split()[:-1] for name, value in steps() if name == "COPY"][:-1]
+    assert sorted(one[1:] for one in sent if one[0] == "!") == sorted(sum(copied, []))
     extras = re.search(r'"\.\[(.*?)\]"', DOCKERFILE)
     assert extras is not None
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
-    needed = [ROOT / name for name in ("src", "README.md", "LICENSE", "examples")]
-    assert all(path.exists() for path in needed)
 
 
 def test_the_image_begins_with_a_command_that_errata_takes():
@@ -196,6 +198,8 @@ def test_the_roles_make_a_database_that_errata_migrates_and_serves(tmp_path, mon
         with pytest.raises(RoleRefused, match="owns"):
             asyncio.run(kept(owned))
         assert asyncio.run(kept(served)) == 1
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            rows(served, "create temporary table a (b int)")
         asked = "select rolpassword like 'SCRAM-SHA-256%' from pg_authid where rolname = "
         assert [server().run(f"{asked}'{role}'") for role in (owner, service)] == [[(True,)]] * 2
     finally:

@@ -279,8 +279,12 @@ def test_verdicts_are_counted_once(api):
     api.put("/v1/loops/stopped", json=policy)
     api.put("/v1/loops/stopped/attempts/1", json={"output": "1", "evaluation": reports[0]})
     api.post("/v1/loops/stopped/overrides", json={"rule": "attempts", "why": "it is close"})
+    both = {"rules": [{"rule": "all", "rules": 2 * [{"rule": "attempts", "limit": 1}]}]}
+    api.put("/v1/loops/both", json={"task": "a", "policy": both})
+    api.put("/v1/loops/both/attempts/1", json={"output": "1", "evaluation": reports[0]})
     text = api.get("/metrics", key="").text
-    for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1)):
+    assert "+attempts" not in text
+    for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1), ("all", 1)):
         assert f'errata_decisions_total{{outcome="{outcome}"}} {times}.0' in text
 
 

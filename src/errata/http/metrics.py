@@ -59,6 +59,8 @@ class Metrics:
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
+        if "+" in outcome:  # several at once: a request makes as many names of these as it likes
+            outcome = "all"
         self._decisions.labels(outcome).inc()
 
     def recalled(self, lessons: int) -> None:
