@@ -74,8 +74,9 @@ def test_what_the_image_is_made_of_is_there():
             *sources, _ = value.split()
             assert all((ROOT / source).exists() for source in sources)
     sent = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
-    copied = [value.split()[:-1] for name, value in steps() if name == "COPY"][:-1]
-    assert sorted(one[1:] for one in sent if one[0] == "!") == sorted(sum(copied, []))
+    copied = [value for name, value in steps() if name == "COPY" and "--from" not in value]
+    names = [name for value in copied for name in value.split()[:-1]]
+    assert sorted(one[1:] for one in sent if one[0] == "!") == sorted(names)
     extras = re.search(r'"\.\[(.*?)\]"', DOCKERFILE)
     assert extras is not None
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])

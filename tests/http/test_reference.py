@@ -1,4 +1,4 @@
-"""The page on HTTP names every route and what it needs, and no other; its codes are the service's."""
+"""The page on HTTP names every route and what it needs, and no other, and the service's codes."""
 
 import re
 from pathlib import Path
