@@ -16,22 +16,23 @@ select term, ids from match_words(:mark, :terms, :limit);
 
 -- name: nearest
 -- Each of them is looked at: what an index left out before the filter would be missing after it. And `asked` is read
--- once, also by a plan that is made for any question.
+-- once, also by a plan that is made for any question. Of other lengths nothing is compared.
 with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
 among as materialized (
-  select example, near from vector
-  where tenant = :tenant and project = :project and space = :space and indexed and vector_dims(near) = :width
+  select example, case when vector_dims(near) = :width then near <#> (select near from asked) end as far from vector
+  where tenant = :tenant and project = :project and space = :space and indexed
 )
-select among.example from among cross join asked order by among.near <#> asked.near, among.example limit :limit;
+select example from among where far is not null order by far, example limit :limit;
 
 -- name: nearest_of
 with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
 among as materialized (
-  select v.example, v.near from vector v join example e on e.id = v.example join reflection l on l.id = e.reflection
-  where v.tenant = :tenant and v.project = :project and v.space = :space and v.indexed and vector_dims(v.near) = :width
+  select v.example, case when vector_dims(v.near) = :width then v.near <#> (select near from asked) end as far
+  from vector v join example e on e.id = v.example join reflection l on l.id = e.reflection
+  where v.tenant = :tenant and v.project = :project and v.space = :space and v.indexed
     and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
     and l.importance >= :importance and e.at >= :since
     and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                     where value in (select value from json_each(:tags))))
 )
-select among.example from among cross join asked order by among.near <#> asked.near, among.example limit :limit;
+select example from among where far is not null order by far, example limit :limit;
