@@ -222,3 +222,18 @@ def test_a_row_that_is_changed_or_missing_is_found(tmp_path, tamper, what):
         broken = api.run(audit.verify("acme"))
         assert (broken.what, broken.head) == (what, whole.head)
         assert api.run(audit.verify("nobody")).rows == 0
+
+
+def test_a_chain_that_is_written_anew_lacks_the_hash_that_was_kept(tmp_path):
+    with served(tmp_path) as api:
+        audit = api.setup.store.audit
+        for n in range(3):
+            made(api, name=f"key {n}")
+        kept = api.run(audit.verify("acme")).head
+        made(api, name="one more")
+        assert not api.run(audit.verify("acme", kept)).broken
+        for table in ("audit", "audit_head"):
+            changed(tmp_path / "errata.db", f"delete from {table}")
+        made(api, name="as if nothing was")
+        assert not api.run(audit.verify("acme")).broken
+        assert kept in api.run(audit.verify("acme", kept)).what

@@ -48,7 +48,14 @@ def listed(
 
 
 @app.command()
-def verify(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+def verify(
+    kept: Annotated[
+        str, typer.Option(metavar="HASH", help="A last hash of before: it must be there still.")
+    ] = "",
+    tenant: Tenant = None,
+    db: Db = None,
+    json: Json = False,
+) -> int:
     """See whether a row was changed or removed: each is chained to the one before by its hash.
 
     Whoever keeps the last hash elsewhere can tell, too, that nobody wrote the whole record anew.
@@ -56,7 +63,7 @@ def verify(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
     values = settings(db=db, tenant=tenant)
 
     async def verified(store: Any) -> Verified:
-        found: Verified = await store.audit.verify(values.tenant)
+        found: Verified = await store.audit.verify(values.tenant, kept)
         return found
 
     found = done(values, verified)

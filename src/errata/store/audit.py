@@ -68,16 +68,20 @@ class SqlAudit:
 
         return await self._access.read(Scope(tenant), work)
 
-    async def verify(self, tenant: str) -> Verified:
-        """Look at every row: whether it is as it was written, and none is missing."""
-        return await self._access.apart(Scope(tenant), lambda db: _verify(db, tenant))
+    async def verify(self, tenant: str, kept: str = "") -> Verified:
+        """Look at every row: whether it is as it was written, and none is missing.
+
+        With `kept`, a `head` of before, also whether its row is among them: one that is not tells
+        that the whole chain was written anew.
+        """
+        return await self._access.apart(Scope(tenant), lambda db: _verify(db, tenant, kept))
 
 
-def _verify(db: Db, tenant: str) -> Verified:
+def _verify(db: Db, tenant: str, kept: str) -> Verified:
     values = {"tenant": tenant}
     head = db.named("audit_head", values).fetchone()
     end, last = (int(head["n"]), str(head["hash"])) if head else (0, "")
-    previous, n = "", 0
+    previous, n, found = "", 0, not kept
     for row in db.named("all_audit", values):
         n += 1
         if row["n"] != n:
@@ -85,8 +89,11 @@ def _verify(db: Db, tenant: str) -> Verified:
         if row["previous"] != previous or row["hash"] != _hash(row):
             return Verified(tenant, end, last, n, f"row {n} is not what was written")
         previous = row["hash"]
+        found = found or previous == kept
     if (n, previous) != (end, last):
         return Verified(tenant, end, last, n + 1, f"row {n + 1} is missing")
+    if not found:
+        return Verified(tenant, end, last, max(end, 1), f"no row has the hash {kept}")
     return Verified(tenant, end, last)
 
 
