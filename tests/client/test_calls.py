@@ -7,9 +7,10 @@ from email.utils import formatdate
 
 import httpx
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 import errata
-from errata import errors
+from errata import errors, telemetry
 from errata.client.calls import Calls
 from errata.client.refusals import refused
 from errata.codes import TABLE
@@ -269,3 +270,18 @@ def test_without_the_package_it_says_which_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
     with pytest.raises(errors.PackageMissing, match=r"errata\[client\]"):
         Calls("http://127.0.0.1:1", "", 5.0, 0, False, None)
+
+
+def test_a_call_is_part_of_the_trace_that_it_is_made_in():
+    tracers, service = TracerProvider(), Service(GOOD)
+    telemetry.begin(tracers=tracers)
+    try:
+        with tracers.get_tracer("test").start_as_current_span("a request of the host") as span:
+            asyncio.run(ask(service))
+    finally:
+        telemetry.end()
+        tracers.shutdown()
+    asyncio.run(ask(service))
+    traced, plain = (request.headers.get("traceparent") for request in service.got)
+    assert f"{span.get_span_context().trace_id:032x}" in traced
+    assert plain is None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from weakref import WeakKeyDictionary
 
+from errata import telemetry
 from errata.client.refusals import refused
 from errata.errors import InvalidInput, PackageMissing, Refused, Unreachable
 
@@ -75,7 +76,7 @@ class Calls:
             method,
             f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
             params={name: value for name, value in (query or {}).items() if value},
-            headers={**once, **(headers or {})},
+            headers={**telemetry.carried(), **once, **(headers or {})},
             content=None if body is None else _json(body),
         )
         answer = await self._final(request)
