@@ -211,6 +211,29 @@ def test_so_many_at_a_time(tmp_path):
         assert [one.status_code for one in others] == [200, 200, 200]
 
 
+def test_no_tenant_takes_all_the_places(tmp_path):
+    with served(tmp_path, limits=Limits(concurrent=8)) as api:
+        gate = asyncio.Event()
+        other = api.key("admin", tenant="other", projects=())
+
+        @api.app.get("/v1/test/waits")
+        async def waits() -> None:
+            await gate.wait()
+
+        async def scenario() -> list[httpx.Response]:
+            held = [asyncio.create_task(api.ask("GET", "/v1/test/waits")) for _ in range(7)]
+            await asyncio.sleep(0.1)
+            mine = await api.ask("GET", "/v1/keys")
+            theirs = await api.ask("GET", "/v1/keys", key=other)
+            gate.set()
+            return [mine, theirs, *await asyncio.gather(*held), await api.ask("GET", "/v1/keys")]
+
+        mine, *others = api.run(scenario())
+        assert problem(mine, 429, "too_many_requests")
+        assert mine.headers["Retry-After"] == "1"
+        assert {one.status_code for one in others} == {200}
+
+
 def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
     with caplog.at_level(logging.INFO, "errata.http"):
         answer = api.get("/v1/test/fails?text=some-private-text")

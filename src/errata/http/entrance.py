@@ -105,10 +105,11 @@ class Entrance:
             _near(caller, headers)
             scope["state"]["caller"] = caller
             self._rates.take(caller.key)
-            body = await body_of(scope, receive, self._setup.limits)
-            again = _Again(body, receive)
-            _unpacked(scope)
-            await self._once.call(self._setup.store.answers, scope, body, again, send)
+            with self._room.share(caller.tenant):
+                body = await body_of(scope, receive, self._setup.limits)
+                again = _Again(body, receive)
+                _unpacked(scope)
+                await self._once.call(self._setup.store.answers, scope, body, again, send)
 
     def _told(self, scope: Scope, out: _Out, seconds: float) -> None:
         """Count the request and log it: its route and not its path, which may hold anything."""

@@ -7,7 +7,7 @@ import json
 import re
 import time
 import zlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
@@ -58,10 +58,12 @@ class Rates:
 
 
 class Room:
-    """So many requests at a time."""
+    """So many requests at a time, of one tenant all but an eighth: the others get their answers."""
 
     def __init__(self, most: int) -> None:
         self._most, self._taken = most, 0
+        self._share = most - most // 8
+        self._of: Counter[str] = Counter()
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -74,6 +76,20 @@ class Room:
             yield
         finally:
             self._taken -= 1
+
+    @contextmanager
+    def share(self, tenant: str) -> Iterator[None]:
+        """One of the places of a tenant. Raises Problem 429 where it has none left."""
+        if self._of[tenant] >= self._share:
+            detail = f"{self._share} requests of this tenant are worked on just now; ask again"
+            raise Problem(429, "too_many_requests", detail, {"Retry-After": SOON})
+        self._of[tenant] += 1
+        try:
+            yield
+        finally:
+            self._of[tenant] -= 1
+            if not self._of[tenant]:
+                del self._of[tenant]
 
 
 async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
