@@ -93,6 +93,13 @@ def test_no_secret_is_said_again():
     ]
 
 
+def test_what_a_path_says_is_not_logged(caplog):
+    problems.answer(ZeroDivisionError(), "/v1/loops/private\n2026-01-01 INFO forged")
+    assert "ZeroDivisionError" in caplog.text
+    assert "private" not in caplog.text
+    assert "forged" not in caplog.text
+
+
 def test_a_route_may_tell_errors_in_a_shape_of_its_own():
     shapes = {"/old": lambda one: PlainTextResponse(f"{one.code}!", one.status)}
     answer = problems.answer(errors.LeaseLost("at work"), "/old/route", shapes)

@@ -139,7 +139,8 @@ def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None 
     problem = of(error)
     if problem.status >= 500 and error is not problem:
         told = "".join(traceback.format_exception(error))
-        log.error("%s at %s\n%s", problem.code, path, redacted(told))
+        # Not the path, which may hold anything; the line of its request comes next.
+        log.error("%s\n%s", problem.code, redacted(told))
     for prefix, shape in (shapes or {}).items():
         if path.startswith(prefix):
             response = shape(problem)
