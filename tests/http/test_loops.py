@@ -13,6 +13,7 @@ import pytest
 
 from errata.checks import words
 from errata.errors import ModelTimeout
+from errata.http.setup import APART
 from errata.protocols import Scope
 from errata.testing import ScriptedModel
 from tests.http.support import PROJECT, TENANT, Api, problem, served
@@ -240,6 +241,30 @@ def test_a_schema_judges_data(api, id):
     check = {"name": "json_schema", "schema": schema}
     assert told(api, id, 1, {"n": 1}, None, checks=[check]).json()["decision"] == "again"
     assert told(api, id, 2, {"unit": "kg"}, None, checks=[check]).json()["passed"]
+
+
+def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
+    turns = api.setup.turns
+
+    async def scenario() -> None:
+        for _ in range(APART):
+            await turns.acquire()
+        pattern = {"name": "regex", "pattern": "(ab)+"}
+        body = {"output": "abab", "checks": [pattern]}
+        waiting = [
+            asyncio.create_task(api.ask("PUT", f"/v1/loops/{id}/attempts/1", json=body))
+            for _ in range(8)
+        ]
+        explained = await api.ask("GET", f"/v1/loops/{id}/explain")
+        assert explained.status_code == 200
+        assert not any(one.done() for one in waiting)
+        waiting.pop().cancel()
+        for _ in range(APART):
+            turns.release()
+        answers = await asyncio.gather(*waiting)
+        assert {one.status_code for one in answers} == {200}
+
+    api.run(scenario())
 
 
 def test_a_schema_that_refers_to_its_parts_judges_what_is_not_too_large(api, id):

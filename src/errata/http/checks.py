@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from asyncio import Semaphore
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from inspect import iscoroutine
 from typing import Any, ClassVar
 
 from errata.checks.loading import load, made
@@ -51,7 +53,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
         given = {key: value for key, value in spec.items() if key != "name"}
         return made(name, setup.checks[name], given)
     if name in TEXT:
-        return _Aside(load(spec))
+        return _Aside(load(spec), setup.turns)
     if name == SCHEMA:
         parts = parts_of_schema(spec.get("schema")) * parts_of(output)
         if parts > MOST:
@@ -59,22 +61,34 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
             raise InvalidInput(
                 f"parts of schema times parts of output of {SCHEMA!r}", parts, allowed
             )
-        return _Aside(load(spec))
+        return _Aside(load(spec), setup.turns)
     if name in CRITICS:
         return load(_judged(spec, setup))
     raise UnknownName("check", name, sorted({*TEXT, SCHEMA, *CRITICS, *setup.checks}))
 
 
 class _Aside:
-    """The same check, run in a thread: other requests are answered meanwhile."""
+    """The same check, run in a thread: other requests are answered meanwhile.
+
+    One that answers with a coroutine, to wait for a process, waits for its turn before.
+    """
 
     pure: ClassVar[bool] = False
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, turns: Semaphore) -> None:
         self._check = check
+        self._turns = turns
 
     def __call__(self, candidate: Any, context: Any) -> Any:
-        return self._check(candidate, context)
+        found = self._check(candidate, context)
+        return self._in_turn(found) if iscoroutine(found) else found
+
+    async def _in_turn(self, found: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            async with self._turns:
+                return await found
+        finally:
+            found.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._check, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from errata.store.sqlstore import SqlStore
 from errata.work import Depth, Work
 
 MIB = 1024 * 1024
+APART = 2
 Check = Callable[..., Any]
 
 
@@ -59,7 +61,8 @@ class Setup:
     `scope` is that of callers without a key, who are let in only where the service is `open`: it
     listens on loopback alone, and nobody has made a key. `checks` are those that a request may name
     besides the ones that come with errata, `policy` is that of loops which ask for none.
-    `patience` is for traces to end.
+    `patience` is for traces to end. `turns` are of checks that run in a process of their own,
+    `APART` at a time: those that wait for one hold no thread.
     """
 
     store: SqlStore
@@ -77,6 +80,7 @@ class Setup:
     work: Work = field(default_factory=NoWork)
     patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
+    turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
 
     def memory(self, scope: Scope) -> Memory:
         """The memory of a scope, with the embedder and the bounds of the service."""
