@@ -40,20 +40,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
+def _must_be_run(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Nothing, where a coroutine can be run here. Raises UsageError."""
+    if not asyncio.iscoroutine(coroutine):
+        raise UsageError(
+            f"run_sync was given a {type(coroutine).__name__}, which is no coroutine; what is read "
+            "by `async for` is read in an async function, whose call is given"
+        )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    coroutine.close()
+    raise UsageError("run_sync was called inside an event loop; write `await` there instead")
+
+
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns, for callers that have no event loop.
 
     An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
     second one does not wait. Raises UsageError when called from a running event loop, which would
-    wait for itself.
+    wait for itself, and for what is no coroutine, as an async iterator.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        coroutine.close()
-        raise UsageError("run_sync was called inside an event loop; write `await` there instead")
+    _must_be_run(coroutine)
     loop, ended = _loop(), threading.Event()
     tasks: list[asyncio.Task[T]] = []
 

@@ -49,10 +49,10 @@ def test_what_is_ill_is_said_with_what_to_do(invoke, monkeypatch):
     assert ill == {f"weights {name}": f"errata model fetch {name}"}
     done = invoke("doctor", "--model", "openai:x")
     assert done.code == 1
-    assert "✗ keys: none is set; set OPENAI_API_KEY in the environment" in done.out
+    assert "✗ keys of models: none is set; set OPENAI_API_KEY in the environment" in done.out
     monkeypatch.setenv("OPENAI_API_KEY", "very-secret")
     done = invoke("doctor", "--model", "openai:x")
-    assert (done.code, "✓ keys: set: OPENAI_API_KEY" in done.out) == (0, True)
+    assert (done.code, "✓ keys of models: set: OPENAI_API_KEY" in done.out) == (0, True)
     assert "very-secret" not in done.out + done.err
 
 

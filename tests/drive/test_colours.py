@@ -171,6 +171,14 @@ def test_run_sync_gives_the_result_or_the_error():
     assert run_sync(answer()) == 5  # the loop survived
 
 
+def test_run_sync_takes_nothing_but_a_coroutine():
+    async def many():
+        yield 5
+
+    with pytest.raises(UsageError, match="async_generator, which is no coroutine"):
+        run_sync(many())
+
+
 def test_run_sync_works_from_many_threads_and_nests_without_starving():
     """More callers than a default pool has threads, each waiting for a loop of its own inside."""
     answers: list[str] = []

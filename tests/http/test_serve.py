@@ -180,7 +180,7 @@ def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
         (("--host", "no.such.host.invalid"), "is no address of this machine"),
         (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         (("--port", "70000"), "--port is 70000"),
-        (("--db", "nowhere/errata.db"), "cannot be opened"),
+        (("--db", "nowhere/errata.db"), "nowhere/errata.db cannot be opened"),
     ],
 )
 def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, said):
@@ -237,18 +237,22 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
         assert done.exit_code == code, done.output
         return done.output
 
-    assert "has no key" in said("key", "list")
-    assert "nothing was done" in said("audit", "list")
+    for words in (("key", "list"), ("key", "revoke", "x"), ("audit", "list"), ("audit", "verify")):
+        assert "no database 'errata.db'" in said(*words, code=3)
+    assert not (tmp_path / "errata.db").exists()
     text = said(
         "key", "create", "--name", "me", "--may", "read", "--project", "a", "--expires", "9d"
     )
     key = text.splitlines()[0]
     assert "me may read in a of tenant default; this key is not shown again" in text
+    assert "has no key" in said("key", "list", "--tenant", "acme")
+    assert "nothing was done" in said("audit", "list", "--tenant", "acme")
     made = json.loads(said("key", "create", "--name", "you", "--tenant", "acme", "--json"))
     assert made["secret"].startswith(made["key"])
     listed = said("key", "list")
     assert "me" in listed
     assert key not in listed
+    assert key.rpartition("_")[0] in listed
     assert "all" in said("key", "list", "--tenant", "acme")
     (one,) = json.loads(said("key", "list", "--tenant", "acme", "--json"))["keys"]
     assert (one["id"], one["may"]) == (made["id"], ["read", "write"])
@@ -256,6 +260,10 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     assert "revoked" in said("key", "list")
     assert json.loads(said("key", "revoke", made["id"], "--tenant", "acme", "--json"))["revoked"]
     said("key", "revoke", made["id"], code=3)
+    strange = said("key", "revoke", made["secret"], code=3)
+    assert made["key"].removeprefix("errata_") in strange
+    assert made["secret"].rpartition("_")[2] not in strange
+    said("key", "revoke", made["secret"], "--tenant", "acme")
     said("key", "create", "--name", "me", "--may", "fly", code=2)
     said("key", "create", "--name", "me", "--expires", "soon", code=2)
     assert "key.revoke" in said("audit", "list")

@@ -174,4 +174,4 @@ def _keys(values: Settings) -> Iterator[Sign]:
     wanted = f"{values.model.partition(':')[0].upper()}_API_KEY"
     well = wanted not in KEYS or wanted in there
     found = f"set: {', '.join(there)}" if there else "none is set"
-    yield Sign("keys", well, found, f"set {wanted} in the environment")
+    yield Sign("keys of models", well, found, f"set {wanted} in the environment")

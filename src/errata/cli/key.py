@@ -17,13 +17,13 @@ from errata.cli.override import seconds
 from errata.cli.settings import Settings, settings
 from errata.store.audit import append
 from errata.store.beside import Beside, also, beside
-from errata.store.keys import Key
+from errata.store.keys import Key, id_of
 
 T = TypeVar("T")
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 BY = "the command line"
 PAGE = 1_000
-HEADS = ("key", "name", "may", "projects", "made", "last used", "ends")
+HEADS = ("name", "may", "projects", "key", "made", "last used", "ends")
 Tenant = Annotated[str | None, typer.Option(help="Whose. [setting tenant]")]
 
 
@@ -60,7 +60,7 @@ def create(
         )
         return made
 
-    made, text = done(values, make)
+    made, text = done(values, make, new=True)
     if json:
         print_json({**_document(made), "secret": text})
         return 0
@@ -88,7 +88,7 @@ def listed(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
     if json:
         print_json({"keys": [_document(one) for one in found]})
     elif found:
-        table(HEADS, [_row(one) for one in found], text=4)
+        table(HEADS, [_row(one) for one in found], text=3)
     else:
         show(f"tenant {values.tenant} has no key; errata key create makes one")
     return 0
@@ -96,7 +96,7 @@ def listed(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
 
 @app.command()
 def revoke(
-    id: Annotated[str, typer.Argument(help="An id of the list, or how the key begins.")],
+    id: Annotated[str, typer.Argument(help="A key of the list, or its id.")],
     tenant: Tenant = None,
     db: Db = None,
     json: Json = False,
@@ -105,7 +105,7 @@ def revoke(
     values = settings(db=db, tenant=tenant)
 
     async def end(store: Any) -> Key:
-        record(values.tenant, "key.revoke", id.removeprefix("errata_"))
+        record(values.tenant, "key.revoke", id_of(id))
         revoked: Key = await store.keys.revoke(values.tenant, id)
         return revoked
 
@@ -117,11 +117,14 @@ def revoke(
     return 0
 
 
-def done(values: Settings, work: Callable[[Any], Awaitable[T]]) -> T:
-    """What is asked of the store, with what goes beside it. Raises StoreError."""
+def done(values: Settings, work: Callable[[Any], Awaitable[T]], *, new: bool = False) -> T:
+    """What is asked of the store, which may be `new`, with what goes beside it.
+
+    Raises NotFound, StoreError.
+    """
 
     async def asked() -> T:
-        async with stored(values, new=True) as store:
+        async with stored(values, new=new) as store:
             with beside(Beside()):
                 return await work(store)
 
@@ -145,10 +148,10 @@ def _where(one: Key) -> str:
 def _row(one: Key) -> tuple[str, ...]:
     ends = f"{when(one.expires)}" if one.expires else "never"
     return (
-        one.shown,
         one.name,
         ", ".join(one.may),
         ", ".join(one.projects) or "all",
+        one.shown,
         when(one.at),
         when(one.used) if one.used else "never",
         f"revoked {when(one.revoked)}" if one.revoked else ends,

@@ -117,7 +117,7 @@ class Entrance:
         route = _route(scope, out)
         method = scope["method"] if "route" in scope else "(any)"
         self._setup.metrics.requested(method, route, out.status, seconds)
-        key = state["caller"].key if "caller" in state else "-"
+        key = (state["caller"].key if "caller" in state else "") or "-"
         told = (scope["method"][:16], route, out.status, seconds * 1000, key, out.id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *told)
 

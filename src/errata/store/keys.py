@@ -146,7 +146,8 @@ class SqlKeys:
 
         With `projects` one that is bound to some of them alone. Raises NotFound, Forbidden.
         """
-        values = {"tenant": tenant, "id": id.removeprefix("errata_"), "now": time.time()}
+        id = id_of(id)
+        values = {"tenant": tenant, "id": id, "now": time.time()}
 
         def work(db: Db) -> Key:
             rows = db.named("revoke_key", values).fetchall()
@@ -158,6 +159,16 @@ class SqlKeys:
             return one
 
         return await self._access.write(Scope(tenant), work, ("keys",))
+
+
+def id_of(key: str) -> str:
+    """The id of a key that is named by it, by how it begins, or as a whole.
+
+    >>> id_of("errata_0cb7fbdbffce")
+    '0cb7fbdbffce'
+    """
+    parts = _TOKEN.fullmatch(key)
+    return parts[1] if parts else key.removeprefix("errata_")
 
 
 def _allowed(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import finalize
 
-from errata.errors import StoreCorrupt, StoreNewer
+from errata.errors import StoreCorrupt, StoreNewer, StoreUnavailable
 from errata.protocols import Scope
 from errata.store import reflections as lessons
 from errata.store.connection import Thread
@@ -106,8 +106,15 @@ def _close(*threads: Thread) -> None:
 
 
 def connected(path: str, busy_seconds: float) -> Connection:
-    """A connection to a file, whose schema is brought up to date. Raises sqlite3.Error as it is."""
-    db = sqlite3.connect(path, busy_seconds, isolation_level=None, factory=Connection)
+    """A connection to a file, whose schema is brought up to date.
+
+    Raises StoreUnavailable where the file cannot be opened, any other sqlite3.Error as it is.
+    """
+    try:
+        db = sqlite3.connect(path, busy_seconds, isolation_level=None, factory=Connection)
+    except sqlite3.OperationalError as error:
+        todo = "check that its folder exists and is writable"
+        raise StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
     db.row_factory = sqlite3.Row
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed

@@ -9,6 +9,7 @@ from errata.http.caller import Administering
 from errata.http.pages import Cursor, Limit, cursor_from, cursor_to
 from errata.http.setup import Given
 from errata.http.wire.keys import Audit, Entry, Keys, MadeKey, NewKey, ShownKey
+from errata.store.keys import id_of
 
 router = APIRouter(prefix="/v1", tags=["keys"])
 
@@ -57,7 +58,7 @@ async def revoke(id: str, caller: Administering, setup: Given, request: Request)
 
     A caller that is bound to projects revokes those that are bound to them alone.
     """
-    caller.record("key.revoke", id)
+    caller.record("key.revoke", id_of(id))
     revoked = await setup.store.keys.revoke(caller.tenant, id, caller.projects)
     answer: ShownKey = ShownKey.of(revoked)
     request.app.state.callers.forget()
