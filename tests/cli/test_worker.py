@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import signal
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from errata import Memory
+from errata.cli.worker import away
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put
 
@@ -89,7 +91,7 @@ def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, s
     assert said in done.err
 
 
-def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, monkeypatch):
+def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
     from errata.store import open_store
     from errata.work.queued import Queued
 
@@ -108,6 +110,7 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, monkeyp
     assert "acme/shop drive by=short loop=l1: done in" in done.err
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
+    assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
     stored = asyncio.run(open_store(postgres.service).read(SCOPE, "l1"))
     assert stored.values == ("ok",)
 
@@ -149,3 +152,12 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
     assert b"errata.task reflect" in got["/v1/traces"]
     assert b"night" in got["/v1/traces"]
     assert b"pot" not in got["/v1/traces"]
+
+
+def test_a_database_that_is_away_is_told_in_a_line(capsys):
+    lost = logging.getLogger("psycopg.pool")
+    away()
+    away()
+    for _ in range(3):
+        lost.warning("error connecting in 'pool-1'")
+    assert capsys.readouterr().err.count("the database does not answer") == 1

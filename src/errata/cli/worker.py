@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 KILLED = 143  # as of a process that SIGTERM ended
 WORDS = 200
+SAID_EVERY = 60.0  # seconds
+DRIVERS = ("psycopg.pool", "procrastinate.utils")
 
 
 def worker(
@@ -64,6 +67,7 @@ def worker(
     """
     values = settings(db=db, model=model)
     logging.getLogger("errata").addHandler(logging.NullHandler())  # what fails is told below
+    away()
     sys.path.insert(0, str(Path.cwd()))  # models and loops may be named module:function
     given: dict[str, Any] = {
         "loops": dict(map(_drives, drives or ())),
@@ -99,6 +103,30 @@ async def _worked(
             await _inside(values.db, tools, options, heard)
         progress.say(f"{counted(heard.done, 'job')} done, {heard.failed} given up")
         return 1 if heard.failed else 0
+
+
+class _Away(logging.Handler):
+    """Says once a minute that the database is away, which drivers log again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._next = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it was said just now."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SAID_EVERY
+            say("the database does not answer; it is waited for, nothing has to be restarted")
+
+
+AWAY = _Away()
+
+
+def away() -> None:
+    """Have the loss of the database told in a line, in place of what its drivers log of it."""
+    for driver in DRIVERS:
+        logging.getLogger(driver).addHandler(AWAY)
 
 
 class _Heard:

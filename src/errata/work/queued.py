@@ -148,6 +148,7 @@ class Queued:
             try:
                 with _typed():
                     await self._app.run_worker_async(
+                        name="",  # one that has a name logs elsewhere
                         queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
                         concurrency=concurrency,
                         wait=not once,
@@ -235,11 +236,9 @@ class Queued:
 
 
 def _untold(record: logging.LogRecord) -> bool:
-    """Whether it is no failure that was told already; of a lost connection a line is enough."""
+    """Whether it is no failure that was told already: of a job, or by the pool of connections."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, failures.ConnectorException):
-        record.exc_info = None
-    return not isinstance(error, ErrataError)
+    return not isinstance(error, ErrataError | failures.ConnectorException)
 
 
 def _round(name: str, work: Callable[[], Awaitable[None]]) -> Callable[[int], Any]:
