@@ -70,6 +70,13 @@ def test_an_error_has_its_status_and_what_to_do(error, status, headers):
     assert ("retry-after" in found) == ("retry-after" in headers)
 
 
+def test_what_would_be_right_is_said_and_only_a_field_is_pointed_at():
+    assert told(HTTPException(404))[0]["detail"].endswith("/docs lists what is")
+    assert told(HTTPException(405, headers={"Allow": "GET"}))[0]["detail"] == "this path takes GET"
+    assert told(errors.InvalidInput("why", "", "said"))[0]["errors"][0]["pointer"] == "/why"
+    assert "errors" not in told(errors.InvalidInput("a goal", "x", "written like y"))[0]
+
+
 def test_a_package_that_is_missing_is_the_services_and_not_the_callers():
     body, _ = told(errors.PackageMissing("this", "xllamacpp", "embedded"))
     assert (body["status"], body["detail"]) == (501, "the service was installed without xllamacpp")

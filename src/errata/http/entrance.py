@@ -123,8 +123,8 @@ class Entrance:
 
 
 def _route(scope: Scope, out: _Out) -> str:
-    """The template of the route."""
-    known: str = getattr(scope.get("route"), "path", "")
+    """The template of the route, as the description has it."""
+    known: str = getattr(scope.get("route"), "path", "").replace(":path}", "}")
     return known or ("(again)" if out.replayed else "(none)")
 
 

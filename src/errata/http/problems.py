@@ -86,13 +86,24 @@ def of(error: Exception) -> Problem:
             return _invalid(error.errors())
         case HTTPException(status_code=status):
             code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
-            return Problem(status, code, str(error.detail), error.headers)
+            return Problem(status, code, _said(error), error.headers)
         case ErrataError():
             return _typed(error)
         case RecursionError():
             return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
         case _:
             return Problem(500, "internal_error", "look for the id of this request in the log")
+
+
+def _said(error: HTTPException) -> str:
+    """What is wrong with a path or a method, and what would be right."""
+    match error.status_code:
+        case 404:
+            return "nothing is served under this path; /docs lists what is"
+        case 405:
+            return f"this path takes {(error.headers or {}).get('Allow', 'another method')}"
+        case _:
+            return str(error.detail)
 
 
 def _typed(error: ErrataError) -> Problem:
@@ -102,7 +113,7 @@ def _typed(error: ErrataError) -> Problem:
     fields = redacted_data({k: v for k, v in told.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
-        case InvalidInput():
+        case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case NotFound():
             detail = f"no {error.kind} {error.id!r}"  # where the store is, is nobody's business
