@@ -256,6 +256,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     assert "all" in said("key", "list", "--tenant", "acme")
     (one,) = json.loads(said("key", "list", "--tenant", "acme", "--json"))["keys"]
     assert (one["id"], one["may"]) == (made["id"], ["read", "write"])
+    both = said("key", "create", "--name", "us", "--may", "read", "--may", "approve,write")
+    assert "us may read, write, approve in all projects" in both
     assert "is revoked" in said("key", "revoke", key.rpartition("_")[0])
     assert "revoked" in said("key", "list")
     assert json.loads(said("key", "revoke", made["id"], "--tenant", "acme", "--json"))["revoked"]
@@ -267,8 +269,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     said("key", "create", "--name", "me", "--may", "fly", code=2)
     said("key", "create", "--name", "me", "--expires", "soon", code=2)
     assert "key.revoke" in said("audit", "list")
-    assert len(json.loads(said("audit", "list", "--json"))["audit"]) == 2
-    assert "2 rows, all as they were written" in said("audit", "verify")
+    assert len(json.loads(said("audit", "list", "--json"))["audit"]) == 3
+    assert "3 rows, all as they were written" in said("audit", "verify")
     db = sqlite3.connect("errata.db")
     db.execute("update audit set by = 'nobody' where n = 1 and tenant = 'default'")
     db.commit()

@@ -35,7 +35,9 @@ def key() -> None:
 @app.command()
 def create(
     name: Annotated[str, typer.Option(help="Who is to have it.")],
-    may: Annotated[str, typer.Option(help="Any of read, write, approve, admin.")] = "read,write",
+    may: Annotated[
+        list[str] | None, typer.Option(help="Any of read, write, approve, admin. [read,write]")
+    ] = None,
     project: Annotated[
         list[str] | None, typer.Option(help="A project it is bound to; may be repeated. [all]")
     ] = None,
@@ -51,7 +53,7 @@ def create(
     """
     values = settings(db=db, tenant=tenant)
     until = None if expires is None else time.time() + seconds("--expires", expires)
-    held = [one.strip() for one in may.split(",")]
+    held = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
 
     async def make(store: Any) -> tuple[Key, str]:
         record(values.tenant, "key.create", name, projects=project or [], may=held)

@@ -41,7 +41,7 @@ def serve(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Jobs at a time in this process; 0 leaves them to errata worker. [2]"),
+        typer.Option(help="Jobs at a time in this process, on SQLite; 0 for none. [2]"),
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Requests a second and key. [any]")] = None,
     drain: Annotated[
@@ -108,7 +108,7 @@ def _let_in(values: Settings, near: bool, keys: bool, listener: socket.socket) -
         address = listener.getsockname()[0]
         raise UsageError(
             f"there is no key yet, and without one whoever reaches {address} could do everything; "
-            "make one (errata key create --name … --may admin), or listen on --host 127.0.0.1"
+            "make one (errata key create --name …), or listen on --host 127.0.0.1"
         )
     if values.key_required and not keys:
         raise UsageError("a key is required and there is none; errata key create makes one")
