@@ -31,7 +31,8 @@ class Remembering:
     the prompt may have led to it, and the rest after it, since only who holds the lease may teach;
     what a crash kept from being written then is written when the loop is opened again, each once.
     `judged`: something evaluates candidates; else an accepted one teaches nothing. Without
-    `examples` no output is kept or shown, but what was wrong, and what mended it.
+    `examples` no output is kept or shown, but what was wrong, and what mended it. What nobody has
+    `measured` is a model's word: a lesson that is not verified.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Remembering:
         task: str,
         judged: bool,
         examples: bool = True,
+        measured: bool = True,
     ) -> None:
         self._journal, self._memory = journal, memory
         self._task, self._judged, self._examples = task, judged, examples
+        self._measured = measured
         self.briefing: Briefing = Briefing()
         self._begun = False
 
@@ -102,7 +105,10 @@ class Remembering:
         return lessons, outcome(loop) if self.briefing.exposures and not loop.cancelled else None
 
     def _lessons(self, memory: Memory, loop: Loop, briefing: Briefing) -> Sequence[Reflection]:
-        return memory.lessons(loop, self._task, briefing, self._examples)
+        lessons = memory.lessons(loop, self._task, briefing, self._examples)
+        if self._measured:
+            return lessons
+        return [replace(one, trust="model", state="candidate") for one in lessons]
 
     async def _settle(self, memory: Memory, loop: Loop) -> None:
         past = await memory.store.past(memory.scope, loop.id)

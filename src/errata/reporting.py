@@ -42,6 +42,8 @@ LONGEST = 200  # characters of an id: it stands in addresses and lists
 # Who judged an attempt, one name a line; `REPORT` where its evaluation came with it.
 EVALUATED_BY = "evaluated_by"
 REPORT = "report"
+# An attempt with this label came with an evaluation of somebody whose word is no measurement.
+UNVOUCHED = "unvouched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class Told:
 
     `checks` judge the output here, besides the evaluation that is given, if any. `said` is what
     else tells this report from another one of the same attempt, as JSON data: the names and
-    arguments of the checks, say.
+    arguments of the checks, say. Where nobody has `vouched` for the evaluation that is given, what
+    the loop teaches is a model's word, and nothing has verified it.
     """
 
     output: Any = None
@@ -60,6 +63,7 @@ class Told:
     usage: Usage = NOTHING
     labels: Mapping[str, str] = field(default_factory=dict)
     said: Any = None
+    vouched: bool = True
 
     @property
     def name(self) -> str:
@@ -149,7 +153,7 @@ async def report(
         loop = attempted(before, attempt, time.time())
         verdict = _stored(decide(loop, policy))
         entry = replace(decided(loop, policy, verdict), attempt=attempt, value=told.output)
-        record = await _record(turn, memory, verdict)
+        record = await _record(turn, memory, verdict, loop)
         await record.commit(entry, loop)
         telemetry.decided(loop, verdict)
         return Reported(loop, verdict, new=True)
@@ -172,7 +176,7 @@ async def cancel(
         before = replace(stored.loop, improves=policy.improvement, echoes=turn.known.echoes)
         who = redacted(f"{by}: {why}" if why else by)
         loop, verdict, entry = cancelled(before, policy, who, time.time())
-        record = await _record(turn, memory, verdict)
+        record = await _record(turn, memory, verdict, loop)
         await record.commit(entry, loop)
         return verdict
 
@@ -227,6 +231,8 @@ class _Judging:
         judged, candidate = self._judged, told.candidate(stored.id, number)
         usage = told.usage + judged.usage if judged is not None else told.usage
         labels = {**told.labels, **({EVALUATED_BY: "\n".join(names)} if names else {})}
+        if told.evaluation is not None and not told.vouched:
+            labels[UNVOUCHED] = "true"
         seen = near(candidate, earlier) if earlier else None
         return Attempt(number, candidate, judged, usage, seen, labels, report=told.name)
 
@@ -256,10 +262,11 @@ class _Given:
         return self.evaluation
 
 
-async def _record(turn: Turn, memory: Memory | None, verdict: Verdict) -> Remembering:
+async def _record(turn: Turn, memory: Memory | None, verdict: Verdict, loop: Loop) -> Remembering:
     """The journal of the loop and its memory, told what it was shown."""
     known, task = turn.known, text_of(turn.known.stored.head.task)
-    record = Remembering(turn, memory, task, judged=True)
+    vouched = not any(UNVOUCHED in one.labels for one in loop.attempts)
+    record = Remembering(turn, memory, task, judged=True, measured=vouched)
     if memory is None:
         return record
     if not turn.shares(memory.store, memory.scope):

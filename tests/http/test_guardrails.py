@@ -148,7 +148,9 @@ def test_who_lifts_a_limit_is_by_default_whose_key_it_is(api):
     last = exhausted(api)
     on = decided(api, last, override_max_reruns=True)
     assert on["overridden_by"] == "tests"
-    (entry,) = [one for one in api.get("/v1/audit").json()["items"] if one["action"] == "override"]
+    (entry,) = [
+        one for one in api.get("/v1/audit").json()["items"] if one["action"] == "loop.override"
+    ]
     assert (entry["subject"], entry["detail"]["rule"]) == ("loop_001", "attempts")
 
 

@@ -60,10 +60,18 @@ def begun(api: Api, id: str, **more: Any) -> httpx.Response:
     return api.put(f"/v1/loops/{id}", json=body)
 
 
-def told(api: Api, id: str, n: int, output: Any = "12", judged: Any = WRONG, **more: Any) -> Any:
+def told(
+    api: Api,
+    id: str,
+    n: int,
+    output: Any = "12",
+    judged: Any = WRONG,
+    key: str | None = None,
+    **more: Any,
+) -> Any:
     body = {"output": output, **more}
     body |= {"evaluation": judged} if judged is not None else {}
-    return api.put(f"/v1/loops/{id}/attempts/{n}", json=body)
+    return api.put(f"/v1/loops/{id}/attempts/{n}", json=body, key=key)
 
 
 def deep(levels: int) -> Any:
@@ -358,6 +366,30 @@ def test_who_may_not_approve_gives_no_override(api, id):
     problem(api.put(f"/v1/loops/{id}", json={"task": "t"}, key=reader), 403, "forbidden")
     assert api.get(f"/v1/loops/{id}", key=reader).status_code == 200
     problem(api.get(f"/v1/loops/{id}", key=api.key("write")), 403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("may", "judged", "state", "trust"),
+    [
+        (("read", "write", "approve"), (WRONG, RIGHT), "verified", "measured"),
+        (("read", "write"), (WRONG, RIGHT), "candidate", "model"),
+        (("read", "write"), (None, RIGHT), "candidate", "model"),
+        (("read", "write"), (None, None), "verified", "measured"),
+    ],
+)
+def test_what_a_key_that_may_not_approve_says_of_itself_verifies_nothing(
+    tmp_path, may, judged, state, trust
+):
+    """Only what checks of the service alone have judged is measured, whoever sends it."""
+    with served(tmp_path) as api:
+        begun(api, "own")
+        for n, (output, one) in enumerate(zip(("eleven words", "12"), judged, strict=True), 1):
+            checks = [{"name": "words", "at_most": 1}]
+            answer = told(api, "own", n, output, one, checks=checks, key=api.key(*may))
+            assert answer.status_code == 200
+        found = api.get("/v1/reflections").json()["items"]
+        assert found
+        assert {(one["state"], one["trust"]) for one in found} == {(state, trust)}
 
 
 def test_another_tenant_and_another_project_have_loops_of_their_own(api, id):

@@ -49,7 +49,8 @@ class Guarded:
 
     `judge` and the host's own `critics`, by role, judge what callers do not tell. With `memory`,
     of the same store and scope, a loop that ends teaches what it learnt. `overriding` is called
-    with a loop and a rule before an override is written.
+    with a loop and a rule before an override is written. `vouched`: what callers tell of scores and
+    tags counts as measured.
     """
 
     store: Store
@@ -59,6 +60,7 @@ class Guarded:
     critics: Mapping[str, Check] = field(default_factory=dict)
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
+    vouched: bool = True
 
     @classmethod
     def of(cls, store: Guarded | Store | str, **more: Any) -> Guarded:
@@ -136,6 +138,7 @@ class Guarded:
             evaluation=one.evaluation,
             checks=reflecting(one, self.judge, self.critics, goal),
             labels={NAME: name, **personas},
+            vouched=self.vouched,
         )
         with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one
             await report(self.store, self.scope, stored.id, number, told, self.memory)

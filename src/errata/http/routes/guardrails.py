@@ -127,7 +127,8 @@ def _loops(setup: Setup, caller: Caller, scope: Scope) -> Guarded:
         setup.model,
         setup.checks,
         setup.memory(scope),
-        lambda loop, rule: caller.record("override", loop, rule=rule),
+        lambda loop, rule: caller.record("loop.override", loop, rule=rule),
+        vouched="approve" in caller.may,
     )
 
 

@@ -45,6 +45,7 @@ async def attempt(
         await asyncio.to_thread(named, specs, setup, told.output) if specs else (),
         Spent(**vars(told.usage)),
         said=specs,
+        vouched="approve" in caller.may,
     )
     reported = await report(setup.store, scope, id, n, given, setup.memory(scope))
     if reported.new:
