@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 import threading
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -458,6 +460,33 @@ except PackageMissing as error:
 def test_without_psycopg_it_is_said_what_to_install():
     told = ended(python(MISSING))
     assert told == "a store in PostgreSQL needs psycopg: pip install 'errata[postgres]'"
+
+
+WITHOUT = """
+import sys
+sys.modules["psycopg"] = None
+from errata.cli import main
+sys.argv = ["errata", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("migrate", "--store", "postgresql://host/errata"),
+        ("doctor", "--db", "postgresql://host/errata"),
+        ("db", "copy", "postgresql://host/errata", "copy.db"),
+        ("key", "list", "--db", "postgresql://host/errata"),
+    ],
+    ids=" ".join,
+)
+def test_without_psycopg_every_command_says_what_to_install(words, tmp_path):
+    command = [sys.executable, "-c", WITHOUT, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode not in (0, 70)
+    assert "pip install 'errata[postgres]'" in done.stdout + done.stderr
+    assert "unexpected" not in done.stderr
 
 
 # --- who may

@@ -72,7 +72,7 @@ def _looked(look: Callable[[Settings], Iterator[Sign]], values: Settings) -> lis
     try:
         signs += look(values)
     except (ErrataError, OSError, sqlite3.Error) as error:
-        signs.append(Sign(look.__name__.strip("_"), False, f"{error}", "see the message"))
+        signs.append(Sign(look.__name__.strip("_"), False, f"{error}", ""))
     return signs
 
 

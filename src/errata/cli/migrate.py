@@ -9,7 +9,7 @@ import typer
 from errata.cli.output import Json, counted, print_json, show, table
 from errata.cli.settings import settings
 from errata.errors import UsageError
-from errata.store import POSTGRES, shown
+from errata.store import POSTGRES, needs_psycopg, shown
 
 
 def migrate(
@@ -35,6 +35,7 @@ def migrate(
         raise UsageError(
             f"{url} is no postgresql:// URL; a SQLite file is migrated when it is opened"
         )
+    needs_psycopg()
     from errata.store.migrations import migrate as migrated
 
     done = migrated(url, part, role)

@@ -11,7 +11,7 @@ from errata.cli.opening import scope_of
 from errata.cli.settings import Settings
 from errata.cli.signs import Sign, contents
 from errata.errors import ErrataError
-from errata.store import shown
+from errata.store import needs_psycopg, shown
 
 if TYPE_CHECKING:
     from errata.work import Depth
@@ -34,6 +34,7 @@ order by 1
 
 def server(values: Settings) -> Iterator[Sign]:
     """What may be wrong between this process and its rows, in the order in which it shows."""
+    needs_psycopg()
     from errata.store import admission
     from errata.store.address import addressed
     from errata.store.mishaps import MISHAPS, mishap

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from errata.errors import InvalidInput, PackageMissing, UnknownName
 from errata.protocols import Store
 
@@ -27,11 +29,18 @@ def open_store(url: str) -> Store:
 
 
 def _in_postgres(url: str) -> Store:
+    needs_psycopg()
+    from errata.store import postgres
+
+    return postgres.shared(url)
+
+
+def needs_psycopg() -> None:
+    """Nothing, where a PostgreSQL can be reached from here. Raises PackageMissing."""
     try:
-        from errata.store import postgres
+        import_module("psycopg")
     except ImportError as error:
         raise PackageMissing("a store in PostgreSQL", "psycopg", "postgres") from error
-    return postgres.shared(url)
 
 
 def shown(url: str) -> str:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from errata.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from errata.store import POSTGRES, shown
+from errata.store import POSTGRES, needs_psycopg, shown
 from errata.store.connection import typed
 from errata.store.sides import KEPT, Cells, InFile, Side, Table, tables
 from errata.store.sqlite import BUSY_SECONDS, connected
@@ -143,6 +143,7 @@ def _opened(url: str, *, writes: bool) -> Iterator[Side]:
 
 @contextmanager
 def _server(url: str, *, writes: bool) -> Iterator[Side]:
+    needs_psycopg()
     from errata.store import admission
     from errata.store.address import PATIENT, addressed
     from errata.store.mishaps import MISHAPS, mishap
