@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from errata.errors import PackageMissing
 from errata.redact import redacted
@@ -210,9 +210,17 @@ def _turn(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": redacted(content)}]}
 
 
-def traced(
-    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
-) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+class Traced(Protocol):
+    """Decorates what is awaited, and leaves its arguments and its result as they are."""
+
+    def __call__(
+        self, work: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        """The same, within a span."""
+        ...
+
+
+def traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
     """Decorate: `opened(*arguments)` names a span, `closed(told, span, result, …)` completes it."""
 
     def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -335,9 +343,9 @@ def _stage_closed(told: _Told, span: Span, report: Any, *_: object) -> None:
     span.set_attribute("errata.status", report.status)
 
 
-loop = traced(_loop_opened, _loop_closed)
-attempt = traced(_attempt_opened, _attempt_closed)
-check = traced(_check_opened, _check_closed)
-search = traced(_search_opened, _search_closed)
-upsert = traced(_upsert_opened, _upsert_closed)
-stage = traced(_stage_opened, _stage_closed)
+loop: Traced = traced(_loop_opened, _loop_closed)
+attempt: Traced = traced(_attempt_opened, _attempt_closed)
+check: Traced = traced(_check_opened, _check_closed)
+search: Traced = traced(_search_opened, _search_closed)
+upsert: Traced = traced(_upsert_opened, _upsert_closed)
+stage: Traced = traced(_stage_opened, _stage_closed)

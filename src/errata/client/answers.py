@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 # What fields of records mean by these names, which their modules import for type checkers alone.
-NAMES = {
+NAMES: dict[str, Any] = {
     "Example": Example,
     "Merge": Merge,
     "Mode": Mode,

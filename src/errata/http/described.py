@@ -46,7 +46,7 @@ PROBLEM: dict[str, Any] = {
         "detail": "no loop 'a'",
     },
 }
-ONCE = {
+ONCE: dict[str, Any] = {
     "name": HEADER,
     "in": "header",
     "required": False,

@@ -20,7 +20,7 @@ from errata.http.once import Once
 from errata.http.problems import SOON, Problem, Shape, answer
 from errata.http.setup import Setup
 
-log = logging.getLogger("errata.http")
+log: logging.Logger = logging.getLogger("errata.http")
 # Paths that need no key: they tell nothing of anybody.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 # Nor is a span made of spans that come in: a service may send its own to itself.

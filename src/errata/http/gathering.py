@@ -12,7 +12,7 @@ from errata.errors import StoreError
 from errata.http.setup import Setup
 from errata.protocols import Scope
 
-log = logging.getLogger("errata.http")
+log: logging.Logger = logging.getLogger("errata.http")
 # The longest time between two looks at traces that wait, in seconds; and how it grows.
 SELDOM, SLOWER = 60.0, 1.5
 # So much later than a trace has settled, lest a look come a moment too soon.

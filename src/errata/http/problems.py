@@ -22,7 +22,7 @@ from errata.codes import TABLE
 from errata.errors import ErrataError, InvalidInput, NotFound, PackageMissing, StoreError
 from errata.redact import redacted, redacted_data
 
-log = logging.getLogger("errata.http")
+log: logging.Logger = logging.getLogger("errata.http")
 MEDIA = "application/problem+json"
 SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
 
@@ -128,13 +128,19 @@ def _typed(error: ErrataError) -> Problem:
     return Problem(status, code, detail, headers, **fields)
 
 
+def _wrong(one: Any) -> str:
+    if (one["loc"], one["type"]) == (("body",), "missing"):
+        return "a JSON object is needed"
+    return redacted(str(one["msg"]))
+
+
 def _invalid(found: Sequence[Any]) -> Problem:
     """Each wrong field with a JSON pointer to it; what was given there is not said again."""
     told = [
         {
             "in": str(one["loc"][0]),
             "pointer": "".join(f"/{part}" for part in one["loc"][1:]),
-            "detail": redacted(str(one["msg"])),
+            "detail": _wrong(one),
         }
         for one in found
     ]

@@ -99,9 +99,18 @@ class Attended:
 
     def __init__(self, access: Access) -> None:
         self._access: Access = access
-        self.read = access.read
-        self.apart = access.apart
-        self.close = access.close
+
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """As the database does."""
+        return await self._access.read(scope, work)
+
+    async def apart(self, scope: Scope, work: Work[T]) -> T:
+        """As the database does."""
+        return await self._access.apart(scope, work)
+
+    async def close(self) -> None:
+        """As the database does."""
+        await self._access.close()
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """What `work` returns, once it is committed together with what goes beside it."""

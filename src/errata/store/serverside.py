@@ -25,7 +25,8 @@ class InServer:
     """A database of PostgreSQL."""
 
     def __init__(self, name: str, session: Session) -> None:
-        self.name, self._session = name, session
+        self.name: str = name
+        self._session = session
 
     def rows(self, table: Table) -> Iterator[Cells]:
         """All rows of a table, in the order of its key."""

@@ -96,7 +96,8 @@ class InFile:
     """A file of SQLite."""
 
     def __init__(self, name: str, db: Connection) -> None:
-        self.name, self._db = name, db
+        self.name: str = name
+        self._db = db
         self._tenants: dict[str, str] = {}
         db.create_function("tenant_of", 1, self._tenants.get)
 

@@ -72,8 +72,8 @@ class File:
         alone = path == ":memory:"
         connect = partial(connected, path if alone else os.path.abspath(path), busy_seconds)
         self._another = partial(_reading, connect)
-        self.writer = Thread(connect, writes=True)
-        self.reader = self.writer if alone else Thread(self._another, writes=False)
+        self.writer: Thread = Thread(connect, writes=True)
+        self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
         # The threads know nothing of the store, so that one that nobody uses any more is closed.
         finalize(self, _close, self.writer, self.reader)
 

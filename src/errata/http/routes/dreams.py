@@ -13,7 +13,7 @@ from errata.http.wire.body import LARGEST, Why
 from errata.http.wire.quarantine import Dreamt, NewDream, RolledBack, ShownDream
 from errata.memory.dreaming import Dreams, consolidate
 
-router = APIRouter(prefix="/v1/dreams", tags=["dreams"])
+router: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
 
 
 @router.post("")

@@ -19,7 +19,7 @@ from errata.protocols import Scope
 from errata.traces.gather import Limits
 from errata.traces.lines import Lines
 
-router = APIRouter(prefix="/v1", tags=["episodes"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
 Trust = Annotated[
     GivenTrust,

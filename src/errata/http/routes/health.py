@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
@@ -14,13 +14,13 @@ from errata.errors import StoreError
 from errata.http.described import page
 from errata.http.setup import Given
 
-router = APIRouter(tags=["health"])
+router: APIRouter = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
     """That the process answers."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
 
     status: str = "ok"
 
@@ -28,7 +28,7 @@ class Health(BaseModel):
 class Readiness(BaseModel):
     """What the service needs: `ok`, or the name of the error that it has."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={"example": {"status": "ready", "store": "ok", "work": "ok"}}
     )
 

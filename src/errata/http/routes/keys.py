@@ -11,7 +11,7 @@ from errata.http.setup import Given
 from errata.http.wire.keys import Audit, Entry, Keys, MadeKey, NewKey, ShownKey
 from errata.store.keys import id_of
 
-router = APIRouter(prefix="/v1", tags=["keys"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 
 
 @router.get("/keys")

@@ -19,7 +19,7 @@ from errata.protocols import Stored
 from errata.protocols import Usage as Spent
 from errata.reporting import Told, cancel, open_loop, report
 
-router = APIRouter(prefix="/v1", tags=["loops"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Attempts count from 1.")]

@@ -10,7 +10,7 @@ from errata.http.setup import Given
 from errata.http.wire.loops import Decided, NewOverride
 from errata.overrides import override
 
-router = APIRouter(prefix="/v1", tags=["loops"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 
 
 @router.post("/loops/{id:path}/overrides", status_code=201)

@@ -21,7 +21,7 @@ from errata.http.wire.quarantine import (
     Waiting,
 )
 
-router = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
+router: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 Of = Annotated[int, Path(ge=1, le=LARGEST)]
 
 

@@ -27,7 +27,7 @@ from errata.memory.proof import Outcome, due
 from errata.memory.recall import as_text
 from errata.protocols import Found, Message
 
-router = APIRouter(prefix="/v1", tags=["recall"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["recall"])
 ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 

@@ -28,7 +28,7 @@ from errata.memory.learn import State
 from errata.memory.signature import signature
 from errata.redact import redacted
 
-router = APIRouter(prefix="/v1", tags=["reflections"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 Of = Annotated[int, Path(ge=1, le=LARGEST)]
 Word = Annotated[str, Query(max_length=200)]
 IfMatch = Annotated[str | None, Header(description="The ETag of what was read.", max_length=200)]

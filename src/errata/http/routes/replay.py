@@ -18,7 +18,7 @@ from errata.loop.decide import Policy
 from errata.loop.replay import Figures, compare
 from errata.protocols import Stored
 
-router = APIRouter(prefix="/v1", tags=["loops"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 
 
 @router.post("/replay")

@@ -17,7 +17,7 @@ from errata.http.setup import Given
 from errata.http.wire.episodes import GivenTrust
 from errata.http.wire.traces import EXAMPLE, REQUEST, RESPONSE
 
-router = APIRouter(prefix="/v1", tags=["traces"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 _JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,7 +19,7 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Fiel
 class Body(BaseModel):
     """The body of a request: nothing in it is unknown, and its tenant is the key's, or not said."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     tenant: Annotated[str | None, Field(description="The key's own tenant, else 403.")] = None
 
@@ -43,6 +43,6 @@ def given(name: str, **schema: Any) -> dict[str, Any]:
 class Why(Body):
     """The reason for what is done, which goes on record."""
 
-    model_config = example(why="read and found right")
+    model_config: ClassVar[ConfigDict] = example(why="read and found right")
 
     why: Annotated[str, Field(max_length=2_000)] = ""

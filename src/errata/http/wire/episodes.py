@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from errata.http.wire.body import Body, Long, Name, Short, example, given, saying
 from errata.lessons import Filed, FiledState
@@ -20,7 +20,7 @@ Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-t
 class GivenEvent(BaseModel):
     """One thing that happened; `at` in seconds since 1970 or ISO 8601."""
 
-    model_config = {**Body.model_config}
+    model_config: ClassVar[ConfigDict] = {**Body.model_config}
 
     type: Annotated[str, Field(min_length=1, max_length=200)]
     content: Long = ""
@@ -38,7 +38,7 @@ class GivenEvent(BaseModel):
 class GivenFault(BaseModel):
     """The error that ended a run."""
 
-    model_config = {**Body.model_config}
+    model_config: ClassVar[ConfigDict] = {**Body.model_config}
 
     category: Name
     message: Long = ""
@@ -48,7 +48,7 @@ class GivenFault(BaseModel):
 class GivenUsage(BaseModel):
     """What a run cost."""
 
-    model_config = {**Body.model_config}
+    model_config: ClassVar[ConfigDict] = {**Body.model_config}
 
     calls: Whole = 0
     prompt_tokens: Whole = 0
@@ -63,7 +63,7 @@ class NewEpisode(Body):
     Without a `task` that is what the user said first. An episode has at least one event or a fault.
     """
 
-    model_config = saying(
+    model_config: ClassVar[ConfigDict] = saying(
         example(
             task="Where is order A-17?",
             outcome="failure",
@@ -141,7 +141,7 @@ class Taught(BaseModel):
 class Taken(BaseModel):
     """An episode that was taken; `taught` is what came of it, where it was waited for."""
 
-    model_config = example(digest="0b5c" * 16, state="waiting", taught=None)
+    model_config: ClassVar[ConfigDict] = example(digest="0b5c" * 16, state="waiting", taught=None)
 
     digest: str
     state: FiledState
@@ -151,7 +151,7 @@ class Taken(BaseModel):
 class ShownEpisode(BaseModel):
     """An episode, and what became of it; `error` says why reflecting on it failed."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         digest="0b5c" * 16,
         name="run-17",
         session="",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,7 +30,9 @@ class NewKey(BaseModel):
     Without `projects` it is for all of the tenant's; it `expires` in seconds since 1970.
     """
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": NEW})
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", json_schema_extra={"example": NEW}
+    )
 
     name: Name
     tenant: Name | None = None
@@ -42,7 +44,7 @@ class NewKey(BaseModel):
 class ShownKey(BaseModel):
     """A key without its secret: `key` is how it begins. Times are in seconds since 1970."""
 
-    model_config = ConfigDict(json_schema_extra={"example": SHOWN})
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": SHOWN})
 
     id: str
     key: str
@@ -66,7 +68,7 @@ class ShownKey(BaseModel):
 class MadeKey(ShownKey):
     """A new key, in `secret` all of it: it is told once; null where the call came again."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={"example": {**SHOWN, "secret": "errata_3f0c9a1b2d4e_…"}}
     )
 
@@ -83,7 +85,7 @@ class Keys(BaseModel):
 class Entry(BaseModel):
     """What was done, by whom; `hash` is over it and the hash before."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "example": {
                 "n": 7,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
@@ -60,7 +60,7 @@ class NewLoop(Body):
     those of the policy count.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         task="Write the weekly report in at most 50 words.",
         goals=["alignment >= 0.75"],
         policy="default, attempts.limit=3",
@@ -75,7 +75,9 @@ class NewLoop(Body):
 class Usage(BaseModel):
     """What an attempt cost: model calls, tokens, money in the provider's currency, seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)  # a default that needs no copying
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True
+    )  # a default that needs no copying
 
     calls: Count = 0
     prompt_tokens: Count = 0
@@ -90,7 +92,7 @@ class Finding(BaseModel):
     `key` names it across attempts, by default the check and the exact message; `severity` is 0..1.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     check: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_said)]
     message: Text
@@ -106,7 +108,7 @@ class Finding(BaseModel):
 class Evaluation(BaseModel):
     """The scores and findings of one attempt; `met` is the share of what was asked that is met."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     scores: dict[Short, Score] = {}
     findings: Annotated[list[Finding], Field(max_length=1_000)] = []
@@ -128,7 +130,7 @@ class Evaluation(BaseModel):
 class Check(BaseModel):
     """A check by its name, with the arguments that it takes."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", json_schema_extra={"example": {"name": "words", "at_most": 50}}
     )
     __pydantic_extra__: dict[str, Plain]
@@ -146,7 +148,7 @@ class Attempt(Body):
     of which neither is told has no score, and its loop stops as unscored.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         output="Sales rose by 4 % in May.",
         evaluation={
             "scores": {"alignment": 0.6},
@@ -210,7 +212,7 @@ class Decided(BaseModel):
     `best` is the number of the best attempt, null where none was judged.
     """
 
-    model_config = example(**AGAIN)
+    model_config: ClassVar[ConfigDict] = example(**AGAIN)
 
     decision: Literal["again", "done"]
     attempt: int
@@ -239,7 +241,7 @@ class Decided(BaseModel):
 class Judged(Decided):
     """What was decided on an attempt, `evaluated_by` those checks, `report` being its own."""
 
-    model_config = example(**AGAIN, evaluated_by=["report"])
+    model_config: ClassVar[ConfigDict] = example(**AGAIN, evaluated_by=["report"])
 
     evaluated_by: list[str]
 
@@ -255,7 +257,9 @@ class Judged(Decided):
 class NewOverride(Body):
     """Let the loop go on past one rule for a number of decisions; `until` is when it expires."""
 
-    model_config = example(rule="attempts", why="The customer waits; one more.", decisions=1)
+    model_config: ClassVar[ConfigDict] = example(
+        rule="attempts", why="The customer waits; one more.", decisions=1
+    )
 
     rule: Annotated[str, Field(min_length=1, max_length=200)]
     why: Short
@@ -266,6 +270,6 @@ class NewOverride(Body):
 class Cancel(Body):
     """Why the loop is to end."""
 
-    model_config = example(why="The customer has left.")
+    model_config: ClassVar[ConfigDict] = example(why="The customer has left.")
 
     why: Short = ""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from errata.http.wire.body import Body, Short, example
 from errata.memory.dreaming import Dream
 from errata.memory.learn import State, Trust
 from errata.memory.trust import Held, Removed
 
-HELD = {
+HELD: dict[str, Any] = {
     "id": 12,
     "kind": "error",
     "error_type": "timeout",
@@ -38,7 +38,7 @@ class ShownHeld(BaseModel):
     `score` (0..1, the worse the higher) and `why` are what the screen says; they decide nothing.
     """
 
-    model_config = example(**HELD)
+    model_config: ClassVar[ConfigDict] = example(**HELD)
 
     id: int
     kind: str
@@ -84,7 +84,7 @@ class ShownSighting(BaseModel):
 class ShownRuling(BaseModel):
     """What was done, by whom and why."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         action="release",
         subject="error/3f0c9a1b2d4e5f60",
         by="ada (77aa01c2d3e4)",
@@ -114,7 +114,7 @@ class Came(BaseModel):
 class ShownWhole(ShownHeld):
     """An entry, waiting or not, and where it comes from."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         **HELD,
         provenance={"sources": ["key:3f0c9a1b2d4e"], "parents": [], "children": []}
         | {"sightings": [], "rulings": []},
@@ -131,7 +131,9 @@ class ShownWhole(ShownHeld):
 class Ruled(BaseModel):
     """What was done with which entry."""
 
-    model_config = example(id=12, state="candidate", by="ada (77aa01c2d3e4)", why="it is right")
+    model_config: ClassVar[ConfigDict] = example(
+        id=12, state="candidate", by="ada (77aa01c2d3e4)", why="it is right"
+    )
 
     id: int
     state: State
@@ -142,7 +144,9 @@ class Ruled(BaseModel):
 class Revocation(Body):
     """A source that nothing is to rest on any more; with `dry_run` it is only counted."""
 
-    model_config = example(source="episode:0b5c0b5c0b5c0b5c", why="a page that was defaced")
+    model_config: ClassVar[ConfigDict] = example(
+        source="episode:0b5c0b5c0b5c0b5c", why="a page that was defaced"
+    )
 
     source: Annotated[str, Field(min_length=1, max_length=500)]
     why: Short = ""
@@ -152,7 +156,7 @@ class Revocation(Body):
 class Revoked(BaseModel):
     """What was removed, or would be: rows of each, and lessons that nothing is left of."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         source="episode:0b5c0b5c0b5c0b5c",
         revoked=True,
         examples=2,
@@ -183,7 +187,7 @@ class Rulings(BaseModel):
 class NewDream(Body):
     """How to consolidate: "lite" looks at all lessons, "full" at those of the last 24 hours."""
 
-    model_config = example(mode="lite", dry_run=True)
+    model_config: ClassVar[ConfigDict] = example(mode="lite", dry_run=True)
 
     mode: Literal["lite", "full"] = "lite"
     dry_run: bool = False
@@ -203,7 +207,7 @@ class ShownProposal(BaseModel):
 class ShownDream(BaseModel):
     """A consolidation: what it proposed and did, or why `nothing` happened; 0: a dry run."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         id=3,
         mode="lite",
         by="ada (77aa01c2d3e4)",
@@ -248,7 +252,7 @@ class Dreamt(BaseModel):
 class RolledBack(BaseModel):
     """How many lessons are back."""
 
-    model_config = example(id=3, lessons=2)
+    model_config: ClassVar[ConfigDict] = example(id=3, lessons=2)
 
     id: int
     lessons: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from errata.http.wire.body import Body, Tags, example, saying
 from errata.memory.proof import Comparison, Effect
@@ -32,7 +32,7 @@ class Recall(Body):
     as one text; or only the `items`.
     """
 
-    model_config = saying(
+    model_config: ClassVar[ConfigDict] = saying(
         example(task="Write the weekly report", loop="report-17", form="text"),
         anyOf=[
             {"properties": {"loop": {"type": "null"}}},
@@ -112,7 +112,7 @@ class Recalled(BaseModel):
     `messages` and `text` are for a prompt as they are, each where its form was asked for.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         items=[
             {
                 "id": 12,
@@ -152,7 +152,7 @@ class GivenOutcome(Body):
     Errors are named by the `signature` that `/v1/seen` tells.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         loop="report-17", right_at_once=False, calls=3, signatures=["3f0c9a1b2d4e5f60"]
     )
 
@@ -167,7 +167,7 @@ class GivenOutcome(Body):
 class Counted(BaseModel):
     """The how-many-th loop of the project it was that ended; 0 where it was shown nothing."""
 
-    model_config = example(loop="report-17", number=21)
+    model_config: ClassVar[ConfigDict] = example(loop="report-17", number=21)
 
     loop: str
     number: int
@@ -223,7 +223,7 @@ class Proof(BaseModel):
     `pending` loops are under way, `ended` have ended; `holdout` is the share that is withheld.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         pooled={
             "lesson": None,
             "shown": 2,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from errata.http.wire.body import Body, Long, Name, Short, Tags, example, given, saying
 from errata.memory.learn import Example as Pair
@@ -13,7 +13,7 @@ from errata.memory.learn import State, Trust
 
 Kind = Literal["check", "error", "example", "reflection", "strategy"]
 Share = Annotated[float, Field(ge=0, le=1)]
-ONE = {
+ONE: dict[str, Any] = {
     "id": 7,
     "kind": "error",
     "signature": "3f0c9a1b2d4e5f60",
@@ -42,7 +42,7 @@ ONE = {
 class GivenExample(BaseModel):
     """A task, the output that was rejected, what was wrong with it, and the one accepted."""
 
-    model_config = {**Body.model_config}
+    model_config: ClassVar[ConfigDict] = {**Body.model_config}
 
     task: Annotated[str, Field(min_length=1, max_length=4_000)]
     accepted: Annotated[str, Field(max_length=4_000)] = ""
@@ -62,7 +62,7 @@ class NewReflection(Body):
     it is the key where nothing is said.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         error_type="unverified_claim",
         text="Made unverified claim about: revenue grew by 12 %",
         lesson="Say where a number comes from.",
@@ -85,7 +85,7 @@ class MadeReflection(BaseModel):
     All is 0 where memory is full of lessons that are worth more.
     """
 
-    model_config = example(id=7, created=True, seen=1)
+    model_config: ClassVar[ConfigDict] = example(id=7, created=True, seen=1)
 
     id: int
     created: bool
@@ -98,7 +98,7 @@ class ShownReflection(BaseModel):
     `edition` is its entity tag. Times are in seconds since 1970.
     """
 
-    model_config = example(**ONE)
+    model_config: ClassVar[ConfigDict] = example(**ONE)
 
     id: int
     kind: str
@@ -143,7 +143,7 @@ class EditReflection(Body):
     back one that a proof retired.
     """
 
-    model_config = saying(
+    model_config: ClassVar[ConfigDict] = saying(
         example(pinned=True, why="the team relies on it"),
         anyOf=[given(name, type="boolean") for name in ("pinned", "apart", "restored")],
     )
@@ -163,7 +163,7 @@ class EditReflection(Body):
 class Question(Body):
     """An error, to be asked whether it is known."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         error_type="unverified_claim", text="Made unverified claim about: costs fell by 3 %"
     )
 
@@ -191,7 +191,7 @@ class Known(BaseModel):
     `signature` is that of the error, by which an outcome names it.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         signature="3f0c9a1b2d4e5f60",
         count=3,
         lessons=[{name: ONE[name] for name in KnownLesson.model_fields}],

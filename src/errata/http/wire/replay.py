@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from errata.accounts import document
 from errata.http.wire.body import Body, Name, example
@@ -32,7 +32,9 @@ class Replay(Body):
     Or on the `loops` named; at most `limit`, those that have an attempt.
     """
 
-    model_config = example(policies=["default", "default, attempts.limit=2"], limit=500)
+    model_config: ClassVar[ConfigDict] = example(
+        policies=["default", "default, attempts.limit=2"], limit=500
+    )
 
     policies: Annotated[list[Written], Field(min_length=1, max_length=20)]
     loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
@@ -47,7 +49,7 @@ class Row(BaseModel):
     first right one, of which there are `oracle`. Of `beyond` loops the record cannot tell.
     """
 
-    model_config = example(**ROW)
+    model_config: ClassVar[ConfigDict] = example(**ROW)
 
     policy: str
     loops: int
@@ -71,7 +73,9 @@ class Row(BaseModel):
 class Replayed(BaseModel):
     """What the record holds, and what each policy would have made of it, in their order."""
 
-    model_config = example(recorded={**ROW, "policy": "as recorded"}, policies=[ROW])
+    model_config: ClassVar[ConfigDict] = example(
+        recorded={**ROW, "policy": "as recorded"}, policies=[ROW]
+    )
 
     recorded: Row
     policies: list[Row]

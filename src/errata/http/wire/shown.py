@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from errata import codec
 from errata.accounts import State, explained, state_of
@@ -31,7 +31,7 @@ SUMMARY: dict[str, Any] = {
 class Summary(BaseModel):
     """A loop in short; times are in seconds since 1970."""
 
-    model_config = example(**SUMMARY)
+    model_config: ClassVar[ConfigDict] = example(**SUMMARY)
 
     id: str
     state: State
@@ -63,7 +63,7 @@ class Summary(BaseModel):
 class Summaries(BaseModel):
     """A page of loops, the newest first."""
 
-    model_config = example(items=[SUMMARY], next=None)
+    model_config: ClassVar[ConfigDict] = example(items=[SUMMARY], next=None)
 
     items: list[Summary]
     next: str | None
@@ -106,7 +106,7 @@ class ShownOverride(BaseModel):
 class ShownLoop(Summary):
     """A loop, whole: the newest `verdict` is told as after the report that led to it."""
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         **SUMMARY,
         task="Write the weekly report in at most 50 words.",
         context=None,
@@ -191,7 +191,7 @@ class Explained(BaseModel):
     `would_change` are the changes of a threshold or a score that alone would have turned the end.
     """
 
-    model_config = example(
+    model_config: ClassVar[ConfigDict] = example(
         text="attempt 1: no source -> again",
         lines=[{"attempt": 1, "wrong": ["no source"], "decided": "again"}],
         would_change=["without the finding of sources, it would have passed"],

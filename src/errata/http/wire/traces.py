@@ -64,7 +64,7 @@ RESPONSE = _object(
         rejectedSpans={"type": "string", "pattern": "^[0-9]+$"}, errorMessage=_TEXT
     )
 )
-EXAMPLE = {
+EXAMPLE: dict[str, Any] = {
     "resourceSpans": [
         {
             "scopeSpans": [
