@@ -123,6 +123,7 @@ def test_a_signal_ends_a_worker_in_peace(desk, postgres):
     said = process.communicate()[1]
     assert process.returncode == 0
     assert "SIGINT: begins nothing new" in said
+    assert said.splitlines()[-1] == "0 jobs done, 0 given up"
 
 
 def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):

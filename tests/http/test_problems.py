@@ -73,6 +73,8 @@ def test_an_error_has_its_status_and_what_to_do(error, status, headers):
 def test_what_would_be_right_is_said_and_only_a_field_is_pointed_at():
     assert told(HTTPException(404))[0]["detail"].endswith("/docs lists what is")
     assert told(HTTPException(405, headers={"Allow": "GET"}))[0]["detail"] == "this path takes GET"
+    empty = RequestValidationError([{"loc": ("body",), "msg": "Field required", "type": "missing"}])
+    assert told(empty)[0]["detail"] == "body: a JSON object is needed"
     assert told(errors.InvalidInput("why", "", "said"))[0]["errors"][0]["pointer"] == "/why"
     assert "errors" not in told(errors.InvalidInput("a goal", "x", "written like y"))[0]
 

@@ -97,11 +97,15 @@ async def _worked(
         embedder = embedder_of(values, progress.fetched)
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **given)
         heard = _Heard(progress)
-        if values.db.startswith(POSTGRES):
-            await _queued(values.db, tools, options, heard)
-        else:
-            await _inside(values.db, tools, options, heard)
-        progress.say(f"{counted(heard.done, 'job')} done, {heard.failed} given up")
+        try:
+            if values.db.startswith(POSTGRES):
+                await _queued(values.db, tools, options, heard)
+            else:
+                await _inside(values.db, tools, options, heard)
+        except asyncio.CancelledError:
+            heard.sum_up()
+            raise
+        heard.sum_up()
         return 1 if heard.failed else 0
 
 
@@ -145,6 +149,10 @@ class _Heard:
         given = (f"{name}={value[:16]}" for name, value in sorted(job.arguments.items()))
         about = " ".join([f"{job.scope.tenant}/{job.scope.project}", job.task, *given])
         self._progress.say(clean(f"{about}: {what}", WORDS))
+
+    def sum_up(self) -> None:
+        """Say how many there were."""
+        self._progress.say(f"{counted(self.done, 'job')} done, {self.failed} given up")
 
 
 async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
