@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from errata import Memory, open_store, signature
-from errata.store.sqlite import SCHEMA
 from errata.store import sqlite
+from errata.store.sqlite import SCHEMA
 from tests.store.support import ended, python, rows
 
 TEXT = "login failed for ada here"

@@ -259,7 +259,7 @@ def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(tmp_
     async def scenario() -> None:
         with opened(missing / "a.db") as store:
             for _ in range(2):
-                with pytest.raises(StoreUnavailable, match="check that the folder exists"):
+                with pytest.raises(StoreUnavailable, match="check that its folder exists"):
                     await store.commit(SCOPE, report("a", 1), "me")
             missing.mkdir()
             await store.commit(SCOPE, report("a", 1), "me")

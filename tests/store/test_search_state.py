@@ -210,7 +210,7 @@ class Searched(RuleBasedStateMachine):
                 continue
             assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
             counted = Counter(word for row in live for word in set(row["words"].split()))
-            count = partial(texts.counts, corpus=corpus[0], words=WORDS)
+            count = partial(texts.counts, corpus={"mark": f"s{corpus[0]['id']}x"}, words=WORDS)
             found = asyncio.run(self.stores[1]._access.read(Scope(), count))
             assert found == {word: counted[word] for word in WORDS}
 
