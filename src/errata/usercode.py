@@ -35,7 +35,7 @@ async def call(
     token = _context.set(at)
     try:
         if thread:
-            value = await asyncio.to_thread(_called, function, *arguments)
+            value = await threaded(_called, function, *arguments)
         else:
             value = _called(function, *arguments)
         if hasattr(value, "__await__"):
@@ -47,6 +47,21 @@ async def call(
     finally:
         _context.reset(token)
     return value
+
+
+async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What it returns, called in a thread; a coroutine that nobody waits for any more is closed."""
+    asked = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(asked)
+    except asyncio.CancelledError:
+        asked.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(asked: asyncio.Future[Any]) -> None:
+    if not asked.cancelled() and asked.exception() is None and inspect.iscoroutine(asked.result()):
+        asked.result().close()
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:

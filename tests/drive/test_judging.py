@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 
 import errata
 from errata.errors import CheckFailed, GenerateFailed, InvalidInput
+from errata.evaluate import evaluated
+from errata.loop.record import Finding
+from errata.protocols import Context
 from errata.testing import ScriptedModel
 
 GOAL = errata.Goal("quality", 0.5)
@@ -145,3 +149,28 @@ def test_calls_that_failed_spend_the_budget_before_another_is_made(tmp_path: Pat
     result = driven(**options)
     assert (len(calls), result.passed, result.best) == (2, False, None)
     assert result.stopped_by[0].rule == "budget"
+
+
+def test_a_check_that_nobody_waits_for_any_more_leaves_no_coroutine():
+    """Its thread ends after the caller has gone; a coroutine left over would be a warning."""
+    gate, ended = threading.Event(), threading.Event()
+
+    async def found() -> list[Finding]:
+        return []
+
+    def check(candidate: Any, at: Context) -> Any:
+        gate.wait(30)
+        ended.set()
+        return found()
+
+    async def scenario() -> None:
+        asked = asyncio.create_task(evaluated("x", Context("t"), [check], None))
+        await asyncio.sleep(0.01)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        gate.set()
+        await asyncio.to_thread(ended.wait, 30)
+
+    asyncio.run(scenario())
+    gc.collect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from asyncio import Semaphore
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import iscoroutine
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from errata.checks.loading import load, made
 from errata.errors import InvalidInput, ModelUnavailable, UnknownName
 from errata.http.bounded import parts_of, parts_of_schema
 from errata.http.setup import Setup
+from errata.usercode import threaded
 
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]
@@ -79,11 +80,11 @@ class _Aside:
         self._check = check
         self._turns = turns
 
-    def __call__(self, candidate: Any, context: Any) -> Any:
-        found = self._check(candidate, context)
-        return self._in_turn(found) if iscoroutine(found) else found
-
-    async def _in_turn(self, found: Coroutine[Any, Any, Any]) -> Any:
+    async def __call__(self, candidate: Any, context: Any) -> Any:
+        """What the check finds."""
+        found = await threaded(self._check, candidate, context)
+        if not iscoroutine(found):
+            return found
         try:
             async with self._turns:
                 return await found
