@@ -25,6 +25,14 @@ def short(task, **given):
     return Run(task, generate=generate, **given)
 """
 
+WORDY = """
+from pathlib import Path
+
+def words(messages):
+    Path("asked").touch()
+    return "nothing"
+"""
+
 
 @pytest.fixture
 def invoke(desk, monkeypatch):
@@ -54,10 +62,25 @@ def test_on_sqlite_what_waits_is_done_once(desk, invoke):
     assert sum("done in" in line for line in lines) == 3
     assert lines[-1] == "3 jobs done, 0 given up"
     assert (first.code, second.code) == (0, 0)
-    assert second.err.splitlines() == ["0 jobs done, 0 given up"]
+    rules = "model: none: what runs teach goes by rules"
+    assert second.err.splitlines() == [rules, "0 jobs done, 0 given up"]
     with opened(desk.folder / "errata.db") as store:
         assert asyncio.run(store.episodes.counts(SCOPE)) == {"reflected": 2}
         assert asyncio.run(Memory(store, OTHER).count()) > 0
+
+
+@pytest.mark.parametrize("place", ["environment", "errata.toml", "option"])
+def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
+    filled(desk)
+    desk.write("wordy.py", WORDY)
+    name = "wordy:words"
+    if place == "environment":
+        monkeypatch.setenv("ERRATA_MODEL", name)
+    elif place == "errata.toml":
+        desk.write("errata.toml", f'model = "{name}"')
+    done = invoke("--once", *(("--model", name) if place == "option" else ()))
+    assert f"model: {name}" in done.err.splitlines()
+    assert (desk.folder / "asked").exists()
 
 
 def test_only_some_queues(desk, invoke):

@@ -189,6 +189,33 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, sai
     assert said in refused(tmp_path, monkeypatch, code, *options, *words)
 
 
+@pytest.mark.parametrize(
+    ("db", "model", "line"),
+    [
+        ("errata.db", False, "  model  none: what runs teach goes by rules"),
+        ("errata.db", True, "  model  os.path:basename"),
+        ("postgresql://errata@db/errata", False, None),
+        (
+            "postgresql://errata@db/errata",
+            True,
+            "  model  os.path:basename judges and dreams where asked; a worker's words lessons",
+        ),
+    ],
+)
+def test_it_says_which_model_does_what(tmp_path, capsys, db, model, line):
+    from errata.cli.serve import _hello
+    from errata.cli.settings import Settings
+    from errata.http.setup import Setup
+    from errata.models.function import Function
+    from errata.store.sqlite import in_file
+
+    store = in_file(str(tmp_path / "a.db"))
+    words = Function("os.path:basename") if model else None
+    _hello(Settings(db=db), Setup(store, model=words), "http://localhost:1", True)
+    said = [one for one in capsys.readouterr().out.splitlines() if one.startswith("  model")]
+    assert said == ([] if line is None else [line])
+
+
 def test_whoever_does_not_finish_a_request_is_left(tmp_path, monkeypatch):
     """The head of a request has to come in time, the first and those that follow."""
     import asyncio

@@ -60,21 +60,43 @@ def _there(db: str) -> str:
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
     """The model, with its weights fetched where they are missing: no attempt's time pays for it."""
-    from errata.models import open_model, weights
+    from errata.models import weights
 
-    model = open_model(
-        values.model,
-        cache=values.cache,
-        threads=values.threads,
-        context=values.context,
-        timeout=values.timeout,
-    )
+    model = _opened(values)
     try:
         if needed := weights.needed(values.model):
             await weights.fetch(needed, cache=values.cache, progress=progress)
         yield model
     finally:
         await model.close()
+
+
+def model_here(values: Settings) -> Model | None:
+    """The model; None where it would be embedded and is not here: a service fetches nothing."""
+    from errata.models import weights
+
+    if needed := weights.needed(values.model):
+        there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
+        if not there and values.model == Settings.model_fields["model"].default:
+            return None
+    return _opened(values)
+
+
+def _opened(values: Settings) -> Model:
+    from errata.models import open_model
+
+    return open_model(
+        values.model,
+        cache=values.cache,
+        threads=values.threads,
+        context=values.context,
+        timeout=values.timeout,
+    )
+
+
+def wording(model: Model | None) -> str:
+    """What words the lessons of runs, as a person is told."""
+    return model.name if model is not None else "none: what runs teach goes by rules"
 
 
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from errata.cli.exporting import Content, Telemetry, exporting
-from errata.cli.opening import embedder_of, scope_of, stored
+from errata.cli.opening import embedder_of, model_here, scope_of, stored, wording
 from errata.cli.output import Db, ModelName, counted, following, show
 from errata.cli.settings import Settings, settings
 from errata.errors import PackageMissing, UsageError
@@ -23,7 +23,6 @@ from errata.store import POSTGRES, shown
 
 if TYPE_CHECKING:
     from errata.http.setup import Setup
-    from errata.protocols import Model
     from errata.work import Work
 
 T = TypeVar("T")
@@ -126,7 +125,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
         store,
         scope_of(values),
         embedder=embedder_of(values),
-        model=_model(values),
+        model=model_here(values),
         policy=policy(values.policy),
         checks={name: load(spec) for name, spec in values.checks.items()},
         holdout=values.holdout,
@@ -141,23 +140,6 @@ def setup_of(values: Settings, store: Any) -> Setup:
         reflections=Reflections.of(os.environ),
         guardrails=LoopGuardrails.of(os.environ),
         patience=Patience(values.settled),
-    )
-
-
-def _model(values: Settings) -> Model | None:
-    """The model; None where it would be embedded and is not here: a service fetches nothing."""
-    from errata.models import open_model, weights
-
-    if needed := weights.needed(values.model):
-        there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
-        if not there and values.model == Settings.model_fields["model"].default:
-            return None
-    return open_model(
-        values.model,
-        cache=values.cache,
-        threads=values.threads,
-        context=values.context,
-        timeout=values.timeout,
     )
 
 
@@ -195,7 +177,10 @@ def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
     server = values.db.startswith(POSTGRES)
     show(f"errata {__version__} serves {url}")
     show(f"  store  {shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})")
-    show(f"  model  {setup.model.name if setup.model else 'none: what runs teach goes by rules'}")
+    if not server:
+        show(f"  model  {wording(setup.model)}")
+    elif setup.model is not None:
+        show(f"  model  {setup.model.name} judges and dreams where asked; a worker's words lessons")
     show(f"  docs   {url}/docs")
     if server:
         show("  work   on the queue; errata worker does it")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from errata.cli.exporting import Content, Telemetry, exporting
-from errata.cli.opening import embedder_of, model_of, stored
+from errata.cli.opening import embedder_of, model_here, model_of, stored, wording
 from errata.cli.output import MOST, Db, counted, say
 from errata.cli.override import seconds
 from errata.cli.progress import Progress
@@ -28,6 +28,7 @@ from errata.loop.feedback import clean
 from errata.store import POSTGRES, shown
 
 if TYPE_CHECKING:
+    from errata.protocols import Model
     from errata.work.tasks import Job, Opens, Tools
 
 KILLED = 143  # as of a process that SIGTERM ended
@@ -44,7 +45,7 @@ def worker(
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, typer.Option("--once", help="Do what waits, then end.")] = False,
     model: Annotated[
-        str | None, typer.Option("--model", help="A model that words lessons; else a program does.")
+        str | None, typer.Option("--model", help="A model that words lessons. [setting model]")
     ] = None,
     drives: Annotated[
         list[str] | None,
@@ -91,9 +92,12 @@ async def _worked(
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values))
-        model = None
-        if asks:
-            model = await stack.enter_async_context(model_of(values, progress.fetched))
+        if asks:  # else nothing is fetched
+            model: Model | None = await stack.enter_async_context(
+                model_of(values, progress.fetched)
+            )
+        elif (model := model_here(values)) is not None:
+            stack.push_async_callback(model.close)
         embedder = embedder_of(values, progress.fetched)
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **given)
         heard = _Heard(progress)
@@ -162,6 +166,7 @@ async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _He
         if not options["once"]:
             many = counted(options["concurrency"], "job")
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
+        say(f"model: {wording(tools.model)}")
         await queue.work(tools, told=heard, **options)
 
 
@@ -174,6 +179,7 @@ async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Hea
             f"{clean(db, WORDS)} is a SQLite file, whose work is done in the process of errata "
             "serve; errata worker --once does what waits, and workers need a postgresql:// URL"
         )
+    say(f"model: {wording(tools.model)}")
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
     work = Inside(tools, told=heard, **given)
     await sweep(work, tools)
