@@ -83,6 +83,42 @@ def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
     assert (desk.folder / "asked").exists()
 
 
+def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
+    desk, invoke, postgres, monkeypatch
+):
+    from errata.store import open_store
+
+    async def handed(url: str) -> None:
+        store = open_store(url)
+        await put(store, SCOPE, "pot")
+        await Memory(store, OTHER).remember("k", "one")
+        await store.close()
+
+    async def counts(url: str) -> object:
+        store = open_store(url)
+        found = await store.episodes.counts(SCOPE)
+        await store.close()
+        return found
+
+    for url in (str(desk.folder / "errata.db"), postgres.service):
+        asyncio.run(handed(url))
+        if url == postgres.service:
+            asyncio.run(deferred(url))
+        monkeypatch.setenv("ERRATA_REFLECTION_ENABLED", "false")
+        assert invoke("--store", url, "--once").code == 0
+        assert asyncio.run(counts(url)) == {"waiting": 1}
+        monkeypatch.delenv("ERRATA_REFLECTION_ENABLED")
+        assert invoke("--store", url, "--once").code == 0
+        assert asyncio.run(counts(url)) == {"reflected": 1}, url
+
+
+async def deferred(url: str) -> None:
+    from errata.work.queued import Queued
+
+    async with Queued(url) as queue:
+        await queue.defer("reflect", SCOPE)
+
+
 def test_only_some_queues(desk, invoke):
     filled(desk)
     assert invoke("--once", "--queues", "memory").err.splitlines()[-1] == "0 jobs done, 0 given up"

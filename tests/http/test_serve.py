@@ -216,6 +216,33 @@ def test_it_says_which_model_does_what(tmp_path, capsys, db, model, line):
     assert said == ([] if line is None else [line])
 
 
+def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path):
+    import asyncio
+
+    from errata.cli.serve import working
+    from errata.cli.settings import Settings
+    from errata.compat import Reflections
+    from errata.http.setup import Setup
+    from errata.memory.memory import Memory
+    from errata.protocols import Scope
+    from errata.store.sqlite import in_file
+    from errata.testing import FixedEmbedder
+    from tests.work.support import put
+
+    async def scenario() -> None:
+        store = in_file(str(tmp_path / "a.db"))
+        await put(store, Scope(), "pot")
+        await Memory(store, Scope()).remember("k", "one")
+        setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
+        async with working(Settings(), setup), asyncio.timeout(WAITING):
+            while await store.spaces(Scope()) != {"fixed/64": 1}:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        assert await store.episodes.counts(Scope()) == {"waiting": 1}
+        await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_whoever_does_not_finish_a_request_is_left(tmp_path, monkeypatch):
     """The head of a request has to come in time, the first and those that follow."""
     import asyncio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -174,6 +175,8 @@ def test_a_night_is_for_every_scope_as_the_settings_say(store):
         await Tools(store).memory(SCOPE).remember("k", "one")
         assert await told(Tools(store, mode="lite")) == [("prove", SCOPE)]
         full = Tools(store, embedder=FixedEmbedder(), keep=9)
+        off = replace(full, enabled=False)
+        assert [task for task, _ in await told(off)] == ["prove", "embed", "prune"]
         assert [task for task, _ in await told(full)] == ["prove", "embed", "dream", "prune"]
 
     asyncio.run(run())

@@ -127,6 +127,8 @@ def test_dreams_are_on_record_as_the_workers(store):
     ]
     with pytest.raises(InvalidInput, match="mode"):
         done(Tools(store), "dream", mode="deep")
+    done(Tools(store, enabled=False), "dream")
+    assert len(run(Dreams(memory).log())) == 2
 
 
 @pytest.mark.parametrize(("keep", "left"), [(None, 3), (1, 1), (0, 0)])

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -149,21 +149,19 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     from errata.http.setup import NoWork
     from errata.work.tasks import Tools
 
-    enabled = setup.reflections.enabled
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from errata.work.queued import Queued
 
         async with Queued(values.db) as queued:
             yield queued
-    elif not jobs or not enabled:
+    elif not jobs:
         yield NoWork()
     else:
         from errata.work.inside import Inside
 
-        mode: Any = setup.reflections.mode
-        held = {"holdout": setup.holdout, "max_entries": setup.max_entries, "mode": mode}
-        tools = Tools(setup.store, setup.model, setup.embedder, **held)
+        held: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
+        tools = Tools(setup.store, setup.model, setup.embedder, **held, **asdict(setup.reflections))
         async with Inside(tools, concurrency=jobs) as inside:
             yield inside
     if setup.model is not None:

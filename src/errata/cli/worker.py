@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +65,7 @@ def worker(
 
     Any number of workers share the work of one PostgreSQL. SIGTERM lets what runs finish; what a
     killed worker had begun is done by another. Dreams by itself unless ERRATA_REFLECTION_MODE is
-    lite.
+    lite; neither reflects nor dreams where ERRATA_REFLECTION_ENABLED is false.
     """
     values = settings(db=db, model=model)
     logging.getLogger("errata").addHandler(logging.NullHandler())  # what fails is told below
@@ -74,7 +75,7 @@ def worker(
         "loops": dict(map(_drives, drives or ())),
         "unused_for": None if unused_for is None else seconds("--unused-for", unused_for),
         "keep": keep,
-        "mode": _mode(),
+        **_reflections(),
     }
     options = {"queues": _queues(queues), "concurrency": concurrency, "once": once}
     with exporting(telemetry, telemetry_content), Progress() as progress:
@@ -240,7 +241,8 @@ def _drives(text: str) -> tuple[str, Opens]:
     return name, opens
 
 
-def _mode() -> str:
+def _reflections() -> dict[str, Any]:
+    """Whether it reflects and dreams, and how. Raises InvalidInput."""
     from errata.compat.generated import Reflections
 
-    return Reflections.of(os.environ).mode
+    return asdict(Reflections.of(os.environ))

@@ -23,7 +23,7 @@ async def sweep(work: Work, tools: Tools) -> None:
     """
     for scope in await tools.store.scopes(waiting=True):
         await gather(tools.store, scope)
-        for digest in await tools.store.episodes.left(scope, MOST):
+        for digest in await tools.store.episodes.left(scope, MOST) if tools.enabled else ():
             await work.defer("reflect", scope, digest=digest)
 
 
@@ -38,7 +38,7 @@ async def upkeep(work: Work, tools: Tools, scope: Scope) -> None:
     await work.defer("prove", scope)
     if tools.embedder is not None:
         await work.defer("embed", scope)
-    if tools.mode == "full":
+    if tools.enabled and tools.mode == "full":
         await work.defer("dream", scope)
     if tools.unused_for is not None or tools.keep is not None:
         await work.defer("prune", scope)

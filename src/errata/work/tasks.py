@@ -34,6 +34,7 @@ LONGEST = 1_000  # characters of an argument
 class Tools:
     """What a worker works with.
 
+    Not `enabled`, it neither reflects nor dreams: episodes wait in the store until a worker may.
     `loops` are what it may drive, by the names that jobs use: no job names code. With `mode`
     "full" it dreams by itself, with "lite" when it is asked. What was not used for `unused_for`
     seconds is pruned, and what is beyond `keep` lessons; None: neither. `holdout` and `max_entries`
@@ -49,6 +50,7 @@ class Tools:
     mode: Literal["lite", "full"] = "full"
     unused_for: float | None = None
     keep: int | None = None
+    enabled: bool = True
 
     def memory(self, scope: Scope) -> Memory:
         """The memory of a scope."""
@@ -60,6 +62,8 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
 
     Raises NotFound, LeaseLost where another worker is at it, ModelError, StoreError.
     """
+    if not tools.enabled:
+        return
     memory, began = tools.memory(scope), time.time()
     if digest:
         if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is None:
@@ -95,6 +99,8 @@ async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
     """Consolidate. Raises InvalidInput, ModelError, StoreError."""
     if mode not in MODES:
         raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
+    if not tools.enabled:
+        return
     kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
     await consolidate(tools.memory(scope), mode=kind, model=tools.model, by=ACTOR)
 
