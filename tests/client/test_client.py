@@ -17,6 +17,7 @@ from errata.errors import (
     OverrideRefused,
     RollbackRefused,
     UnknownName,
+    UsageError,
 )
 from errata.http.app import application
 from errata.http.setup import Setup
@@ -297,6 +298,8 @@ async def test_what_cannot_be_reported_is_the_librarys_own_error(place, client):
         await client.open("one", "Say goodbye.", policy="default")
     with pytest.raises(OutOfOrder):
         await client.report("one", 2, output="hi", evaluation=wrong("tone"))
+    with pytest.raises(UsageError, match="give the output or its digest"):
+        await client.report("one", 1)
     await client.report("one", 1, output="hi", evaluation=wrong("tone"))
     with pytest.raises(AttemptTaken):
         await client.report("one", 1, output="ho", evaluation=wrong("tone"))

@@ -199,8 +199,18 @@ def test_what_is_no_report_is_refused(api, id, body):
 
 @pytest.mark.parametrize("n", ["0", "-1", "x", "1.5", str(2**31)])
 def test_attempts_have_numbers(api, id, n):
-    answer = api.put(f"/v1/loops/{id}/attempts/{n}", json={})
+    answer = api.put(f"/v1/loops/{id}/attempts/{n}", json={"output": "x"})
     problem(answer, 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"output": None}, {"digest": "", "checks": [], "usage": {"calls": 1}}]
+)
+def test_a_report_that_tells_nothing_ends_no_loop(api, id, body):
+    answer = problem(api.put(f"/v1/loops/{id}/attempts/1", json=body), 422, "invalid_request")
+    assert "give the output or its digest, and an evaluation or checks" in answer["detail"]
+    assert api.get(f"/v1/loops/{id}").json()["attempts"] == 0
+    assert told(api, id, 1).json()["decision"] == "again"
 
 
 def test_without_anybody_who_judges_a_loop_is_unscored(api, id):
@@ -362,7 +372,9 @@ def test_who_may_not_approve_gives_no_override(api, id):
     problem(api.post(path, json={"rule": "attempts"}), 422, "invalid_request")
     problem(api.post("/v1/loops/none/overrides", json=lift), 404, "not_found")
     reader = api.key("read")
-    problem(api.put(f"/v1/loops/{id}/attempts/1", json={}, key=reader), 403, "forbidden")
+    problem(
+        api.put(f"/v1/loops/{id}/attempts/1", json={"output": "x"}, key=reader), 403, "forbidden"
+    )
     problem(api.put(f"/v1/loops/{id}", json={"task": "t"}, key=reader), 403, "forbidden")
     assert api.get(f"/v1/loops/{id}", key=reader).status_code == 200
     problem(api.get(f"/v1/loops/{id}", key=api.key("write")), 403, "forbidden")

@@ -113,7 +113,8 @@ class Client:
 
         It is judged by its `evaluation`, by `checks` of the service (`{"name": …}` and arguments),
         or both. The same report again gets the same verdict. Raises NotFound, AttemptTaken for
-        another report of that attempt, OutOfOrder, LoopEnded.
+        another report of that attempt, OutOfOrder, LoopEnded, UsageError where nothing is told of
+        it.
         """
         body = {
             "output": output,

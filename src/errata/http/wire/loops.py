@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from errata import codec
 from errata.accounts import State, state_after
-from errata.http.wire.body import Body, Name, example
+from errata.http.wire.body import Body, Name, example, given, saying
 from errata.loop import record
 from errata.loop.decide import Verdict
 from errata.loop.measure import LARGEST
@@ -145,16 +145,27 @@ class Attempt(Body):
     """An attempt: its `output`, or a `digest` of it, and how it was judged.
 
     With an `evaluation`, or `checks` by which this service judges the output, or both. An attempt
-    of which neither is told has no score, and its loop stops as unscored.
+    of which neither is told has no score, and its loop stops as unscored. At least one of the four
+    is given.
     """
 
-    model_config: ClassVar[ConfigDict] = example(
-        output="Sales rose by 4 % in May.",
-        evaluation={
-            "scores": {"alignment": 0.6},
-            "findings": [{"check": "sources", "message": "no source", "fix": "name the source"}],
-        },
-        usage={"calls": 1, "prompt_tokens": 310, "completion_tokens": 12},
+    model_config: ClassVar[ConfigDict] = saying(
+        example(
+            output="Sales rose by 4 % in May.",
+            evaluation={
+                "scores": {"alignment": 0.6},
+                "findings": [
+                    {"check": "sources", "message": "no source", "fix": "name the source"}
+                ],
+            },
+            usage={"calls": 1, "prompt_tokens": 310, "completion_tokens": 12},
+        ),
+        anyOf=[
+            given("output", **{"not": {"type": "null"}}),
+            given("digest", type="string", minLength=1),
+            given("evaluation", type="object"),
+            given("checks", type="array", minItems=1),
+        ],
     )
 
     output: Plain = None
@@ -162,6 +173,12 @@ class Attempt(Body):
     evaluation: Evaluation | None = None
     checks: Checks = Field(default_factory=list)
     usage: Usage = Usage()
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Attempt:
+        if (self.output, self.evaluation) == (None, None) and not (self.digest or self.checks):
+            raise ValueError("give the output or its digest, and an evaluation or checks")
+        return self
 
 
 class Reason(BaseModel):
