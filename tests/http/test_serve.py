@@ -180,11 +180,15 @@ def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
         (("--host", "no.such.host.invalid"), "is no address of this machine"),
         (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         (("--port", "70000"), "--port is 70000"),
+        (
+            ("--db", "postgresql://errata@db/errata", "--workers", "3"),
+            "start errata worker --concurrency 3",
+        ),
         (("--db", "nowhere/errata.db"), "nowhere/errata.db cannot be opened"),
     ],
 )
 def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, said):
-    code = 4 if "--db" in words else 2
+    code = 4 if "nowhere/errata.db" in words else 2
     options = () if "--port" in words else ("--port", "0")
     assert said in refused(tmp_path, monkeypatch, code, *options, *words)
 

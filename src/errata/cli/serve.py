@@ -56,6 +56,11 @@ def serve(
     """
     options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
     values = settings(**options, workers=workers, rate=rate, drain=drain)
+    if values.workers and values.db.startswith(POSTGRES):
+        raise UsageError(
+            f"--workers {values.workers} is for SQLite, and on PostgreSQL no work is done in this "
+            f"process; start errata worker --concurrency {values.workers}"
+        )
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("errata serve", package, "server")
