@@ -183,7 +183,8 @@ def test_what_is_done_with_keys_is_on_record(api):
     revoked, created = api.get("/v1/audit?limit=2").json()["items"]
     assert (revoked["action"], revoked["subject"]) == ("key.revoke", one["id"])
     assert (created["action"], created["subject"]) == ("key.create", "recorded")
-    assert created["detail"] == {"projects": ["main"], "may": ["read", "write"]}
+    detail = {"id": one["id"], "projects": ["main"], "may": ["read", "write"]}
+    assert created["detail"] == detail
     assert created["by"].startswith("tests (")
     assert revoked["n"] == created["n"] + 1
     before = api.get("/v1/audit").json()["items"]

@@ -327,7 +327,10 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     said("key", "create", "--name", "me", "--may", "fly", code=2)
     said("key", "create", "--name", "me", "--expires", "soon", code=2)
     assert "key.revoke" in said("audit", "list")
-    assert len(json.loads(said("audit", "list", "--json"))["audit"]) == 3
+    audit = json.loads(said("audit", "list", "--json"))["audit"]
+    assert len(audit) == 3
+    ids = {one["detail"]["id"] for one in audit if one["action"] == "key.create"}
+    assert {one["subject"] for one in audit if one["action"] == "key.revoke"} < ids
     assert "3 rows, all as they were written" in said("audit", "verify")
     db = sqlite3.connect("errata.db")
     db.execute("update audit set by = 'nobody' where n = 1 and tenant = 'default'")

@@ -17,7 +17,7 @@ from errata.cli.override import seconds
 from errata.cli.settings import Settings, settings
 from errata.store.audit import append
 from errata.store.beside import Beside, also, beside
-from errata.store.keys import Key, id_of
+from errata.store.keys import Key, id_of, new_id
 
 T = TypeVar("T")
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
@@ -56,9 +56,10 @@ def create(
     held = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
 
     async def make(store: Any) -> tuple[Key, str]:
-        record(values.tenant, "key.create", name, projects=project or [], may=held)
+        bound, id = project or [], new_id()
+        record(values.tenant, "key.create", name, id=id, projects=bound, may=held)
         made: tuple[Key, str] = await store.keys.create(
-            values.tenant, name, projects=project or (), may=held, by=BY, expires=until
+            values.tenant, name, projects=bound, may=held, by=BY, expires=until, id=id
         )
         return made
 

@@ -67,9 +67,11 @@ class SqlKeys:
         may: Sequence[str] = ("read", "write"),
         by: str = "",
         expires: float | None = None,
+        id: str = "",
     ) -> tuple[Key, str]:
         """A new key, and its text, which is known to nobody afterwards. Raises InvalidInput.
 
+        `id` is one of `new_id`, where it has to be known before.
         The text is "" where the call was made before, and the key is that of then.
         """
         now = time.time()
@@ -77,7 +79,7 @@ class SqlKeys:
         secret = secrets.token_hex(32)
         held = tuple(one for one in MAY if one in may)
         name = redacted(name)  # which may be anything that is sent
-        one = Key(secrets.token_hex(6), tenant, name, tuple(projects), held, by, now, expires)
+        one = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
         values = {
             **{field: getattr(one, field) for field in ("id", "tenant", "name", "by", "expires")},
             "hash": _hash(secret),
@@ -159,6 +161,11 @@ class SqlKeys:
             return one
 
         return await self._access.write(Scope(tenant), work, ("keys",))
+
+
+def new_id() -> str:
+    """The id of a key that is to be made: 12 hex digits."""
+    return secrets.token_hex(6)
 
 
 def id_of(key: str) -> str:

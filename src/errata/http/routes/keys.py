@@ -9,7 +9,7 @@ from errata.http.caller import Administering
 from errata.http.pages import Cursor, Limit, cursor_from, cursor_to
 from errata.http.setup import Given
 from errata.http.wire.keys import Audit, Entry, Keys, MadeKey, NewKey, ShownKey
-from errata.store.keys import id_of
+from errata.store.keys import id_of, new_id
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 
@@ -38,7 +38,8 @@ async def create(
     for may in new.may:
         caller.needs(may)
     request.scope["state"]["secret"] = True  # which is stored nowhere
-    caller.record("key.create", new.name, projects=new.projects, may=new.may)
+    id = new_id()
+    caller.record("key.create", new.name, id=id, projects=new.projects, may=new.may)
     made, text = await setup.store.keys.create(
         caller.tenant,
         new.name,
@@ -46,6 +47,7 @@ async def create(
         may=new.may,
         by=caller.by,
         expires=new.expires,
+        id=id,
     )
     response.headers["Location"] = f"/v1/keys/{made.id}"
     answer: MadeKey = MadeKey.of(made, secret=text or None)
