@@ -288,6 +288,7 @@ def test_metrics_tell_of_nobody(api):
     assert 'route="(none)"' in text
     assert "errata_request_seconds_bucket" in text
     assert "errata_work_reached 1.0" in text
+    assert "_created" not in text
     for private in ("acme", "main", "private", "tests"):
         assert private not in text.lower().replace("/v1/test", "")
 

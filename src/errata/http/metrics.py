@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from errata.loop.decide import Done, Verdict
 from errata.work import Depth
@@ -16,6 +23,8 @@ class Metrics:
     """The numbers of one application."""
 
     def __init__(self) -> None:
+        # Of every series a second one would tell when it began; the switch is that of the process.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         of = ("method", "route")
         self._requests = Counter(
