@@ -102,6 +102,15 @@ def test_no_secret_is_said_again():
     ]
 
 
+def test_a_store_that_is_away_is_logged_in_a_line_once_a_minute(caplog):
+    for said in 3 * ["no route to 10.0.0.1\nagain", "10.0.0.1 is full"]:
+        assert told(errors.StoreUnavailable(said))[0]["status"] == 503
+    assert [one.getMessage() for one in caplog.records] == [
+        "store_unavailable: no route to 10.0.0.1 again",
+        "store_unavailable: 10.0.0.1 is full",
+    ]
+
+
 def test_what_a_path_says_is_not_logged(caplog):
     problems.answer(ZeroDivisionError(), "/v1/loops/private\n2026-01-01 INFO forged")
     assert "ZeroDivisionError" in caplog.text

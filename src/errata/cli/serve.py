@@ -18,6 +18,7 @@ from errata.cli.exporting import Content, Telemetry, exporting
 from errata.cli.opening import embedder_of, model_here, scope_of, stored, wording
 from errata.cli.output import Db, ModelName, counted, following, show
 from errata.cli.settings import Settings, settings
+from errata.cli.worker import away
 from errata.errors import PackageMissing, UsageError
 from errata.store import POSTGRES, shown
 
@@ -204,3 +205,4 @@ def _log() -> None:
         log.setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").addHandler(log.handlers[0])
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    away()

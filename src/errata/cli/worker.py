@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
@@ -26,6 +25,7 @@ from errata.cli.progress import Progress
 from errata.cli.settings import Settings, settings
 from errata.errors import UnknownName, UsageError
 from errata.loop.feedback import clean
+from errata.seldom import Seldom
 from errata.store import POSTGRES, shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 KILLED = 143  # as of a process that SIGTERM ended
 WORDS = 200
-SAID_EVERY = 60.0  # seconds
 DRIVERS = ("psycopg.pool", "procrastinate.utils")
 
 
@@ -119,13 +118,11 @@ class _Away(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._next = 0.0
+        self._said = Seldom()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, unless it was said just now."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + SAID_EVERY
+        if self._said.now("away"):
             say("the database does not answer; it is waited for, nothing has to be restarted")
 
 

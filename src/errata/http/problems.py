@@ -19,10 +19,19 @@ from starlette.exceptions import HTTPException
 
 from errata import errors
 from errata.codes import TABLE
-from errata.errors import ErrataError, InvalidInput, NotFound, PackageMissing, StoreError
+from errata.errors import (
+    ErrataError,
+    InvalidInput,
+    NotFound,
+    PackageMissing,
+    StoreError,
+    StoreUnavailable,
+)
 from errata.redact import redacted, redacted_data
+from errata.seldom import Seldom
 
 log: logging.Logger = logging.getLogger("errata.http")
+SAID = Seldom()
 MEDIA = "application/problem+json"
 SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
 
@@ -155,15 +164,25 @@ def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None 
     """
     problem = of(error)
     if problem.status >= 500 and error is not problem:
-        told = "".join(traceback.format_exception(error))
-        # Not the path, which may hold anything; the line of its request comes next.
-        log.error("%s\n%s", problem.code, redacted(told))
+        _logged(error, problem)
     for prefix, shape in (shapes or {}).items():
         if path.startswith(prefix):
             response = shape(problem)
             response.headers.update(problem.headers)
             return response
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
+
+
+def _logged(error: Exception, problem: Problem) -> None:
+    """Log it: a store that is away in a line, and not again with each request that it fails."""
+    if isinstance(error, StoreUnavailable):
+        line = redacted(" ".join(str(error).split()))
+        if SAID.now(line):
+            log.error("%s: %s", problem.code, line)
+        return
+    told = "".join(traceback.format_exception(error))
+    # Not the path, which may hold anything; the line of its request comes next.
+    log.error("%s\n%s", problem.code, redacted(told))
 
 
 def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:

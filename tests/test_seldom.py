@@ -1,0 +1,15 @@
+"""The same is said once in a minute, and something else meanwhile."""
+
+from errata import seldom
+
+
+def test_the_same_is_said_once_in_a_while(monkeypatch):
+    clock = [5.0]
+    monkeypatch.setattr(seldom.time, "monotonic", lambda: clock[0])
+    said = seldom.Seldom()
+    assert [said.now("a"), said.now("a"), said.now("b")] == [True, False, True]
+    clock[0] += seldom.EVERY - 1
+    assert not said.now("a")
+    clock[0] += 1
+    assert said.now("a")
+    assert not said.now("a")
