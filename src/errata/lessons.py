@@ -92,7 +92,7 @@ class Dreams(Protocol):
         ...
 
     async def log(
-        self, scope: Scope, limit: int, id: int | None = None
+        self, scope: Scope, limit: int, id: int | None = None, before: int | None = None
     ) -> Sequence[Mapping[str, Any]]:
         """Dreams as plain data, the newest first, each with the `texts` of its lessons."""
         ...

@@ -103,10 +103,11 @@ class Dreams:
     def __init__(self, memory: Memory) -> None:
         self._store, self._scope = memory.store.dreams, memory.scope
 
-    async def log(self, limit: int = 20) -> list[Dream]:
-        """The newest first, also those that did nothing. Raises InvalidInput."""
+    async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
+        """The newest first, also those that did nothing, `before` that id. Raises InvalidInput."""
         integer("limit", limit)
-        return [Dream.of(one) for one in await self._store.log(self._scope, limit)]
+        found = await self._store.log(self._scope, limit, before=before)
+        return [Dream.of(one) for one in found]
 
     async def show(self, id: int) -> Dream:
         """One of them. Raises NotFound, InvalidInput."""

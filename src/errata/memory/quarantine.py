@@ -25,11 +25,17 @@ class Quarantine:
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store, self._scope = store, scope
 
-    async def waiting(self, limit: int = 50, progress: Progress | None = None) -> list[Held]:
+    async def waiting(
+        self,
+        limit: int = 50,
+        progress: Progress | None = None,
+        after: tuple[float, int] | None = None,
+    ) -> list[Held]:
         """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
 
         The score is an order to read in; it keeps nothing out and lets nothing in. All that waits
-        is screened, beside the event loop; `progress` is told how many of how many were.
+        is screened, beside the event loop; `progress` is told how many of how many were. `after`:
+        what comes after the entry of that score and id.
         """
         integer("limit", limit)
         held = await self._store.held(self._scope, None)
@@ -38,6 +44,8 @@ class Quarantine:
             found += await asyncio.to_thread(screened, held[n : n + BATCH])
             if progress is not None:
                 progress(len(found), len(held))
+        if after is not None:
+            found = [one for one in found if (one.score, one.id) < after]
         return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
 
     async def show(self, id: int) -> Held:

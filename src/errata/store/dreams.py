@@ -61,10 +61,10 @@ class SqlDreams:
         )
 
     async def log(
-        self, scope: Scope, limit: int, id: int | None = None
+        self, scope: Scope, limit: int, id: int | None = None, before: int | None = None
     ) -> Sequence[Mapping[str, Any]]:
         """Dreams as plain data, the newest first, each with the `texts` of its lessons."""
-        return await self._access.read(scope, lambda db: log(db, scope, limit, id))
+        return await self._access.read(scope, lambda db: log(db, scope, limit, id, before))
 
     async def undo(self, scope: Scope, id: int, by: str, why: str) -> int:
         """Take a dream back, on record; how many lessons are back."""
@@ -177,9 +177,11 @@ def plain(one: Proposal) -> Plain:
     return {name: value for name, value in asdict(one).items() if name != "text"}
 
 
-def log(db: Db, scope: Scope, limit: int, id: int | None) -> list[Mapping[str, Any]]:
+def log(
+    db: Db, scope: Scope, limit: int, id: int | None, before: int | None = None
+) -> list[Mapping[str, Any]]:
     """Dreams, the newest first, or the one of that id; with the texts that there are still."""
-    values = {**key_of(scope), "limit": limit, "dream": id}
+    values = {**key_of(scope), "limit": limit, "dream": id, "before": before}
     found: list[Mapping[str, Any]] = []
     for row in db.named("read_dreams", values).fetchall():
         report = json.loads(row["report"])

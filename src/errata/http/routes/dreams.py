@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from errata.http.caller import Approving, Project, Reading, Writing
-from errata.http.pages import Limit
+from errata.http.pages import Cursor, Limit, cursor_from, cursor_to
 from errata.http.setup import Given
 from errata.http.wire.body import LARGEST, Why
 from errata.http.wire.quarantine import Dreamt, NewDream, RolledBack, ShownDream
@@ -35,10 +35,18 @@ async def dream(
 
 
 @router.get("")
-async def log(caller: Reading, setup: Given, project: Project = None, limit: Limit = 50) -> Dreamt:
+async def log(
+    caller: Reading,
+    setup: Given,
+    project: Project = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Dreamt:
     """The dreams, the newest first, also those that changed nothing, and why."""
-    found = await Dreams(setup.memory(caller.scope(project))).log(limit)
-    return Dreamt(items=[ShownDream.of(one) for one in found])
+    (before,) = cursor_from(cursor, int) or (None,)
+    found = await Dreams(setup.memory(caller.scope(project))).log(limit + 1, before)
+    more = cursor_to(found[limit - 1].id) if len(found) > limit else None
+    return Dreamt(items=[ShownDream.of(one) for one in found[:limit]], next=more)
 
 
 @router.post("/{id}/rollback")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
 from errata.http.caller import Approving, Project, Reading
-from errata.http.pages import Limit
+from errata.http.pages import Cursor, Limit, cursor_from, cursor_to
 from errata.http.setup import Given
 from errata.http.wire.body import LARGEST, Why
 from errata.http.wire.quarantine import (
@@ -27,11 +27,19 @@ Of = Annotated[int, Path(ge=1, le=LARGEST)]
 
 @router.get("")
 async def waiting(
-    caller: Reading, setup: Given, project: Project = None, limit: Limit = 50
+    caller: Reading,
+    setup: Given,
+    project: Project = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> Waiting:
     """What waits: what looks most like an attack first, then the newest."""
-    found = await setup.memory(caller.scope(project)).quarantine.waiting(limit)
-    return Waiting(items=[ShownHeld.of(one) for one in found])
+    after: Any = cursor_from(cursor, float, int)
+    quarantine = setup.memory(caller.scope(project)).quarantine
+    found = await quarantine.waiting(limit + 1, after=after)
+    last = found[limit - 1] if len(found) > limit else None
+    more = cursor_to(float(last.score), last.id) if last else None
+    return Waiting(items=[ShownHeld.of(one) for one in found[:limit]], next=more)
 
 
 @router.get("/log")

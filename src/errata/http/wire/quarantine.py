@@ -69,6 +69,7 @@ class Waiting(BaseModel):
     """What waits, the worst by the screen first, then the newest."""
 
     items: list[ShownHeld]
+    next: str | None
 
 
 class ShownSighting(BaseModel):
@@ -247,6 +248,7 @@ class Dreamt(BaseModel):
     """Dreams, the newest first."""
 
     items: list[ShownDream]
+    next: str | None
 
 
 class RolledBack(BaseModel):
