@@ -208,14 +208,14 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, sai
 )
 def test_it_says_which_model_does_what(tmp_path, capsys, db, model, line):
     from errata.cli.serve import _hello
-    from errata.cli.settings import Settings
+    from errata.cli.settings import settings
     from errata.http.setup import Setup
     from errata.models.function import Function
     from errata.store.sqlite import in_file
 
     store = in_file(str(tmp_path / "a.db"))
     words = Function("os.path:basename") if model else None
-    _hello(Settings(db=db), Setup(store, model=words), "http://localhost:1", True)
+    _hello(settings(db=db), Setup(store, model=words), "http://localhost:1", True)
     said = [one for one in capsys.readouterr().out.splitlines() if one.startswith("  model")]
     assert said == ([] if line is None else [line])
 
@@ -224,7 +224,7 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
     import asyncio
 
     from errata.cli.serve import working
-    from errata.cli.settings import Settings
+    from errata.cli.settings import settings
     from errata.compat import Reflections
     from errata.http.setup import Setup
     from errata.memory.memory import Memory
@@ -238,7 +238,7 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
         await put(store, Scope(), "pot")
         await Memory(store, Scope()).remember("k", "one")
         setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
-        async with working(Settings(), setup), asyncio.timeout(WAITING):
+        async with working(settings(), setup), asyncio.timeout(WAITING):
             while await store.spaces(Scope()) != {"fixed/64": 1}:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
         assert await store.episodes.counts(Scope()) == {"waiting": 1}
