@@ -151,7 +151,7 @@ def test_the_commands_that_it_tells_at_the_top_are_those_of_errata():
 def test_a_unit_begins_with_a_command_that_errata_takes(path):
     (command,) = unit(path)["ExecStart"]
     program, *words = shlex.split(command)
-    assert program == "/opt/errata/bin/errata"
+    assert program == "/usr/local/lib/errata/bin/errata"
     assert parsed(*words).info_name in ("serve", "worker")
 
 
@@ -174,7 +174,7 @@ def test_systemd_has_nothing_against_a_unit(path, tmp_path):
         return
     program = Path(sys.executable).parent / "errata"
     there = tmp_path / path.name
-    there.write_text(path.read_text().replace("/opt/errata/bin/errata", str(program)))
+    there.write_text(path.read_text().replace("/usr/local/lib/errata/bin/errata", str(program)))
     for words in (["verify"], ["security", "--offline=true", "--threshold=20"]):
         done = subprocess.run(
             [analyze, *words, str(there)], capture_output=True, text=True, check=False
