@@ -23,8 +23,9 @@ setup: ## make or refresh .venv (every other target does it)
 demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PIPELINE=1 for stages
 	@.venv/bin/errata demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 
+# One worker more than cores: some tests wait for other processes.
 test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
-	@$(PY) -m pytest --numprocesses auto --dist worksteal --cov --cov-report= $(ARGS)
+	@$(PY) -m pytest --numprocesses "$$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')" --dist worksteal --cov --cov-report= $(ARGS)
 
 check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some
 	@$(PY) scripts/check.py $(ARGS)

@@ -309,6 +309,7 @@ with opened(sys.argv[1]) as store:
     assert do(memory.seen("log", LOGIN[0])).count == 1
 
 
+@pytest.mark.sqlite  # a connection keeps them, and PostgreSQL has several
 def test_templates_are_made_once_and_kept_for_so_many_types(memory, monkeypatch):
     made: list[str] = []
     real = grouping._templates
