@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from errata.protocols import Scope
 from errata.store.sqlite import BUSY_SECONDS, File, in_file
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     import psycopg
 
 ENGINES = ("sqlite", "postgres")
+# Of modules whose tests a soak run alone runs on both: test_stores_agree draws from what they do.
+IN_SOAK = [pytest.mark.both, pytest.mark.soak] if os.environ.get("ERRATA_SOAK", "1") != "1" else []
 # All rows, and what counts them; triggers and foreign keys aside.
 EMPTY = """
 set local session_replication_role = replica;

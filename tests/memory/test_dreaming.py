@@ -26,10 +26,11 @@ from errata.memory.memory import Memory
 from errata.protocols import Scope
 from errata.store.dreams import CHANGED
 from errata.testing import FixedEmbedder, ScriptedModel
+from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
 from tests.store.support import opened, rows
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 BY = {"by": "ada", "why": "it was wrong"}
 

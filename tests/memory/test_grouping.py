@@ -16,9 +16,10 @@ from errata.memory.signature import signature
 from errata.protocols import Scope
 from errata.store import grouping
 from errata.testing import FixedEmbedder
+from tests.engines import IN_SOAK
 from tests.store.support import ended, opened, python, rows
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 LOGIN = [f"login failed for {name} here" for name in NAMES]

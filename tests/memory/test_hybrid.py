@@ -15,9 +15,10 @@ from errata.errors import InvalidInput
 from errata.memory.memory import Memory
 from errata.protocols import Scope, Store
 from errata.testing import FixedEmbedder
+from tests.engines import IN_SOAK
 from tests.store.support import opened
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 
 @pytest.fixture

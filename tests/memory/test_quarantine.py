@@ -20,10 +20,10 @@ from errata.memory.signature import signature
 from errata.memory.trust import Removed
 from errata.protocols import Scope
 from errata.testing import FixedEmbedder, ScriptedModel
-from tests.engines import whole
+from tests.engines import IN_SOAK, whole
 from tests.store.support import opened
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
 SIMILAR = "convert the weight of parcel 9 to kilograms"

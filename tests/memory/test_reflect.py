@@ -28,11 +28,12 @@ from errata.memory.tokens import tokens
 from errata.protocols import Filter
 from errata.testing import FixedEmbedder, ScriptedModel
 from tests.conftest import SOAK
+from tests.engines import IN_SOAK
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, TIMEOUT, about, answer
 from tests.memory.support import found
 from tests.store.support import opened, rows
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 

@@ -20,6 +20,7 @@ from errata.store.sqlite import in_file
 from errata.store.sqlstore import SqlStore
 from errata.testing import FixedEmbedder
 from tests.conftest import SOAK
+from tests.engines import IN_SOAK
 from tests.memory import transfers
 from tests.memory.transfers import (
     HEADER,
@@ -37,7 +38,7 @@ from tests.memory.transfers import (
     sealed,
 )
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 TASK = "convert parcel 9 to kilograms"
 USABLE = ("verified", "candidate")

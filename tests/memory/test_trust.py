@@ -17,9 +17,10 @@ from errata.memory.memory import Memory
 from errata.memory.signature import signature
 from errata.memory.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
 from errata.protocols import Scope
+from tests.engines import IN_SOAK
 from tests.store.support import opened
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
 SIMILAR = "convert the weight of parcel 9 to kilograms"

@@ -165,7 +165,7 @@ def halted(report: Report) -> str:
     return next(stage.name for stage in report.stages if stage.action == "halted")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     plans=plans,
     before=st.sets(st.integers(1, 30), max_size=3),
@@ -250,7 +250,7 @@ def test_interrupted_anywhere_it_learns_and_is_told_the_same(
 # -- the stage host decides as the others do
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     tries=st.lists(st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6),
     goals=support.goals,
