@@ -16,9 +16,10 @@ from errata.errors import ModelTimeout
 from errata.http.setup import APART
 from errata.protocols import Scope
 from errata.testing import ScriptedModel
+from tests.engines import IN_SOAK
 from tests.http.support import PROJECT, TENANT, Api, problem, served
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 SCOPE = Scope(TENANT, PROJECT)
 WRONG = {"findings": [{"check": "unit", "message": "no unit", "fix": "name the unit"}]}
 RIGHT: dict[str, Any] = {}

@@ -35,7 +35,7 @@ LABELS = [
     for path, operations in json.loads(DESCRIPTION.read_text(encoding="utf-8"))["paths"].items()
     for method in operations
 ]
-EXAMPLES = 3 * SOAK
+EXAMPLES = 2 * SOAK
 
 
 class Excused(NamedTuple):
