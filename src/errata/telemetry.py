@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import wraps
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from errata.errors import PackageMissing
@@ -75,13 +75,16 @@ class _Told:
     def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
         """A span of that name; what ends it early is told by its type alone."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
-        with self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet) as span:
-            try:
-                yield span
-            except BaseException as error:
-                span.set_attribute(ERROR, type(error).__qualname__)
-                span.set_status(self.error)
-                raise
+        started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
+        with started as span, ExitStack() as ends:
+            ends.push(partial(self._ended, span))
+            yield span
+
+    def _ended(self, span: Span, kind: type[BaseException] | None, *_: object) -> None:
+        """Tell what ended it early, if anything did."""
+        if kind is not None:
+            span.set_attribute(ERROR, kind.__qualname__)
+            span.set_status(self.error)
 
     def said(self, span: Span, name: str, content: Any) -> None:
         """What was said, as far as it may be told."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from hashlib import blake2b
 from typing import Final, TypeVar
@@ -164,11 +164,10 @@ class _Pool:
 
     def _connected(self) -> Session:
         session = Session(self._address.conninfo)
-        try:
+        with ExitStack() as refused:
+            refused.callback(session.close)
             admit(session)
-        except BaseException:
-            session.close()
-            raise
+            refused.pop_all()
         return session
 
     def _give(self, session: Session) -> None:
