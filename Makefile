@@ -21,7 +21,7 @@ setup: ## make or refresh .venv (every other target does it)
 	@sh scripts/setup.sh
 
 demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PIPELINE=1 for stages
-	@.venv/bin/errata demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
+	@.venv/bin/heedful demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 
 # One worker more than cores: some tests wait for other processes.
 test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
@@ -38,7 +38,7 @@ quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name]
 	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)')
 
 soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor
-	@ERRATA_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)
+	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)
 
 # Without the environment, which a lock that is wrong could not make.
 lock: ## requirements.lock anew from pyproject.toml, with the newest releases

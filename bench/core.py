@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-import errata
+import heedful
 from bench.rows import Figure
 from bench.timing import best, best_async
-from errata.protocols import Context
+from heedful.protocols import Context
 
-EVERY_RULE = errata.Policy(
+EVERY_RULE = heedful.Policy(
     (
-        errata.MaxAttempts(99),
-        errata.Budget(calls=10**6),
-        errata.Echo(99),
-        errata.Repeat(99),
-        errata.Fatigue(1.0),
-        errata.Plateau(99),
+        heedful.MaxAttempts(99),
+        heedful.Budget(calls=10**6),
+        heedful.Echo(99),
+        heedful.Repeat(99),
+        heedful.Fatigue(1.0),
+        heedful.Plateau(99),
     )
 )
 
@@ -29,12 +29,12 @@ EVERY_RULE = errata.Policy(
 START = """
 import time
 began = time.perf_counter()
-import errata
-from errata.store import open_store
+import heedful
+from heedful.store import open_store
 import asyncio, sys
 async def opened():
     store = open_store(sys.argv[1])
-    await store.count(errata.Scope())
+    await store.count(heedful.Scope())
     await store.close()
 asyncio.run(opened())
 seconds = time.perf_counter() - began
@@ -43,33 +43,33 @@ print(seconds, int(status["VmHWM"].split()[0]) / 1024)
 """
 
 
-def made(attempts: int) -> errata.Loop:
+def made(attempts: int) -> heedful.Loop:
     """A loop that gets slowly better and has a different finding each time."""
-    goals = (errata.Goal("quality", 10.0), errata.Goal("drift", 0.0, "at_most"))
-    return errata.Loop(
+    goals = (heedful.Goal("quality", 10.0), heedful.Goal("drift", 0.0, "at_most"))
+    return heedful.Loop(
         "bench",
         goals,
         tuple(
-            errata.Attempt(
+            heedful.Attempt(
                 n,
-                errata.Candidate.of(f"candidate number {n}"),
-                errata.Evaluation(
-                    (errata.Finding("check", f"complaint {n}", "mend it"),),
+                heedful.Candidate.of(f"candidate number {n}"),
+                heedful.Evaluation(
+                    (heedful.Finding("check", f"complaint {n}", "mend it"),),
                     {"quality": 0.06 * n, "drift": 1 / n},
                 ),
-                errata.Usage(1, 100, 20, 0.0, 0.1),
+                heedful.Usage(1, 100, 20, 0.0, 0.1),
             )
             for n in range(1, attempts + 1)
         ),
     )
 
 
-def short(candidate: str, at: Context) -> list[errata.Finding]:
+def short(candidate: str, at: Context) -> list[heedful.Finding]:
     """At most two words."""
     count = len(candidate.split())
     if count <= 2:
         return []
-    return [errata.Finding("words", f"{count} words", "At most 2 words", key="words<=2")]
+    return [heedful.Finding("words", f"{count} words", "At most 2 words", key="words<=2")]
 
 
 short.pure = True  # type: ignore[attr-defined]
@@ -82,34 +82,34 @@ async def generate(task: str, hint: str) -> str:
 
 async def cycle(number: int) -> object:
     """Fail, feedback, pass: two attempts with full trace and decisions, nothing stored."""
-    return await errata.run("task", generate=generate, checks=[short], store=None)
+    return await heedful.run("task", generate=generate, checks=[short], store=None)
 
 
-def decided(loop: errata.Loop, policy: errata.Policy) -> errata.Again | errata.Done:
+def decided(loop: heedful.Loop, policy: heedful.Policy) -> heedful.Again | heedful.Done:
     """The verdict on a fresh copy of the loop."""
-    return errata.decide(replace(loop), policy)
+    return heedful.decide(replace(loop), policy)
 
 
 def figures(folder: str) -> Iterable[Figure]:
     """Deciding, the cycle in memory, and starting."""
-    policies = (("six rules", EVERY_RULE), ("default", errata.policies.default))
+    policies = (("six rules", EVERY_RULE), ("default", heedful.policies.default))
     for attempts, target in ((4, 25.0), (20, 60.0)):
         for name, policy in policies:
             loop = made(attempts)
             # A new value each time: nothing that one decision worked out is there for the next.
             seconds = best(partial(decided, loop, policy), 500)
             yield Figure(f"decide, {attempts} attempts, {name}", seconds * 1e6, "µs", target)
-    loops = [errata.Recorded(made(attempts)) for attempts in (2, 4, 20)] * 20
+    loops = [heedful.Recorded(made(attempts)) for attempts in (2, 4, 20)] * 20
     for name, policy in policies:
-        seconds = best(lambda policy=policy: errata.compare(loops, [policy]), 5)  # type: ignore[misc]
-        attempts = errata.compare(loops, [policy])[0].attempts
+        seconds = best(lambda policy=policy: heedful.compare(loops, [policy]), 5)  # type: ignore[misc]
+        attempts = heedful.compare(loops, [policy])[0].attempts
         yield Figure(f"replay, {name}", attempts / seconds, "attempts/s", least=20_000)
     yield Figure(
         "in-process cycle (fail, feedback, pass)", best_async(cycle, 500) * 1e3, "ms", 0.08
     )
     yield Figure("memory kept by a cycle", kept_bytes(), "bytes", 100)
     runs = [started(f"{folder}/start-{n}.db") for n in range(7)]
-    yield Figure("import errata + open a new store", min(r[0] for r in runs), "s", 0.10)
+    yield Figure("import heedful + open a new store", min(r[0] for r in runs), "s", 0.10)
     yield Figure("resident memory after that", max(r[1] for r in runs), "MB", 25)
 
 
@@ -125,7 +125,7 @@ def kept_bytes() -> float:
 
 
 def started(path: str) -> tuple[float, float]:
-    """Seconds and MB of a fresh interpreter that imports errata and opens a store."""
+    """Seconds and MB of a fresh interpreter that imports heedful and opens a store."""
     out = subprocess.run(
         [sys.executable, "-c", START, path], capture_output=True, text=True, check=True
     ).stdout

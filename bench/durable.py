@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import errata
+import heedful
 from bench.core import generate, short
 from bench.rows import Figure
 from bench.timing import best_async
-from errata.store.sqlite import in_file
+from heedful.store.sqlite import in_file
 
 CYCLES = 40
 ROUNDS = 7
@@ -28,7 +28,7 @@ WARM = 10
 TOGETHER = 64
 
 
-async def impure(candidate: str, at: errata.Context) -> list[errata.Finding]:
+async def impure(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
     """The same check, not declared pure: its answer is journalled before it is evaluated."""
     return short(candidate, at)
 
@@ -62,7 +62,7 @@ def pair(floor: sqlite3.Connection, path: str, check: object, most: int) -> tupl
 
 async def cycle(path: str, check: object) -> object:
     """Fail, feedback, pass, stored."""
-    return await errata.run("task", generate=generate, checks=[check], store=path)  # type: ignore[list-item]
+    return await heedful.run("task", generate=generate, checks=[check], store=path)  # type: ignore[list-item]
 
 
 def opened(path: str) -> sqlite3.Connection:
@@ -95,11 +95,11 @@ def commits(path: str, check: object) -> float:
 
     async def count() -> float:
         store = in_file(path)
-        await store.count(errata.Scope())
-        await store.remember(errata.Scope(), [])  # the connection that writes is open, too
+        await store.count(heedful.Scope())
+        await store.remember(heedful.Scope(), [])  # the connection that writes is open, too
         seen.clear()
         for _ in range(20):
-            await errata.run("task", generate=generate, checks=[check], store=store)  # type: ignore[list-item]
+            await heedful.run("task", generate=generate, checks=[check], store=store)  # type: ignore[list-item]
         await store.close()
         return len(seen) / 40
 
@@ -111,7 +111,7 @@ def commits(path: str, check: object) -> float:
 
 
 ONE_RUN = """
-import asyncio, sys, errata
+import asyncio, sys, heedful
 from bench.durable import cycle, impure
 from bench.core import short
 async def main():

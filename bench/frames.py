@@ -19,20 +19,20 @@ PART = 500_000
 # Each reads a small file first, so that what is imported does not count as growth.
 CHECKED = """
 import sys, time
-import errata
-from errata.checks import numbers
+import heedful
+from heedful.checks import numbers
 small, large = sys.argv[1:3]
-at = errata.Context("bench")
+at = heedful.Context("bench")
 def work(path):
     check = numbers.predictions(path, actual="y", predicted="yhat")
     assert check(None, at) == []
 """
 KEYED = """
 import sys, time
-import errata
-from errata.checks import numbers
+import heedful
+from heedful.checks import numbers
 small, large = sys.argv[1:3]
-at = errata.Context("bench")
+at = heedful.Context("bench")
 def work(path):
     check = numbers.rows(path, key="id", same_as=path)
     assert check(None, at) == []

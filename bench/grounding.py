@@ -8,7 +8,7 @@ from functools import partial
 
 from bench.rows import Figure
 from bench.timing import best
-from errata.checks import Evidence, ground
+from heedful.checks import Evidence, ground
 
 COLUMNS = [f"{a}_{b}" for a in ("revenue", "cost", "margin", "visits") for b in "abcde"][:19]
 

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.loop.record import Evaluation, Finding
-from errata.protocols import Scope
-from errata.reporting import Told, open_loop, report
-from errata.store.sqlite import in_file
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.loop.record import Evaluation, Finding
+from heedful.protocols import Scope
+from heedful.reporting import Told, open_loop, report
+from heedful.store.sqlite import in_file
 
 LOOPS = 60  # of two attempts each
 ROUNDS = 9
@@ -71,7 +71,7 @@ def pair(floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: s
 
 
 async def library(path: str) -> float:
-    """Seconds a report by `errata.reporting`, the loops having been begun before."""
+    """Seconds a report by `heedful.reporting`, the loops having been begun before."""
     store = in_file(path)
     ids = [f"loop {next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
@@ -140,8 +140,8 @@ async def reported(ask: Ask) -> float:
 
 @contextmanager
 def serving(folder: str) -> Iterator[str]:
-    """The URL of `errata serve` in a process of its own, on SQLite."""
-    command = [sys.executable, "-m", "errata.cli", "serve", "--port", "0"]
+    """The URL of `heedful serve` in a process of its own, on SQLite."""
+    command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0"]
     with Path(folder, "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log)
     try:

@@ -22,14 +22,14 @@ import psycopg
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from errata.loop.record import Evaluation, Finding
-from errata.memory.memory import Memory
-from errata.protocols import Head, Scope
-from errata.reporting import Told, open_loop, report
-from errata.store.address import POOL_SIZE
-from errata.store.postgres import in_database
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+from heedful.loop.record import Evaluation, Finding
+from heedful.memory.memory import Memory
+from heedful.protocols import Head, Scope
+from heedful.reporting import Told, open_loop, report
+from heedful.store.address import POOL_SIZE
+from heedful.store.postgres import in_database
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 
 TOGETHER = 64
 EACH = 200  # calls a round
@@ -38,17 +38,17 @@ BARE = "insert into bare (b) values (%s)"
 ROW = "x" * 900
 Call = Callable[[SqlStore, str], Awaitable[object]]
 Bare = Callable[[int], float]  # commits a second, so many at a time
-AT = "errata_template"
+AT = "heedful_template"
 
 
 def figures(folder: str) -> Iterable[Figure]:
     """Loops are claimed, attempts reported, lessons learnt and looked up; 1 and 64 at a time."""
-    from tests.postgres import alone  # a server comes with what develops errata
+    from tests.postgres import alone  # a server comes with what develops heedful
 
     with alone() as server:
         server.run("create table public.bare (a bigint generated always as identity, b text)", AT)
-        server.run("grant insert on public.bare to errata", AT)
-        url = server.url(AT, "errata")
+        server.run("grant insert on public.bare to heedful", AT)
+        url = server.url(AT, "heedful")
         yield from asyncio.run(_measured("PostgreSQL", in_database(url), partial(_bare, url)))
     with closing(opened(f"{folder}/floor.db")) as floor:
         bare = partial(_bare_file, floor)

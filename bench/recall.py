@@ -28,22 +28,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import errata
+import heedful
 from bench.durable import syncs
 from bench.rows import Figure
-from errata.memory.learn import Reflection
-from errata.memory.memory import LEG
-from errata.memory.places import space_of
-from errata.memory.signature import signature
-from errata.memory.words import words
-from errata.models import open_embedder
-from errata.protocols import ANY, Scope
-from errata.store import search
-from errata.store.database import Db
-from errata.store.reflections import key_of, token
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
-from errata.store.vectors import Vectors
+from heedful.memory.learn import Reflection
+from heedful.memory.memory import LEG
+from heedful.memory.places import space_of
+from heedful.memory.signature import signature
+from heedful.memory.words import words
+from heedful.models import open_embedder
+from heedful.protocols import ANY, Scope
+from heedful.store import search
+from heedful.store.database import Db
+from heedful.store.reflections import key_of, token
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
+from heedful.store.vectors import Vectors
 
 Rows = NDArray[np.float32]
 PAGES = ("README.md", "docs/*.md", "examples/*/README.md")
@@ -176,7 +176,7 @@ async def recalls(store: SqlStore, scopes: Sequence[Scope], asked: Known) -> lis
     """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the scopes."""
 
     async def recall(text: str, scope: Scope) -> float:
-        memory = errata.Memory(store, scope, asked)
+        memory = heedful.Memory(store, scope, asked)
         began = time.perf_counter()
         await memory.recall(text, 5)
         return (time.perf_counter() - began) * 1e3
@@ -193,7 +193,7 @@ def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
 
 async def remembered(store: SqlStore, asked: Known) -> list[float]:
     """Milliseconds of each of so many new lessons, one after the other."""
-    memory, spent = errata.Memory(store, embedder=asked), []
+    memory, spent = heedful.Memory(store, embedder=asked), []
     for number, text in enumerate(asked.vectors):
         began = time.perf_counter()
         await memory.remember(f"new {letters(number)}", text)
@@ -205,9 +205,9 @@ async def remembered(store: SqlStore, asked: Known) -> list[float]:
 FIRST = """
 import asyncio, json, sys, time
 from bench.recall import Known
-import errata
+import heedful
 async def first(path, text, vector):
-    memory = errata.Memory(path, embedder=Known({text: vector}))
+    memory = heedful.Memory(path, embedder=Known({text: vector}))
     await memory.count()
     began = time.perf_counter()
     await memory.recall(text, 5)
@@ -318,7 +318,7 @@ def halved(sentence: str) -> tuple[str, str] | None:
 
 
 def embedded(made: Sequence[str]) -> Rows:
-    """Their vectors by the embedder of errata, 4 ms a text; kept for the next time."""
+    """Their vectors by the embedder of heedful, 4 ms a text; kept for the next time."""
     digest = hashlib.sha256("\0".join(made).encode()).hexdigest()[:16]
     path = OUT / f"embedded-{digest}.npy"
     if not path.exists():

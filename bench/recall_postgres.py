@@ -32,20 +32,20 @@ from bench.recall import (
     texts,
 )
 from bench.rows import Figure
-from errata.errors import PackageMissing
-from errata.memory.memory import LEG
-from errata.memory.places import space_of
-from errata.memory.signature import signature
-from errata.memory.words import words
-from errata.protocols import ANY, Scope
-from errata.store import search
-from errata.store.address import addressed
-from errata.store.database import Db
-from errata.store.postgres import in_database
-from errata.store.reflections import key_of, token
-from errata.store.sqlstore import SqlStore
+from heedful.errors import PackageMissing
+from heedful.memory.memory import LEG
+from heedful.memory.places import space_of
+from heedful.memory.signature import signature
+from heedful.memory.words import words
+from heedful.protocols import ANY, Scope
+from heedful.store import search
+from heedful.store.address import addressed
+from heedful.store.database import Db
+from heedful.store.postgres import in_database
+from heedful.store.reflections import key_of, token
+from heedful.store.sqlstore import SqlStore
 
-AT = "errata_template"
+AT = "heedful_template"
 NOW = 1.8e9
 MEMORY = ("shared_buffers = 2GB", "maintenance_work_mem = 1GB", "max_wal_size = 8GB")
 REFLECTION = ("id", "tenant", "project", "kind", "signature", "pattern", "error_type", "text",
@@ -81,7 +81,7 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
         fill(server.url(AT), scopes, texts(count), noisy)
         size = server.run("select pg_database_size(current_database())", AT)[0][0]
         yield Figure(f"{name}, disk a lesson", size / count / 1e3, "kB")
-        store = in_database(server.url(AT, "errata"))
+        store = in_database(server.url(AT, "heedful"))
         turns = [*islice(zip(cycle(asked.vectors.items()), cycle(scopes)), len(scopes))]
         legs, found = asyncio.run(vector_legs(store, turns, asked))
         yield from spread(f"{name}, vector leg", legs)

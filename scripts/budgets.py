@@ -13,12 +13,12 @@ FOLDERS = ("src", "scripts", "bench", "examples")
 FUNCTION_LINES = 40
 MODULE_LINES = 400
 # Lines of Python in a folder, all below it included.
-FOLDER_LINES = {"src/errata/loop": 1_830, "src/errata/memory": 9_000, "src/errata": 52_000}
+FOLDER_LINES = {"src/heedful/loop": 1_830, "src/heedful/memory": 9_000, "src/heedful": 52_000}
 # Names of a layer say nothing about the domain.
 VAGUE_CLASS = re.compile(r"(Manager|Engine|Service|Handler|Helper|Utils?|V\d+)(?![a-z])")
 VAGUE_MODULE = re.compile(r"(utils?|helpers?|common|misc)$")
 # The outermost rooms turn any failure into an answer for a person or a client.
-CATCH_ALL_ROOMS = ("src/errata/cli/", "src/errata/http/")
+CATCH_ALL_ROOMS = ("src/heedful/cli/", "src/heedful/http/")
 # The mark of the places that call what a user handed over.
 CATCH_ALL_MARK = "# user code"
 

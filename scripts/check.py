@@ -20,9 +20,9 @@ BIN = Path(PYTHON).parent
 # Those of these that hold Python are checked for types; style is checked everywhere.
 FOLDERS = ("src", "scripts", "tests", "bench", "examples")
 CODE = [name for name in FOLDERS if any((ROOT / name).rglob("*.py"))]
-# The public face is typed completely, as a type checker of a user sees it; pyright looks for errata
+# The public face is typed completely, as a user's type checker sees it; pyright looks for heedful
 # where the first `python` on the PATH would.
-VERIFY = ("--verifytypes", "errata", "--ignoreexternal")
+VERIFY = ("--verifytypes", "heedful", "--ignoreexternal")
 
 
 def script(name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What `pip install errata` brings along, counted: at most 8 direct and 28 distributions in all."""
+"""What `pip install heedful` brings along, counted: at most 8 direct, 28 in all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def needed(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, fr
 
 def main() -> int:
     """Count them; 1 where there are too many."""
-    direct = needed("errata")
+    direct = needed("heedful")
     every, waiting = set(direct), list(direct)
     while waiting:
         new = needed(*waiting.pop()) - every

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 UV = "uv==0.13.8"
-HEADER = "# What errata is developed, tested and demonstrated with. Remake with: make lock\n"
+HEADER = "# What heedful is developed, tested and demonstrated with. Remake with: make lock\n"
 COMPILE = (
     "pip compile pyproject.toml --no-config --no-python-downloads --universal --generate-hashes "
     "--python-version 3.11 --fork-strategy fewest --all-extras --group dev --no-header"

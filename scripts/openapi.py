@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.store.sqlite import in_file
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.store.sqlite import in_file
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
 

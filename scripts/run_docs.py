@@ -5,7 +5,7 @@ In the order of the page:
 - ```` ```python ```` runs in one namespace a page; `await` may stand at the top level, and a block
   that begins with `>>>` is compared like a doctest;
 - any block with `title="name"` is written to that file instead;
-- ```` ```console ````: lines `$ errata …` (`$ python …` and `$ cat …` too) run in the page's folder
+- ```` ```console ````: lines `$ heedful …` (`$ python …`, `$ cat …` too) run in the page's folder
   and must exit 0, or n where the line ends in `# exits n`; output shown below a line is compared,
   `...` standing for anything. Lines with other commands are not run.
 
@@ -37,7 +37,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
-RUNS = ("errata", "python", "cat")
+RUNS = ("heedful", "python", "cat")
 
 
 class Wrong(Exception):

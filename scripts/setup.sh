@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes the one virtual environment, .venv, and installs the locked requirements and errata into it.
+# Makes the one virtual environment, .venv, and installs the locked requirements and heedful into it.
 # Ends at once when nothing changed. What was interrupted is taken up again: the stamp comes last.
 set -eu
 cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-stamp=.venv/errata.stamp
+stamp=.venv/heedful.stamp
 # The folder is part of it: scripts and the editable install hold its path, so a moved one starts anew.
 want="$(cat requirements.lock pyproject.toml scripts/setup.sh | cksum) $PWD"
 
@@ -20,14 +20,14 @@ usable() {
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
         usable "$PYTHON" && command -v "$PYTHON" && return
-        echo "errata: PYTHON=$PYTHON is not a Python of at least 3.11 with venv" >&2
+        echo "heedful: PYTHON=$PYTHON is not a Python of at least 3.11 with venv" >&2
         return 1
     fi
     for name in python3 python3.13 python3.12 python3.11 python3.14 python \
         "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.*/bin/python3; do
         usable "$name" && command -v "$name" && return
     done
-    echo "errata: needs Python 3.11 or newer with its venv module; python3 here is:" \
+    echo "heedful: needs Python 3.11 or newer with its venv module; python3 here is:" \
         "$(python3 --version 2>&1 || true). Give one with: make PYTHON=/path/to/python3.11" >&2
     return 1
 }
@@ -47,12 +47,12 @@ python=$(find_python)
 mkdir -p .venv
 # The lock belongs to the open file, which this shell keeps after Python has ended; it is released
 # when the shell ends, however it ends. (The program flock is missing on some systems.)
-exec 9>>.venv/errata.lock
+exec 9>>.venv/heedful.lock
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 ready && exit 0
 make_environment
 rm -f "$stamp"
-echo "errata: installing the locked requirements into .venv (once; about a minute)" >&2
+echo "heedful: installing the locked requirements into .venv (once; about a minute)" >&2
 # Errors only: every index that lacks a package would be a warning for each of them.
 .venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
 # Offline from here: the build backend is among the locked requirements.

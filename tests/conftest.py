@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from errata.store import sqlite
+from heedful.store import sqlite
 from tests import engines
 
 if TYPE_CHECKING:
     from tests.postgres import Urls
 
 # `make soak` sets it to 100; a test marked `soak` multiplies its length by it.
-SOAK = int(os.environ.get("ERRATA_SOAK", "1"))
+SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
 settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=100 * SOAK)
@@ -61,7 +61,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 def no_store_stays_open() -> Iterator[None]:
     """A store that is opened by its path is shared for as long as the process lives."""
     yield
-    postgres = sys.modules.get("errata.store.postgres")  # most tests do without it
+    postgres = sys.modules.get("heedful.store.postgres")  # most tests do without it
     for shared in (sqlite._open, postgres._open if postgres else {}):
         for store in list(shared.values()):
             asyncio.run(store.close())

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from errata.protocols import Scope
-from errata.store.sqlite import BUSY_SECONDS, File, in_file
-from errata.store.sqlstore import SqlStore
+from heedful.protocols import Scope
+from heedful.store.sqlite import BUSY_SECONDS, File, in_file
+from heedful.store.sqlstore import SqlStore
 
 if TYPE_CHECKING:
     import psycopg
 
 ENGINES = ("sqlite", "postgres")
 # Of modules whose tests a soak run alone runs on both: test_stores_agree draws from what they do.
-IN_SOAK = [pytest.mark.both, pytest.mark.soak] if os.environ.get("ERRATA_SOAK", "1") != "1" else []
+IN_SOAK = [pytest.mark.both, pytest.mark.soak] if os.environ.get("HEEDFUL_SOAK", "1") != "1" else []
 # All rows, and what counts them; triggers and foreign keys aside.
 EMPTY = """
 set local session_replication_role = replica;
@@ -35,12 +35,12 @@ declare
 begin
   for one in
     select c.oid from pg_class c join pg_attribute a on a.attrelid = c.oid
-    where c.relnamespace = 'errata'::regnamespace and c.relkind = 'r' and a.attname = 'tenant'
+    where c.relnamespace = 'heedful'::regnamespace and c.relkind = 'r' and a.attname = 'tenant'
   loop
     execute format('delete from %s', one);
   end loop;
   perform setval(format('%I.%I', schemaname, sequencename), 1, false) from pg_sequences
-  where schemaname = 'errata' and last_value is not null;
+  where schemaname = 'heedful' and last_value is not null;
 end $$
 """
 
@@ -55,7 +55,7 @@ class _Database:
 
         urls = fresh()
         self.url: str = urls.service
-        path = "-c search_path=errata,public"
+        path = "-c search_path=heedful,public"
         self.db: psycopg.Connection[Any] = psycopg.connect(
             urls.superuser, autocommit=True, options=path
         )
@@ -193,6 +193,6 @@ def rows(path: object, sql: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def _in_database(url: str) -> SqlStore:
-    from errata.store.postgres import in_database
+    from heedful.store.postgres import in_database
 
     return in_database(url)

@@ -74,7 +74,7 @@ TOKENS: Mapping[str, tuple[str, ...]] = {
         f"rk_test_{some(WORD, 24)}",
         f"whsec_{some(WORD, 32)}",
     ),
-    "errata_key": (f"errata_{some(HEX, 12)}_{some(HEX, 64)}",),
+    "heedful_key": (f"heedful_{some(HEX, 12)}_{some(HEX, 64)}",),
     "payment_key": (
         f"sq0csp-{some(URL, 43)}",
         f"EAAA{some(URL, 60)}",

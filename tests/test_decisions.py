@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata.decisions import Decision, Standing, echoes_before, reasoning, standing
-from errata.drive import Run
-from errata.loop.decide import Again, Done, Policy, decide, triggers
-from errata.loop.policies import orchestrator
-from errata.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Override
-from errata.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
-from errata.protocols import Scope
-from errata.store.sqlite import in_file
-from errata.testing import history
+import heedful
+from heedful.decisions import Decision, Standing, echoes_before, reasoning, standing
+from heedful.drive import Run
+from heedful.loop.decide import Again, Done, Policy, decide, triggers
+from heedful.loop.policies import orchestrator
+from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Override
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
+from heedful.protocols import Scope
+from heedful.store.sqlite import in_file
+from heedful.testing import history
 from tests.drive.support import WANTED, Check, Generator
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of, scored
@@ -213,7 +213,7 @@ def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
         assert one.standing == standing(part, policy)
         assert stored.created <= one.decided <= one.at <= stored.updated
     assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.15, 0.3]
-    told = errata.reasoning(stored.loop, stored.decisions)
+    told = heedful.reasoning(stored.loop, stored.decisions)
     assert [one.labels for one in told] == [labels] * 3
     assert [one.decided for one in told] == ["again", "again", "stopped"]
     assert [one.rerun for one in told] == [0, 1, 2]
@@ -223,7 +223,7 @@ def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
 def test_what_nobody_took_part_in_by_name_has_no_labels(tmp_path):
     result, stored = kept(tmp_path / "a.db", FOUR, WANTED)
     assert result.loop.attempts[0].labels == {}
-    (told,) = errata.reasoning(stored.loop, stored.decisions)
+    (told,) = heedful.reasoning(stored.loop, stored.decisions)
     assert (told.decided, told.labels) == ("passed", {})
 
 
@@ -231,7 +231,7 @@ def test_what_nobody_took_part_in_by_name_has_no_labels(tmp_path):
     "labels", [["SAGE"], "SAGE", {"persona": 5}, {5: "SAGE"}, {"persona": None}, 5]
 )
 def test_labels_are_names_and_texts(labels):
-    with pytest.raises(errata.errors.InvalidInput, match="labels") as caught:
+    with pytest.raises(heedful.errors.InvalidInput, match="labels") as caught:
         Run("t", generate=Generator("x"), labels=labels, store=None)
     assert caught.value.field == "labels"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import typer
 
-import errata
-from errata import errors
-from errata.checks.loading import FACTORIES
-from errata.cli.app import COMMANDS, app
-from errata.cli.settings import Settings
-from errata.loop.policies import PRESETS
-from errata.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+import heedful
+from heedful import errors
+from heedful.checks.loading import FACTORIES
+from heedful.cli.app import COMMANDS, app
+from heedful.cli.settings import Settings
+from heedful.loop.policies import PRESETS
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,7 +39,7 @@ def anchors(page: Path) -> set[str]:
     return {slug(found) for found in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("name", errata.__all__)
+@pytest.mark.parametrize("name", heedful.__all__)
 def test_every_public_name_is_in_the_reference(name):
     assert re.search(rf"`{name}`", REFERENCE)
 
@@ -51,12 +51,12 @@ def test_every_rule_is_there_with_its_defaults(rule):
 
 @pytest.mark.parametrize("name", sorted(FACTORIES))
 def test_every_check_is_there_with_its_defaults(name):
-    assert f"`{shown(name, getattr(errata.checks, name))}`" in REFERENCE
+    assert f"`{shown(name, getattr(heedful.checks, name))}`" in REFERENCE
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_is_there_with_its_rules(name):
-    row = re.search(rf"^\| `errata\.policies\.{name}` \|.*$", REFERENCE, re.MULTILINE)
+    row = re.search(rf"^\| `heedful\.policies\.{name}` \|.*$", REFERENCE, re.MULTILINE)
     assert row is not None
     short = re.sub(r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", row.group())
     for rule in PRESETS[name].rules:
@@ -65,10 +65,10 @@ def test_every_preset_is_there_with_its_rules(name):
 
 
 def test_every_argument_of_run_is_there():
-    parameters = inspect.signature(errata.run).parameters
+    parameters = inspect.signature(heedful.run).parameters
     missing = [name for name in parameters if f"\n| `{name}` |" not in REFERENCE]
     assert missing == []
-    assert parameters.keys() - {"task"} == inspect.signature(errata.Run).parameters.keys() - {
+    assert parameters.keys() - {"task"} == inspect.signature(heedful.Run).parameters.keys() - {
         "task"
     }
 
@@ -102,7 +102,7 @@ def test_every_command_and_option_is_there():
         for title, one in [(f"{name} {key}", each) for key, each in inner.items()] or [
             (name, command)
         ]:
-            missing += [title] if f"`errata {title}" not in section else []
+            missing += [title] if f"`heedful {title}" not in section else []
             options = [flag for p in one.params for flag in (*p.opts, *p.secondary_opts)]
             flags = [flag for flag in options if flag.startswith("-")]
             missing += [f"{title} {flag}" for flag in flags if flag not in section]

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from errata import Report
-from errata.checks import ground
-from errata.errors import PackageMissing
-from errata.protocols import Context
-from errata.runs import report_of
-from errata.testing import ScriptedModel
+from heedful import Report
+from heedful.checks import ground
+from heedful.errors import PackageMissing
+from heedful.protocols import Context
+from heedful.runs import report_of
+from heedful.testing import ScriptedModel
 from tests.cli.support import Desk
 
 FILE = Path(__file__).parent.parent / "examples" / "forecast" / "forecast.py"
@@ -202,7 +202,7 @@ def test_killed_it_goes_on(tmp_path):
 def test_without_its_packages_it_says_what_to_install(monkeypatch):
     function = EXAMPLE["weather"]
     monkeypatch.setitem(function.__globals__, "find_spec", lambda name: None)
-    with pytest.raises(PackageMissing, match=r"vega_datasets, pyarrow.*'errata\[demo\]'"):
+    with pytest.raises(PackageMissing, match=r"vega_datasets, pyarrow.*'heedful\[demo\]'"):
         function()
 
 

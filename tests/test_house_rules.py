@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.cli.tasks import read_tasks
-from errata.loop.record import Finding
-from errata.protocols import Context
+from heedful.cli.tasks import read_tasks
+from heedful.loop.record import Finding
+from heedful.protocols import Context
 
 FOLDER = Path(__file__).parents[1] / "examples" / "house_rules"
 FILE = FOLDER / "tasks.jsonl"
@@ -59,7 +59,7 @@ def test_the_file_is_what_the_script_makes() -> None:
     assert FILE.read_bytes().decode("utf-8") == MAKE.text()
 
 
-def test_errata_reads_the_file() -> None:
+def test_heedful_reads_the_file() -> None:
     tasks = read_tasks(FILE)
     assert [task.id for task in tasks] == IDS
     for task, check in zip(tasks, CHECKS, strict=True):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import errata
+import heedful
 
-PACKAGE = Path(errata.__file__).parent
+PACKAGE = Path(heedful.__file__).parent
 PURE_MEMORY = tuple(
     """
     episode repeats course signal failures claims conduct signals attribution
@@ -52,8 +52,8 @@ def named(path: Path) -> str:
 
 
 PURE = {named(path).removesuffix(".__init__") for path in pure_modules()} | {
-    "errata.errors",
-    "errata.protocols",
+    "heedful.errors",
+    "heedful.protocols",
 }
 
 
@@ -84,7 +84,7 @@ def impurities(source: str) -> list[str]:
         line = getattr(node, "lineno", 0)
         for module in imported(node):
             room = module.split(".")[0]
-            if room in WORLD or (room == "errata" and module not in PURE):
+            if room in WORLD or (room == "heedful" and module not in PURE):
                 found.append(f"line {line} imports {module}")
         if isinstance(node, ASYNC):
             found.append(f"line {line} is asynchronous")
@@ -107,7 +107,7 @@ def test_a_pure_module_touches_no_world(path):
         "def f():\n    import random",
         "async def f(): ...",
         "print(1)",
-        "from errata.store.sqlite import open_store",
+        "from heedful.store.sqlite import open_store",
         "if TYPE_CHECKING:\n    pass\nelse:\n    import time",
     ],
 )

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.answers import UNNAMED
-from errata.asked import INTENTS, asked
-from errata.errors import ModelError, UnknownName
-from errata.phrasing import Phrased, phrased, problems
-from errata.questions import facts, stage_facts
-from errata.reports import Report, StageReport
-from errata.retries import Extra, statistics
-from errata.testing import ScriptedModel
+from heedful.answers import UNNAMED
+from heedful.asked import INTENTS, asked
+from heedful.errors import ModelError, UnknownName
+from heedful.phrasing import Phrased, phrased, problems
+from heedful.questions import facts, stage_facts
+from heedful.reports import Report, StageReport
+from heedful.retries import Extra, statistics
+from heedful.testing import ScriptedModel
 from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, fails, forecast, passes
 
 REPORT = forecast()

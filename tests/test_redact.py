@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import errata
-from errata import redact
-from errata.redact import redacted, redacted_data
+import heedful
+from heedful import redact
+from heedful.redact import redacted, redacted_data
 from tests.planted import ASSIGNED, PLACED, TOKENS, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
@@ -188,11 +188,11 @@ def test_a_telling_key_makes_its_value_a_secret() -> None:
 
 @pytest.mark.parametrize("by", ["a check", "an evaluator"])
 def test_findings_are_cleaned_before_anything_cuts_them(by: str) -> None:
-    def find(candidate: str, at: errata.Context) -> errata.Evaluation:
+    def find(candidate: str, at: heedful.Context) -> heedful.Evaluation:
         secret = KEY
-        return errata.Evaluation((errata.Finding("c", secret, secret, evidence=secret),))
+        return heedful.Evaluation((heedful.Finding("c", secret, secret, evidence=secret),))
 
     given: dict[str, Any] = {"checks": [find]} if by == "a check" else {"evaluate": find}
-    result = asyncio.run(errata.run("t", generate=lambda task, hint: "x", store=None, **given))
+    result = asyncio.run(heedful.run("t", generate=lambda task, hint: "x", store=None, **given))
     assert "redacted: aws_key" in str(result.loop)
     assert KEY not in str(result.loop)

@@ -15,11 +15,11 @@ from detect_secrets.plugins.keyword import DENYLIST
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from errata.redact import redacted
+from heedful.redact import redacted
 
 KNOWN: dict[str, Any] = get_mapping_from_secret_type_to_class()
 DETECTORS: dict[str, Any] = {kind.__name__: kind for kind in KNOWN.values()}
-# Addresses are no secrets, and hexadecimal in quotes is a digest or an id: see errata.redact.
+# Addresses are no secrets, and hexadecimal in quotes is a digest or an id: see heedful.redact.
 LEFT_OUT = {"IPPublicDetector", "HexHighEntropyString"}
 OTHERS = {"KeywordDetector", "Base64HighEntropyString"}
 # The others know a secret by its form, from which it is made here.

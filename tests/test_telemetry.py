@@ -17,15 +17,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-import errata
-from errata import Finding, Goal, Memory, telemetry
-from errata.errors import ModelTimeout, PackageMissing
-from errata.protocols import Answer, Usage
-from errata.testing import ScriptedModel
-from errata.traces import read
-from errata.traces.otlp import OWN
-from errata.work.inside import Inside
-from errata.work.tasks import Tools
+import heedful
+from heedful import Finding, Goal, Memory, telemetry
+from heedful.errors import ModelTimeout, PackageMissing
+from heedful.protocols import Answer, Usage
+from heedful.testing import ScriptedModel
+from heedful.traces import read
+from heedful.traces.otlp import OWN
+from heedful.work.inside import Inside
+from heedful.work.tasks import Tools
 from tests.engines import opened
 from tests.work.support import SCOPE, put
 
@@ -91,22 +91,23 @@ def model() -> ScriptedModel:
 
 def test_a_loop_is_a_tree_of_spans(told):
     told.begin()
-    result = run(errata.run("say ok", generate=model(), checks=[says_ok], store=None))
-    (loop,) = told.spans("errata.loop")
-    first, second = told.spans("errata.attempt")
+    result = run(heedful.run("say ok", generate=model(), checks=[says_ok], store=None))
+    (loop,) = told.spans("heedful.loop")
+    first, second = told.spans("heedful.attempt")
     assert loop.parent is None
     assert loop.attributes == {
-        "errata.loop.id": result.id, "errata.policy": "default", "errata.attempts": 2,
-        "errata.decision": "done", "errata.passed": True, "errata.stopped_by": (), "errata.best": 2,
+        "heedful.loop.id": result.id, "heedful.policy": "default", "heedful.attempts": 2,
+        "heedful.decision": "done", "heedful.passed": True, "heedful.stopped_by": (),
+        "heedful.best": 2,
     }  # fmt: skip
     assert [one.parent.span_id for one in (first, second)] == [loop.context.span_id] * 2
-    assert [one.attributes["errata.decision"] for one in (first, second)] == ["again", "done"]
-    checks = told.spans("errata.check says_ok")
+    assert [one.attributes["heedful.decision"] for one in (first, second)] == ["again", "done"]
+    checks = told.spans("heedful.check says_ok")
     assert [one.parent.span_id for one in checks] == [
         first.context.span_id,
         second.context.span_id,
     ]
-    assert [one.attributes["errata.findings"] for one in checks] == [1, 0]
+    assert [one.attributes["heedful.findings"] for one in checks] == [1, 0]
     chats = told.spans("chat scripted")
     assert [one.parent.span_id for one in chats] == [one.parent.span_id for one in checks]
     assert dict(chats[1].attributes or {}) == {
@@ -123,11 +124,11 @@ def test_an_evaluation_is_an_event_of_its_attempt(told):
     told.begin()
 
     def evaluate(candidate, at):
-        return errata.Evaluation(scores={"tone": 0.25 if at.attempt == 1 else 0.9})
+        return heedful.Evaluation(scores={"tone": 0.25 if at.attempt == 1 else 0.9})
 
     given: Any = {"generate": lambda task, hint: f"x{len(hint)}", "evaluate": evaluate}
-    run(errata.run("t", goals=[Goal("tone", 0.8)], store=None, **given))
-    events = [event for one in told.spans("errata.attempt") for event in one.events]
+    run(heedful.run("t", goals=[Goal("tone", 0.8)], store=None, **given))
+    events = [event for one in told.spans("heedful.attempt") for event in one.events]
     assert [(event.name, dict(event.attributes or {})) for event in events] == [
         ("gen_ai.evaluation.result", {
             "gen_ai.evaluation.name": "tone", "gen_ai.evaluation.score.value": value,
@@ -139,45 +140,45 @@ def test_an_evaluation_is_an_event_of_its_attempt(told):
 
 def test_decisions_attempts_and_recall_are_counted(told):
     told.begin()
-    policy = errata.Policy((errata.MaxAttempts(2),))
+    policy = heedful.Policy((heedful.MaxAttempts(2),))
     given: Any = {"checks": [says_ok], "store": None}
-    run(errata.run("t", generate=lambda task, hint: f"no{len(hint)}", policy=policy, **given))
-    run(errata.run("t", generate=lambda task, hint: "ok", **given))
+    run(heedful.run("t", generate=lambda task, hint: f"no{len(hint)}", policy=policy, **given))
+    run(heedful.run("t", generate=lambda task, hint: "ok", **given))
     run(Memory(":memory:").recall("anything"))
     metrics = told.metrics()
-    done = {"errata.decision": "done"}
-    assert sorted(metrics["errata.decisions"], key=str) == sorted(
+    done = {"heedful.decision": "done"}
+    assert sorted(metrics["heedful.decisions"], key=str) == sorted(
         [
-            ({"errata.decision": "again", "errata.passed": False}, 1),
-            ({**done, "errata.passed": False, "errata.stopped_by": "attempts"}, 1),
-            ({**done, "errata.passed": True}, 1),
+            ({"heedful.decision": "again", "heedful.passed": False}, 1),
+            ({**done, "heedful.passed": False, "heedful.stopped_by": "attempts"}, 1),
+            ({**done, "heedful.passed": True}, 1),
         ],
         key=str,
     )
-    assert sorted(metrics["errata.attempts"], key=str) == [
-        ({"errata.passed": False}, 2),
-        ({"errata.passed": True}, 1),
+    assert sorted(metrics["heedful.attempts"], key=str) == [
+        ({"heedful.passed": False}, 2),
+        ({"heedful.passed": True}, 1),
     ]
-    assert metrics["errata.recall.duration"] == [({}, 1)]
+    assert metrics["heedful.recall.duration"] == [({}, 1)]
 
 
 def test_memory_is_told_of_by_the_conventions_names(told):
     told.begin()
-    memory = Memory(":memory:", errata.Scope("acme", "shop"))
+    memory = Memory(":memory:", heedful.Scope("acme", "shop"))
     kept = run(memory.remember("KeyError", "KeyError: 'colour'"))
     run(memory.recall("the colour"))
     (upsert,), (search,) = told.spans("upsert_memory"), told.spans("search_memory")
     where = {
-        "gen_ai.provider.name": "errata", "gen_ai.memory.store.id": "shop",
-        "errata.tenant": "acme", "errata.project": "shop",
+        "gen_ai.provider.name": "heedful", "gen_ai.memory.store.id": "shop",
+        "heedful.tenant": "acme", "heedful.project": "shop",
     }  # fmt: skip
     assert upsert.attributes == {
         "gen_ai.operation.name": "upsert_memory", "gen_ai.memory.record.id": str(kept.id),
-        "errata.kind": "error", "errata.created": True, **where,
+        "heedful.kind": "error", "heedful.created": True, **where,
     }  # fmt: skip
     assert search.attributes == {
         "gen_ai.operation.name": "search_memory",
-        "errata.found": 1,
+        "heedful.found": 1,
         **where,
     }
 
@@ -186,9 +187,9 @@ def test_an_error_is_told_by_its_type_alone(told):
     told.begin()
     late = ModelTimeout(f"late: {SECRET}")
     with pytest.raises(ModelTimeout):
-        run(errata.run("t", generate=ScriptedModel(late), store=None))
+        run(heedful.run("t", generate=ScriptedModel(late), store=None))
     assert {one.name for one in told.spans() if one.attributes["error.type"] == "ModelTimeout"} == {
-        "errata.loop", "errata.attempt", "chat scripted"
+        "heedful.loop", "heedful.attempt", "chat scripted"
     }  # fmt: skip
     assert all(one.status.status_code is StatusCode.ERROR for one in told.spans())
     assert "late" not in told.everything()
@@ -199,7 +200,7 @@ def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, conte
     told.begin(content)
     memory = Memory(":memory:")
     given: Any = {"generate": model(), "checks": [says_ok], "memory": memory, "store": None}
-    run(errata.run(f"say ok, not {SECRET}", **given))
+    run(heedful.run(f"say ok, not {SECRET}", **given))
     everything = told.everything()
     assert SECRET not in everything
     for said in ("say ok", "no is not ok"):
@@ -214,16 +215,16 @@ def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, conte
 
 def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
     told.begin()
-    pipeline = errata.Pipeline("p", store=None, progress=False)
+    pipeline = heedful.Pipeline("p", store=None, progress=False)
 
     @pipeline.stage(checks=[says_ok])
     def write(state):
         return "ok"
 
     run(pipeline.run({}))
-    (stage,), (attempt,) = told.spans("errata.stage"), told.spans("errata.attempt")
+    (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
     assert attempt.parent.span_id == stage.context.span_id
-    assert (stage.attributes["errata.stage"], stage.attributes["errata.status"]) == (
+    assert (stage.attributes["heedful.stage"], stage.attributes["heedful.status"]) == (
         "write",
         "passed",
     )
@@ -242,14 +243,14 @@ def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
 
     with opened(tmp_path / "t.db") as store:
         run(handed(store))
-    (request,), (task,) = told.spans("POST /v1/episodes"), told.spans("errata.task reflect")
+    (request,), (task,) = told.spans("POST /v1/episodes"), told.spans("heedful.task reflect")
     assert format(request.context.trace_id, "032x") == PARENT.split("-")[1]
     assert task.context.trace_id == request.context.trace_id
     assert task.parent.span_id == request.context.span_id
     assert task.attributes == {
-        "errata.task": "reflect",
-        "errata.tenant": "acme",
-        "errata.project": "shop",
+        "heedful.task": "reflect",
+        "heedful.tenant": "acme",
+        "heedful.project": "shop",
     }
 
 
@@ -263,7 +264,7 @@ def exported(spans: Sequence[ReadableSpan]) -> bytes:
     return bytes(encode_spans(spans).SerializeToString())
 
 
-def test_what_errata_exports_is_not_learnt_from_when_it_comes_back(told):
+def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
     from google.protobuf.json_format import MessageToJson
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -275,10 +276,10 @@ def test_what_errata_exports_is_not_learnt_from_when_it_comes_back(told):
         with agent.start_as_current_span("chat", attributes=ASKED):
             return "ok"
 
-    run(errata.run("say ok", generate=model(), checks=[says_ok], store=None))
+    run(heedful.run("say ok", generate=model(), checks=[says_ok], store=None))
     own = exported(told.spans())
     told.exporter.clear()
-    run(errata.run("say ok", generate=generate, checks=[says_ok], store=None))
+    run(heedful.run("say ok", generate=generate, checks=[says_ok], store=None))
     both = exported(told.spans())
     for data, episodes in ((own, 0), (both, 1)):
         document = MessageToJson(TracesData.FromString(data), indent=None).encode()
@@ -292,12 +293,12 @@ ASKED = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
 
 def test_nothing_is_imported_or_told_unless_it_is_begun(told):
-    run(errata.run("t", generate=lambda task, hint: "ok", store=None))
+    run(heedful.run("t", generate=lambda task, hint: "ok", store=None))
     assert telemetry.carried() == {}
     assert told.spans() == []
     script = (
-        "import asyncio, errata, sys; from errata.testing import ScriptedModel; "
-        "asyncio.run(errata.run('t', generate=ScriptedModel('x'), store=':memory:')); "
+        "import asyncio, heedful, sys; from heedful.testing import ScriptedModel; "
+        "asyncio.run(heedful.run('t', generate=ScriptedModel('x'), store=':memory:')); "
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

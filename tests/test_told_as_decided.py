@@ -1,4 +1,4 @@
-"""`errata why` tells each decision as it fell, whatever the stored policy makes of it now."""
+"""`heedful why` tells each decision as it fell, whatever the stored policy makes of it now."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import errata
-from errata.cli.app import app
+import heedful
+from heedful.cli.app import app
 
 
 @pytest.fixture
 def drive(tmp_path: Path) -> Iterator[Any]:
     """Begins or resumes a loop whose answers are never right."""
-    store, numbers = errata.open_store(str(tmp_path / "a.db")), count()
+    store, numbers = heedful.open_store(str(tmp_path / "a.db")), count()
 
-    def session(loop: str, policy: errata.Policy) -> errata.Run[str]:
-        return errata.Run(
+    def session(loop: str, policy: heedful.Policy) -> heedful.Run[str]:
+        return heedful.Run(
             "t",
             generate=lambda task, hint: f"bad {next(numbers)}",
-            checks=[errata.checks.contains("good")],
+            checks=[heedful.checks.contains("good")],
             policy=policy,
             store=store,
             id=loop,
@@ -46,8 +46,8 @@ def why(folder: Path, loop: str) -> dict[str, Any]:
 
 def test_a_loop_that_was_resumed_under_another_policy(drive, tmp_path):
     async def scenario() -> None:
-        await drive("a", errata.policies.stage).step()
-        more = errata.policy("stage, attempts.limit=6, budget.calls=5")
+        await drive("a", heedful.policies.stage).step()
+        more = heedful.policy("stage, attempts.limit=6, budget.calls=5")
         await drive("a", more).finish()
 
     asyncio.run(scenario())
@@ -59,20 +59,20 @@ def test_a_loop_that_was_resumed_under_another_policy(drive, tmp_path):
 
 
 def test_rules_that_are_code_of_the_host(drive, tmp_path):
-    def enough(loop: errata.Loop) -> str | None:
+    def enough(loop: heedful.Loop) -> str | None:
         return "two are enough" if len(loop.attempts) == 2 else None
 
-    asyncio.run(drive("a", errata.Policy((enough, errata.MaxAttempts(9)))).finish())
+    asyncio.run(drive("a", heedful.Policy((enough, heedful.MaxAttempts(9)))).finish())
     told = why(tmp_path, "a")
     assert told["attempts"][1]["decided"] == "stopped by enough: two are enough"
     assert told["otherwise"] == "not known: the policy at hand is not all that stopped it"
 
 
 def test_an_echo_that_was_counted_over_the_scope(drive, tmp_path):
-    policy = errata.policy("stage, attempts.limit=9, echo.times=4, echo.across=scope")
+    policy = heedful.policy("stage, attempts.limit=9, echo.times=4, echo.across=scope")
 
     async def scenario() -> None:
-        await drive("before", errata.policies.stage).finish()
+        await drive("before", heedful.policies.stage).finish()
         session = drive("a", policy)
         await session.finish()
         await session.override("echo", "ada")
@@ -86,7 +86,7 @@ def test_an_echo_that_was_counted_over_the_scope(drive, tmp_path):
 
 
 def test_two_rules_at_once(drive, tmp_path):
-    policy = errata.policy("stage, attempts.limit=2, plateau.patience=1")
+    policy = heedful.policy("stage, attempts.limit=2, plateau.patience=1")
     asyncio.run(drive("a", policy).finish())
     told = why(tmp_path, "a")
     assert told["otherwise"] == "no single threshold or score: attempts and plateau stopped it"
@@ -94,7 +94,7 @@ def test_two_rules_at_once(drive, tmp_path):
 
 HALF = """
 from itertools import count
-from errata import Evaluation
+from heedful import Evaluation
 
 numbers = count()
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata import policies
-from errata.configured import policy
-from errata.errors import InvalidInput
-from errata.loop.decide import Policy
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
-from errata.loop.replay import Recorded, compare, replay
-from errata.loop.stop import MaxAttempts
-from errata.testing import history
-from errata.tuning import MOST, WRITTEN, grid, trials, tune
+from heedful import policies
+from heedful.configured import policy
+from heedful.errors import InvalidInput
+from heedful.loop.decide import Policy
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from heedful.loop.replay import Recorded, compare, replay
+from heedful.loop.stop import MaxAttempts
+from heedful.testing import history
+from heedful.tuning import MOST, WRITTEN, grid, trials, tune
 from tests.loop import support
 
 WRONG = Evaluation((Finding("check", "wrong", key="wrong"),))

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import errata
+import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
 
@@ -48,15 +48,15 @@ def run(data: Path, split: str) -> Iterator[Row]:
     yield from _answers(data, split)
 
 
-def appraised(row: dict[str, Any], reads: Collection[str]) -> errata.Evaluation:
+def appraised(row: dict[str, Any], reads: Collection[str]) -> heedful.Evaluation:
     """A recorded run against what it was expected to do."""
     actions = (
-        errata.Event("tool_call", tool=one["name"], arguments=one["kwargs"])
+        heedful.Event("tool_call", tool=one["name"], arguments=one["kwargs"])
         for one in row["expected_actions"]
     )
-    expected = errata.Expected(actions=tuple(actions), reads=reads)
-    episode = errata.Episode(tuple(traces.trace(row)), task=row["instruction"])
-    return asyncio.run(errata.appraise(episode, expected=expected))
+    expected = heedful.Expected(actions=tuple(actions), reads=reads)
+    episode = heedful.Episode(tuple(traces.trace(row)), task=row["instruction"])
+    return asyncio.run(heedful.appraise(episode, expected=expected))
 
 
 def _answers(data: Path, split: str) -> Iterator[Row]:
@@ -65,8 +65,8 @@ def _answers(data: Path, split: str) -> Iterator[Row]:
     for row in read(data, "episodes_hotpotqa", split):
         for attempt in row["attempts"]:
             if attempt["final_answer"]:
-                said = errata.Event("llm_response", attempt["final_answer"])
-                run = errata.appraise(errata.Episode((said,)), expected=row["gold"])
+                said = heedful.Event("llm_response", attempt["final_answer"])
+                run = heedful.appraise(heedful.Episode((said,)), expected=row["gold"])
                 judged.append(asyncio.run(run))
                 passed.append(bool(attempt["passed"]))
     right, ends = scored("correctness", judged, passed)
@@ -75,7 +75,7 @@ def _answers(data: Path, split: str) -> Iterator[Row]:
 
 
 def scored(
-    name: str, judged: Sequence[errata.Evaluation], ends: Sequence[bool]
+    name: str, judged: Sequence[heedful.Evaluation], ends: Sequence[bool]
 ) -> tuple[list[float], list[bool]]:
     """A score of the runs that have it, and how those ended."""
     both = [

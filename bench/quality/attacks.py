@@ -13,11 +13,11 @@ from typing import Any
 
 from safepaste import scan_prompt
 
-import errata
+import heedful
 from bench.quality.rows import Row, read
-from errata.memory.learn import Trust
-from errata.models import open_embedder
-from errata.protocols import Embedder
+from heedful.memory.learn import Trust
+from heedful.models import open_embedder
+from heedful.protocols import Embedder
 
 Data = Mapping[str, Any]
 # A word that all the attackers' texts have here, and no other: what recall brings is told by it.
@@ -59,9 +59,9 @@ async def gated(attacks: Sequence[Data], benign: Sequence[Data]) -> tuple[float,
     return mean(leaks), mean(ungated), mean(usable)
 
 
-async def known(benign: Sequence[Data], embedder: Embedder) -> errata.Memory:
+async def known(benign: Sequence[Data], embedder: Embedder) -> heedful.Memory:
     """A memory of what is harmless: own outcomes, and what an operator said."""
-    memory = errata.Memory(":memory:", errata.Scope(project="ours"), embedder)
+    memory = heedful.Memory(":memory:", heedful.Scope(project="ours"), embedder)
     own = {row["id"] for row in reflections(benign)}
     for row in benign:
         trust: Trust = "measured" if row["id"] in own else "operator"
@@ -69,20 +69,20 @@ async def known(benign: Sequence[Data], embedder: Embedder) -> errata.Memory:
     return memory
 
 
-async def plainly(memory: errata.Memory, row: Data) -> None:
+async def plainly(memory: heedful.Memory, row: Data) -> None:
     """One attack, as if it were trusted."""
     poison, worked = plain(row)
     await memory.remember(row["id"], poison, example=worked)
 
 
-async def attacked(memory: errata.Memory, row: Data, ours: Data, trust: Trust) -> None:
+async def attacked(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) -> None:
     """One attack, stored in each way that might get it past the gate. `ours` is known already."""
     id, (poison, worked) = row["id"], plain(row)
     task = worked.task if worked else row["text"]
-    instead = errata.Example(task, poison)
-    near = errata.Example(ours.get("task") or ours["text"], poison)
+    instead = heedful.Example(task, poison)
+    near = heedful.Example(ours.get("task") or ours["text"], poison)
     late = f"{id} seen first by a {trust}"
-    elsewhere = errata.Memory(memory.store, errata.Scope(project="others"), memory.embedder)
+    elsewhere = heedful.Memory(memory.store, heedful.Scope(project="others"), memory.embedder)
     await elsewhere.remember(id, poison, example=instead)  # trusted, but not here
     for way in (
         {"error_type": id, "text": poison, "example": worked},
@@ -99,7 +99,7 @@ async def attacked(memory: errata.Memory, row: Data, ours: Data, trust: Trust) -
     await memory.remember(late, task, lesson="What we say of it.", trust="measured")
 
 
-async def leaked(memory: errata.Memory, row: Data) -> bool:
+async def leaked(memory: heedful.Memory, row: Data) -> bool:
     """Whether recall or the prompt of a loop brings anything of an attacker for a task or text."""
     asked = {row.get("task") or row["text"], row["text"]}
     recalled = [await memory.recall(one) for one in asked]
@@ -107,20 +107,20 @@ async def leaked(memory: errata.Memory, row: Data) -> bool:
     return MARK in str((recalled, briefing.examples))
 
 
-async def found(memory: errata.Memory, text: str) -> bool:
+async def found(memory: heedful.Memory, text: str) -> bool:
     """Whether recall brings back what was said in these words."""
     return text in [one.lesson for one in await memory.recall(text)]
 
 
-def plain(row: Data) -> tuple[str, errata.Example | None]:
+def plain(row: Data) -> tuple[str, heedful.Example | None]:
     """The text of an attack, marked; and where the row has a task, as the answer to it."""
     poison = f"{row['text']} {MARK}"
-    return poison, errata.Example(row["task"], poison) if row.get("task") else None
+    return poison, heedful.Example(row["task"], poison) if row.get("task") else None
 
 
-def example(row: Data) -> errata.Example | None:
+def example(row: Data) -> heedful.Example | None:
     """A text as the answer to the task of its row."""
-    return errata.Example(row["task"], row["text"]) if row.get("task") else None
+    return heedful.Example(row["task"], row["text"]) if row.get("task") else None
 
 
 def reflections(benign: Sequence[Data]) -> list[Data]:
@@ -131,7 +131,7 @@ def reflections(benign: Sequence[Data]) -> list[Data]:
 
 def ours(text: str) -> bool:
     """What the shipped screen makes of a text."""
-    return errata.screen(text).score >= SUSPECT
+    return heedful.screen(text).score >= SUSPECT
 
 
 def public(text: str) -> bool:
@@ -150,7 +150,7 @@ def p99(texts: Sequence[str]) -> float:
     for text in texts:
         long = f"{text}\n" * (LONG // len(text) + 1)
         before = process_time()
-        errata.screen(long[:LONG])
+        heedful.screen(long[:LONG])
         spent.append(process_time() - before)
     return 1e3 * quantiles(spent, n=100)[-1]
 

@@ -11,14 +11,14 @@ from statistics import mean
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import errata
+import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
-from errata.memory.consolidate import Lesson, near_vectors
-from errata.memory.dreaming import WORSE
-from errata.memory.learn import Trust
-from errata.memory.places import space_of
-from errata.models import open_embedder
+from heedful.memory.consolidate import Lesson, near_vectors
+from heedful.memory.dreaming import WORSE
+from heedful.memory.learn import Trust
+from heedful.memory.places import space_of
+from heedful.models import open_embedder
 
 HELD = 500  # of the queries that no lesson holds, so many of each set
 SENTENCE = re.compile(r"[^.!?\n]*[.!?\n]?")
@@ -97,7 +97,7 @@ def marked(data: Path, split: str) -> Iterator[Known]:
 
 async def measured(known: Sequence[Known]) -> list[Row]:
     """The figures. Raises SystemExit where a dream cannot be taken back exactly."""
-    memory = errata.Memory(":memory:", embedder=Remembering(open_embedder()))
+    memory = heedful.Memory(":memory:", embedder=Remembering(open_embedder()))
     ids = {one: (await memory.remember(one.about, one.text, trust=one.trust)).id for one in known}
     wanted = queries(known, ids)
     before = await recalled(memory, wanted)
@@ -105,12 +105,12 @@ async def measured(known: Sequence[Known]) -> list[Row]:
     lessons = {lesson.id: lesson for lesson, _ in places}
     plain = await merged_by_cosine(memory, places)
     naive = await recalled(memory, wanted)
-    await errata.Dreams(memory).rollback(plain.id, by="bench")
+    await heedful.Dreams(memory).rollback(plain.id, by="bench")
     began = perf_counter()
-    dream = await errata.consolidate(memory)
+    dream = await heedful.consolidate(memory)
     seconds = perf_counter() - began
     after = await recalled(memory, wanted)
-    await errata.Dreams(memory).rollback(dream.id, by="bench")
+    await heedful.Dreams(memory).rollback(dream.id, by="bench")
     if await recalled(memory, wanted) != before or await states(memory) != set(lessons):
         raise SystemExit("after the rollback recall is not what it was")
     await memory.store.close()
@@ -145,7 +145,7 @@ def queries(known: Sequence[Known], ids: Mapping[Known, int]) -> dict[str, set[i
 
 
 async def recalled(
-    memory: errata.Memory, wanted: Mapping[str, set[int]]
+    memory: heedful.Memory, wanted: Mapping[str, set[int]]
 ) -> dict[str, list[tuple[int, float | None, float]]]:
     """What each query finds: the first five, by lesson, cosine and coverage."""
     found = {}
@@ -167,12 +167,12 @@ def score(
     )
 
 
-def became(dream: errata.Dream) -> dict[int, int]:
+def became(dream: heedful.Dream) -> dict[int, int]:
     """What took the place of each lesson."""
     return {id: one.survivor for one in dream.done for id in one.members}
 
 
-def across(dream: errata.Dream, lessons: Mapping[int, Lesson]) -> int:
+def across(dream: heedful.Dream, lessons: Mapping[int, Lesson]) -> int:
     """How many were merged into one that has other digits, negations or trust; read here anew."""
     return sum(told(lessons[id]) != told(lessons[into]) for id, into in became(dream).items())
 
@@ -185,8 +185,8 @@ def told(lesson: Lesson) -> tuple[Counter[str], Counter[str], str]:
 
 
 async def merged_by_cosine(
-    memory: errata.Memory, places: Sequence[tuple[Lesson, Any]]
-) -> errata.Dream:
+    memory: heedful.Memory, places: Sequence[tuple[Lesson, Any]]
+) -> heedful.Dream:
     """The baseline: merge what has a cosine of 0.85, whatever differs, into what came first."""
     near: dict[int, list[int]] = defaultdict(list)
     for a, b, _ in near_vectors([vector for _, vector in places]):
@@ -198,15 +198,15 @@ async def merged_by_cosine(
         if members:
             gone |= {first, *members}
             ids = tuple(places[at][0].id for at in members)
-            proposals.append(errata.Proposal("merge", ids, places[first][0].id))
+            proposals.append(heedful.Proposal("merge", ids, places[first][0].id))
     lessons = {lesson.id: lesson for lesson, _ in places}
     report = {"mode": "lite", "before": len(places), "queries": 0}
     report |= {"vetoes": {}, "vetoed": [], "found": ""}
     store = memory.store.dreams
     id, _ = await store.supersede(memory.scope, report, proposals, lessons, {}, "bench")
-    return await errata.Dreams(memory).show(id)
+    return await heedful.Dreams(memory).show(id)
 
 
-async def states(memory: errata.Memory) -> set[int]:
+async def states(memory: heedful.Memory) -> set[int]:
     """The lessons that may be recalled."""
     return {lesson.id for lesson, _ in await memory.store.dreams.material(memory.scope, "")}

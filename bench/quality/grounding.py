@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.quality.rows import Row, read
-from errata.checks import grounding
-from errata.loop.record import Finding
-from errata.protocols import Context
+from heedful.checks import grounding
+from heedful.loop.record import Finding
+from heedful.protocols import Context
 
 Rows = Sequence[Mapping[str, Any]]
 Spans = Iterable[tuple[int, int]]

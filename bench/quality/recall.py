@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import errata
+import heedful
 from bench.quality.rows import Row, read
-from errata.memory.places import space_of
-from errata.memory.recall import relevance
-from errata.models import open_embedder
-from errata.protocols import Embedder, Found
+from heedful.memory.places import space_of
+from heedful.memory.recall import relevance
+from heedful.models import open_embedder
+from heedful.protocols import Embedder, Found
 
 Rows = Sequence[Mapping[str, Any]]
 Scores = tuple[list[float], list[float]]  # of known questions, of new ones
@@ -55,7 +55,7 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
     recalled: Scores = [], []
     searched: Scores = [], []
     for name, rows in pairs.items():
-        memory = errata.Memory(":memory:", errata.Scope(project=name), embedder)
+        memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
         for row in rows:
             if row["kind"] == "memory":
                 await memory.remember(row["id"], row["text"])
@@ -98,7 +98,7 @@ async def turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> float:
     """Mean recall@5; a turn is kept as who said what, with the turn before as its context."""
     memories = {}
     for name, rows in talks.items():
-        memory = errata.Memory(":memory:", errata.Scope(project=name), embedder)
+        memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
         said = [row for row in rows if row["kind"] == "turn"]
         for before, row in pairwise([{"session": None}, *said]):
             context = spoken(before) if before["session"] == row["session"] else ""

@@ -1,7 +1,7 @@
 """Reflections on failed attempts: by rules on all of them, by the embedded model on a few.
 
 Beside them stand the reflections that were recorded with the attempts, which a large model wrote.
-What is checked here is checked by plain search, not by what errata checks itself with.
+What is checked here is checked by plain search, not by what heedful checks itself with.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 from rich.console import Console
 
-import errata
+import heedful
 from bench.quality.rows import Row, read
-from errata.errors import ModelError
+from heedful.errors import ModelError
 
 # Tasks that the model reflects on, two attempts each, and seconds after which no other is begun.
 TASKS = 5
@@ -45,7 +45,7 @@ class Attempt:
     """A failed attempt as an episode, what was recorded of it, and the task that it belongs to."""
 
     task: str
-    episode: errata.Episode
+    episode: heedful.Episode
     recorded: str
 
 
@@ -93,11 +93,11 @@ async def leaked(data: Path, split: str, gate: bool = True) -> float:
     attacks = [row["text"] for row in read(data, "attacks", split) if row["label"] == "attack"]
     leaks = 0
     with TemporaryDirectory() as folder:
-        memory = errata.Memory(f"{folder}/errata.db")
+        memory = heedful.Memory(f"{folder}/heedful.db")
         for n, text in enumerate(attacks):
             task = f"Summarise page {n} about {SUBJECTS[n % 3]}"
             for one in attacked(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5]):
-                await errata.reflect(one, memory=memory, trust="operator", score=lambda *_: 1.0)
+                await heedful.reflect(one, memory=memory, trust="operator", score=lambda *_: 1.0)
             waiting = [] if gate else await memory.quarantine.waiting(100)
             if waiting:
                 await memory.quarantine.release([one.id for one in waiting], by="bench")
@@ -107,16 +107,16 @@ async def leaked(data: Path, split: str, gate: bool = True) -> float:
     return max(leaks, min(listed, len(attacks))) / len(attacks)
 
 
-def attacked(task: str, text: str, outcome: Any) -> Iterator[errata.Episode]:
+def attacked(task: str, text: str, outcome: Any) -> Iterator[heedful.Episode]:
     """Runs in which a tool gives an attack, which the agent follows."""
-    asked = errata.Event("user_message", task)
+    asked = heedful.Event("user_message", task)
     for result in (text, f"Error: {text}"):
         for more in ({}, {"query": text[:80]}):
-            calls = (errata.Event("tool_call", tool="fetch", arguments=one) for one in ({}, more))
-            results = (errata.Event("tool_response", one) for one in (result, "done"))
+            calls = (heedful.Event("tool_call", tool="fetch", arguments=one) for one in ({}, more))
+            results = (heedful.Event("tool_response", one) for one in (result, "done"))
             steps = [one for both in zip(calls, results, strict=True) for one in both]
-            said = errata.Event("llm_response", f"I will now {text}")
-            yield errata.Episode((asked, *steps, said), outcome, task)
+            said = heedful.Event("llm_response", f"I will now {text}")
+            yield heedful.Episode((asked, *steps, said), outcome, task)
 
 
 def _rows(
@@ -138,38 +138,40 @@ def failed(data: Path, split: str) -> Iterator[Attempt]:
                 )
 
 
-def episode(row: dict[str, Any], attempt: dict[str, Any]) -> errata.Episode:
+def episode(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Episode:
     """Thoughts, actions and what came of them as events; the judgement is the last."""
     parts = STEP.split(attempt["candidate"])
     events = list(map(event, parts[1::2], parts[2::2]))
     outcome: Any = "timeout" if attempt["feedback"].startswith("HALTED") else "failure"
-    return errata.Episode(tuple(filter(None, events)), outcome, row["task"])
+    return heedful.Episode(tuple(filter(None, events)), outcome, row["task"])
 
 
-def event(kind: str, text: str) -> errata.Event | None:
+def event(kind: str, text: str) -> heedful.Event | None:
     """A step; what only says that the answer is wrong is how the episode ended."""
     text, action = text.strip(), ACTION.match(text.strip())
     if kind == "Observation":
         judged = text.startswith("Answer is ")
-        return None if judged else errata.Event("tool_response", text)
+        return None if judged else heedful.Event("tool_response", text)
     if kind == "Action" and action and action[1] != "Finish":
-        return errata.Event("tool_call", tool=action[1], arguments={"query": action[2]})
-    return errata.Event("llm_response", f"Finish: {action[2]}" if action else text)
+        return heedful.Event("tool_call", tool=action[1], arguments={"query": action[2]})
+    return heedful.Event("llm_response", f"Finish: {action[2]}" if action else text)
 
 
-async def reflected(attempts: Iterable[Attempt], model: errata.Model | None = None) -> list[Worded]:
-    """What errata says of them, without a memory."""
-    return [worded(one, await errata.reflect(one.episode, model=model)) for one in attempts]
+async def reflected(
+    attempts: Iterable[Attempt], model: heedful.Model | None = None
+) -> list[Worded]:
+    """What heedful says of them, without a memory."""
+    return [worded(one, await heedful.reflect(one.episode, model=model)) for one in attempts]
 
 
 async def by_model(attempts: Sequence[Attempt]) -> tuple[list[Worded], int, float]:
     """The same in the words of the model, how often they were used, and the seconds."""
-    model, began, found, used = errata.open_model("embedded"), time.monotonic(), [], 0
+    model, began, found, used = heedful.open_model("embedded"), time.monotonic(), [], 0
     try:
         for one in attempts:
             if time.monotonic() - began > SECONDS:
                 break
-            made = await errata.reflect(one.episode, model=model)
+            made = await heedful.reflect(one.episode, model=model)
             found.append(worded(one, made))
             used += made is not None and made.by == model.name
     finally:
@@ -177,7 +179,7 @@ async def by_model(attempts: Sequence[Attempt]) -> tuple[list[Worded], int, floa
     return found, used, time.monotonic() - began
 
 
-def worded(one: Attempt, made: errata.Reflected | None) -> Worded:
+def worded(one: Attempt, made: heedful.Reflected | None) -> Worded:
     """A reflection with what was dropped of it: that was said, too."""
     claims = (*made.claims, *made.dropped) if made else ()
     told = [(each.text, _events(one.episode, each.events)) for each in claims]
@@ -191,7 +193,7 @@ def as_recorded(one: Attempt) -> Worded:
     return Worded(one.task, told, entities(one.episode))
 
 
-def _events(episode: errata.Episode, places: Iterable[int]) -> str:
+def _events(episode: heedful.Episode, places: Iterable[int]) -> str:
     events = [episode.events[at] for at in places]
     said = [f"{one.tool} {one.content} {searched(one)}" for one in events]
     return _plain(" ".join([episode.task, *said])) if said else ""
@@ -201,13 +203,13 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("’", "'").casefold().split())
 
 
-def searched(event: errata.Event) -> str:
+def searched(event: heedful.Event) -> str:
     """What a call looks for."""
     given = event.arguments
     return str(given.get("query", "")) if isinstance(given, dict) else ""
 
 
-def entities(episode: errata.Episode) -> frozenset[str]:
+def entities(episode: heedful.Episode) -> frozenset[str]:
     """Names and searches of an attempt that its task does not have."""
     said = " ".join(one.content for one in episode.events if one.type == "llm_response")
     asked = [searched(one) for one in episode.events]

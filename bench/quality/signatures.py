@@ -13,7 +13,7 @@ from statistics import mean
 from drain3 import TemplateMiner
 from drain3.template_miner_config import TemplateMinerConfig
 
-import errata
+import heedful
 from bench.quality.rows import Row, read
 
 Labelled = Sequence[tuple[str, str]]  # (text, true group)
@@ -94,13 +94,13 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 def stateless(kind: str, rows: Labelled) -> list[str]:
     """The digests."""
-    return [errata.signature(kind, text).digest for text, _ in rows]
+    return [heedful.signature(kind, text).digest for text, _ in rows]
 
 
 def learned(kind: str, rows: Labelled) -> list[str]:
     """The groups after the last line, learnt one by one."""
-    names = [errata.signature(kind, text) for text, _ in rows]
-    known = errata.Templates()
+    names = [heedful.signature(kind, text) for text, _ in rows]
+    known = heedful.Templates()
     for name in names:
         known = known.learn(name)
     return [known.group(name) for name in names]
@@ -120,7 +120,7 @@ def speeds(systems: dict[str, list[tuple[str, str]]]) -> Iterator[Row]:
         yield Row(f"signatures.us_per_line{key}", seconds / lines * 1e6)
     texts = [(part * LENGTH)[:LENGTH] + end for part in NASTY for end in ("", "x", "!\n")]
     worst = sorted(
-        min(spent(partial(errata.signature, "E", text)) for _ in "123") for text in texts
+        min(spent(partial(heedful.signature, "E", text)) for _ in "123") for text in texts
     )
     yield Row("signatures.ms_64kib_p99", worst[int(len(worst) * 0.99)] * 1e3)
 

@@ -12,17 +12,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-import errata
+import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
-from errata.cli.frontier import Point, draw, front
-from errata.configured import policy
-from errata.loop.policies import PRESETS
-from errata.near import near
-from errata.tuning import grid
+from heedful.cli.frontier import Point, draw, front
+from heedful.configured import policy
+from heedful.loop.policies import PRESETS
+from heedful.near import near
+from heedful.tuning import grid
 
-FULL = errata.Policy((errata.MaxAttempts(10**6),), name="full budget")
-ON_REPEAT = errata.Policy((errata.MaxAttempts(10**6), errata.Repeat()), name="stop on repeat")
+FULL = heedful.Policy((heedful.MaxAttempts(10**6),), name="full budget")
+ON_REPEAT = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat")
 ABLATIONS = (
     "default",
     "default, attempts.limit=1000",
@@ -39,7 +39,7 @@ SETS = {
     "stop.hotpot": ("episodes_hotpotqa", "final_answer"),
 }
 OUT = Path("bench/out")
-Judge = Callable[[dict[str, Any], dict[str, Any]], errata.Evaluation]
+Judge = Callable[[dict[str, Any], dict[str, Any]], heedful.Evaluation]
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
@@ -47,9 +47,9 @@ def run(data: Path, split: str) -> Iterator[Row]:
     for key, (name, candidate) in SETS.items():
         judge = code if key == "stop.ldb" else question
         loops = [recorded(row, judge, candidate) for row in read(data, name, split)]
-        full, simple = errata.compare(loops, (FULL, ON_REPEAT))
+        full, simple = heedful.compare(loops, (FULL, ON_REPEAT))
         began = time.perf_counter()
-        ours = errata.compare(loops, (PRESETS["default"], PRESETS["thorough"]))
+        ours = heedful.compare(loops, (PRESETS["default"], PRESETS["thorough"]))
         seconds = time.perf_counter() - began
         for suffix, one in zip(("", ".thorough"), ours, strict=True):
             share, spent = one.solved / full.solved, one.attempts / one.oracle
@@ -63,44 +63,44 @@ def run(data: Path, split: str) -> Iterator[Row]:
         Console().print(f"stopped: {stop}", markup=False)
 
 
-def code(row: dict[str, Any], attempt: dict[str, Any]) -> errata.Evaluation:
+def code(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
     """The failing visible assertions; the actual value is no part of a finding's key."""
     if attempt["passed_visible"]:
-        return errata.Evaluation(met=1.0)
+        return heedful.Evaluation(met=1.0)
     text = attempt["feedback"]
     failing = (json.loads(text) if text.startswith("[") else [text]) or ["failed"]
-    findings = tuple(errata.Finding("visible", line, key=line.split(" # ")[0]) for line in failing)
-    return errata.Evaluation(findings, met=max(0.0, 1 - len(findings) / len(row["visible_tests"])))
+    findings = tuple(heedful.Finding("visible", line, key=line.split(" # ")[0]) for line in failing)
+    return heedful.Evaluation(findings, met=max(0.0, 1 - len(findings) / len(row["visible_tests"])))
 
 
-def question(row: dict[str, Any], attempt: dict[str, Any]) -> errata.Evaluation:
+def question(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
     """The visible signal there is whether the answer was accepted."""
     if attempt["passed"]:
-        return errata.Evaluation(met=1.0)
-    return errata.Evaluation((errata.Finding("answer", "the answer is not accepted"),), met=0.0)
+        return heedful.Evaluation(met=1.0)
+    return heedful.Evaluation((heedful.Finding("answer", "the answer is not accepted"),), met=0.0)
 
 
-def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> errata.Recorded:
+def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> heedful.Recorded:
     """An episode as a host would have recorded it, and which attempts were right in truth."""
-    made: list[errata.Attempt] = []
+    made: list[heedful.Attempt] = []
     for number, attempt in enumerate(row["attempts"], 1):
-        value = errata.Candidate.of(attempt[candidate] or "")
+        value = heedful.Candidate.of(attempt[candidate] or "")
         seen = near(value, made)
-        made.append(errata.Attempt(number, value, judge(row, attempt), repeats=seen))
+        made.append(heedful.Attempt(number, value, judge(row, attempt), repeats=seen))
     truth = tuple(float(attempt["passed"]) for attempt in row["attempts"])
-    return errata.Recorded(errata.Loop("recorded", attempts=tuple(made)), truth)
+    return heedful.Recorded(heedful.Loop("recorded", attempts=tuple(made)), truth)
 
 
-def _tell(key: str, loops: list[errata.Recorded], full: errata.Figures) -> None:
+def _tell(key: str, loops: list[heedful.Recorded], full: heedful.Figures) -> None:
     """What each rule is for, the whole frontier as a picture, and what the oracle knows more."""
     table = Table("policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations")
-    for one in errata.compare(loops, map(policy, ABLATIONS)):
+    for one in heedful.compare(loops, map(policy, ABLATIONS)):
         row = f"{one.solved / full.solved:.4f}", f"{one.attempts / one.oracle:.4f}"
         table.add_row(one.policy, *row)
     Console().print(table)
-    others = [Point.of(one) for one in errata.compare(loops, grid())]
+    others = [Point.of(one) for one in heedful.compare(loops, grid())]
     named = (*(PRESETS[n] for n in ("default", "thorough", "stage", "reflection")), ON_REPEAT, FULL)
-    points = [Point.of(one) for one in errata.compare(loops, named)]
+    points = [Point.of(one) for one in heedful.compare(loops, named)]
     table = Table("front", "solved share", "attempts ÷ oracle", title=f"{key}: Pareto front")
     for point in front([*points, *others]):
         table.add_row(point.name, f"{point.solved:.4f}", f"{point.cost:.4f}")
@@ -111,17 +111,17 @@ def _tell(key: str, loops: list[errata.Recorded], full: errata.Figures) -> None:
     Console().print(f"written: {path}", _apart(loops), markup=False)
 
 
-def _apart(loops: list[errata.Recorded]) -> str:
+def _apart(loops: list[heedful.Recorded]) -> str:
     """Where `default` spends more than the oracle, and what it loses, by the rule that stopped."""
     spent: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     for one in loops:
-        made = errata.replay(one.loop, PRESETS["default"])
+        made = heedful.replay(one.loop, PRESETS["default"])
         solvable = any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
         what = "on loops that can be solved" if solvable else "on loops that nothing solves"
         spent[what] += max(0, made.attempts - one.oracle)
         if solvable and one.worth(made.kept) < 1:
-            stop = made.verdict.stopped_by if isinstance(made.verdict, errata.Done) else ()
+            stop = made.verdict.stopped_by if isinstance(made.verdict, heedful.Done) else ()
             lost[stop[0].rule if stop else "passed the visible tests"] += 1
     beyond = ", ".join(f"{n} {what}" for what, n in spent.items() if n)
     return f"attempts beyond the oracle's: {beyond}; solutions lost by: {dict(lost)}"

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import errata
+import heedful
 from bench.quality.rows import Row
-from errata.cli.tasks import Task, read_tasks
-from errata.protocols import Found
+from heedful.cli.tasks import Task, read_tasks
+from heedful.protocols import Found
 
 FOLDER = Path("examples/house_rules")
 NEXT = 2  # tasks of a family that are tried after its first
 TOKENS = 40
-ONCE = errata.Policy((errata.MaxAttempts(1),))
+ONCE = heedful.Policy((heedful.MaxAttempts(1),))
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
@@ -37,11 +37,11 @@ async def _measured() -> tuple[int, list[bool], int]:
     families: dict[str, list[Task]] = {}
     for task in read_tasks(FOLDER / "tasks.jsonl"):
         families.setdefault(task.family, []).append(task)
-    model = errata.open_model("embedded")
-    embedder = errata.models.open_embedder("minilm")
+    model = heedful.open_model("embedded")
+    embedder = heedful.models.open_embedder("minilm")
     try:
         with TemporaryDirectory() as folder:
-            memory = errata.Memory(f"{folder}/errata.db", embedder=embedder, holdout=0.0)
+            memory = heedful.Memory(f"{folder}/heedful.db", embedder=embedder, holdout=0.0)
             asked = [
                 one for group in families.values() for one in await _learnt(memory, model, group)
             ]
@@ -51,19 +51,19 @@ async def _measured() -> tuple[int, list[bool], int]:
 
 
 async def _learnt(
-    memory: errata.Memory, model: errata.Model, family: Sequence[Task]
+    memory: heedful.Memory, model: heedful.Model, family: Sequence[Task]
 ) -> Sequence[Task]:
     """Reflect on the first task of a family; those to try after it, none where it was right."""
     first, *rest = family
     result = await _tried(model, first)
     if result.passed:
         return ()
-    await errata.reflect(errata.episode_of(result.loop, first.task), memory=memory)
+    await heedful.reflect(heedful.episode_of(result.loop, first.task), memory=memory)
     return rest[:NEXT]
 
 
 async def _compared(
-    memory: errata.Memory, model: errata.Model, tasks: Sequence[Task]
+    memory: heedful.Memory, model: heedful.Model, tasks: Sequence[Task]
 ) -> tuple[int, list[bool]]:
     """How many are right with a strategy, and which of the same are without."""
     advised, plain = 0, []
@@ -76,13 +76,13 @@ async def _compared(
 
 
 async def _tried(
-    model: errata.Model, task: Task, advice: tuple[Found, ...] = ()
-) -> errata.Result[str]:
+    model: heedful.Model, task: Task, advice: tuple[Found, ...] = ()
+) -> heedful.Result[str]:
     """One attempt at a task, shown that advice."""
-    at = errata.Context(task.task, advice=advice)
-    messages = errata.Writer(model).messages(at)
+    at = heedful.Context(task.task, advice=advice)
+    messages = heedful.Writer(model).messages(at)
     answer = await model.complete(messages, max_tokens=TOKENS)
-    return await errata.run(
+    return await heedful.run(
         task.task,
         generate=lambda asked, hint: answer.text,
         checks=task.checks,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import errata
+import heedful
 from bench.quality.rows import Row, read
 
 SHOWN = 100
@@ -18,7 +18,7 @@ class Stopped:
     """An episode in which the detector speaks; `reward` is 1 where the agent solved it later."""
 
     episode: str
-    found: errata.RepeatedStep
+    found: heedful.RepeatedStep
     arguments: str
     reward: float
 
@@ -40,30 +40,30 @@ def stopped(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
     """What is stopped at that many equal steps running, each with its call."""
     for row in read(data, "taubench_airline", split):
         events = trace(row)
-        found = errata.repeated_step(events, times)
+        found = heedful.repeated_step(events, times)
         if found is not None:
             arguments = str(events[found.calls[0]].arguments)[:SHOWN]
             episode = f"task {row['task_id']}, trial {row['trial']}"
             yield Stopped(episode, found, arguments, float(row["reward"]))
 
 
-def longest(events: list[errata.Event]) -> int:
+def longest(events: list[heedful.Event]) -> int:
     """The longest run of equal steps; 1 where none is repeated, 0 where no tool was called."""
     length = 1
-    while errata.repeated_step(events, length + 1):
+    while heedful.repeated_step(events, length + 1):
         length += 1
     return length if any(event.type == "tool_call" for event in events) else 0
 
 
-def trace(row: dict[str, Any]) -> list[errata.Event]:
+def trace(row: dict[str, Any]) -> list[heedful.Event]:
     """The recorded chat as events; what the user says is a reason to ask again."""
     return [event_of(said) for said in row["events"]]
 
 
-def event_of(said: dict[str, Any]) -> errata.Event:
+def event_of(said: dict[str, Any]) -> heedful.Event:
     """A message of the chat: a call, its result, or what the agent or the user says."""
     role, tool = said["role"], said["tool"] or ""
     if role == "tool":
-        return errata.Event("tool_response", said["content"] or "", tool=tool)
+        return heedful.Event("tool_response", said["content"] or "", tool=tool)
     kind = "tool_call" if tool else "llm_response" if role == "assistant" else "user_message"
-    return errata.Event(kind, said["content"] or "", role, tool, said["args"])
+    return heedful.Event(kind, said["content"] or "", role, tool, said["args"])

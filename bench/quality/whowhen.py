@@ -19,11 +19,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-import errata
+import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
-from errata.memory.attribution import GROUNDS, Ground, ranked
-from errata.memory.course import course
+from heedful.memory.attribution import GROUNDS, Ground, ranked
+from heedful.memory.course import course
 
 Rows = Sequence[dict[str, Any]]
 # A step and an agent.
@@ -53,16 +53,16 @@ def run(data: Path, split: str) -> Iterator[Row]:
         yield Row(f"whowhen.{key}.step", share(step), share(hits(part, first_error)[0]))
         yield Row(f"whowhen.{key}.agent", share(agent), share(hits(part, most_speaking)[1]))
     faulty = list(faults(data, split))
-    told = [errata.attribute(episode).steps[0].at == call for episode, call in faulty]
+    told = [heedful.attribute(episode).steps[0].at == call for episode, call in faulty]
     plain = [ranked(course(one), GROUNDS[:2]).steps[0].at == call for one, call in faulty]
     yield Row("whowhen.failed_call", share(told), share(plain), "without the third ground")
     _tell(rows)
 
 
-def episode_of(row: dict[str, Any]) -> errata.Episode:
-    """A recorded chat as an episode; what a message is, errata finds out from what it says."""
-    said = (errata.Event("message", one["content"], named(one["agent"])) for one in row["events"])
-    return errata.Episode(tuple(said), row["outcome"], row["task"])
+def episode_of(row: dict[str, Any]) -> heedful.Episode:
+    """A recorded chat as an episode; what a message is, heedful finds out from what it says."""
+    said = (heedful.Event("message", one["content"], named(one["agent"])) for one in row["events"])
+    return heedful.Episode(tuple(said), row["outcome"], row["task"])
 
 
 def named(agent: str) -> str:
@@ -71,14 +71,14 @@ def named(agent: str) -> str:
 
 
 def blamed(row: dict[str, Any]) -> Blame:
-    """What errata answers."""
-    found = errata.attribute(episode_of(row))
+    """What heedful answers."""
+    found = heedful.attribute(episode_of(row))
     return found.steps[0].at, found.agents[0].agent
 
 
 def latest(row: dict[str, Any]) -> Blame:
-    """What errata would answer if of equal steps the latest came first: what the order is worth."""
-    steps = errata.attribute(episode_of(row)).steps
+    """What heedful would answer if the latest of equal steps came first: what order is worth."""
+    steps = heedful.attribute(episode_of(row)).steps
     return _step(row, max(one.at for one in steps if one.score == steps[0].score))
 
 
@@ -122,7 +122,7 @@ def longest(rows: Rows) -> int:
     return max(len(row["events"]) for row in rows)
 
 
-def faults(data: Path, split: str) -> Iterator[tuple[errata.Episode, int]]:
+def faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
     """Recorded tool calls, one of which, at random, fails, ended 6 events later; and that call."""
     chance = random.Random(SEED)
     for row in read(data, "taubench_airline", split):
@@ -132,9 +132,9 @@ def faults(data: Path, split: str) -> Iterator[tuple[errata.Episode, int]]:
         calls = [n for n, pair in enumerate(pairs) if pair == ("tool_call", "tool_response")]
         if len(calls) >= 3:
             call = chance.choice(calls)
-            failed = errata.Event("tool_response", "Error: the service is not available")
+            failed = heedful.Event("tool_response", "Error: the service is not available")
             kept = (*events[: call + 1], failed, *events[call + 2 : call + 8])
-            yield errata.Episode(kept, "error"), call
+            yield heedful.Episode(kept, "error"), call
 
 
 def wilson(right: Sequence[bool]) -> str:
@@ -184,7 +184,7 @@ def _signals(rows: Rows) -> Table:
     for row in rows:
         seen = course(episode_of(row))
         steps = {("any step of an agent", n) for n, r in enumerate(seen.roles) if r in STEPS}
-        steps |= {(one.kind, one.at) for one in errata.signals(episode_of(row))}
+        steps |= {(one.kind, one.at) for one in heedful.signals(episode_of(row))}
         marked.update(kind for kind, _ in steps)
         right.update(kind for kind, step in steps if step == row["mistake_step"])
     table = Table("signal", "steps", "of them the mistake", "share", title="whowhen: signals")

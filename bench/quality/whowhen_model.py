@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import errata
+import heedful
 from bench.quality.rows import Row, read
 from bench.quality.whowhen import Blame, blamed, episode_of, hits, share
-from errata.loop.feedback import clean
+from heedful.loop.feedback import clean
 
 # The candidates that the model is shown, and the characters of each text.
 CANDIDATES = 3
@@ -34,16 +34,16 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 async def _ask(rows: list[dict[str, Any]]) -> dict[str, Blame]:
-    model = errata.open_model("embedded")
+    model = heedful.open_model("embedded")
     try:
         return {row["id"]: await _choose(model, row) for row in rows}
     finally:
         await model.close()
 
 
-async def _choose(model: errata.Model, row: dict[str, Any]) -> Blame:
+async def _choose(model: heedful.Model, row: dict[str, Any]) -> Blame:
     episode = episode_of(row)
-    steps = errata.attribute(episode).steps[:CANDIDATES]
+    steps = heedful.attribute(episode).steps[:CANDIDATES]
     lines = [
         f"{number}. {one.agent}: {clean(episode.events[one.at].content, SHOWN)}"
         f" ({clean('; '.join(one.reasons), SHOWN)})"
@@ -57,7 +57,7 @@ async def _choose(model: errata.Model, row: dict[str, Any]) -> Blame:
             "Which one was it? Answer with its number only.",
         ]
     )
-    answer = await model.complete([errata.Message("user", asked)], max_tokens=TOKENS)
+    answer = await model.complete([heedful.Message("user", asked)], max_tokens=TOKENS)
     number = re.search(r"\d", answer.text)
     at = int(number[0]) - 1 if number else 0
     step = steps[at if 0 <= at < len(steps) else 0]

@@ -5,7 +5,7 @@
 
 The stages `train` and `insights` stand in for an agent that writes them: without feedback they make
 things up, and they mend what the feedback names. With a model `insights` is a prompt, and the model
-writes the text. Needs `pip install 'errata[demo]'`, which carries the data set.
+writes the text. Needs `pip install 'heedful[demo]'`, which carries the data set.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-import errata
-from errata import Context, Finding, Memory, Model, Pipeline, Writer
-from errata.checks import contains, files, numbers
-from errata.checks.grounding import grounding
-from errata.checks.insights import insights as cites
-from errata.errors import PackageMissing
-from errata.evaluate import Check
+import heedful
+from heedful import Context, Finding, Memory, Model, Pipeline, Writer
+from heedful.checks import contains, files, numbers
+from heedful.checks.grounding import grounding
+from heedful.checks.insights import insights as cites
+from heedful.errors import PackageMissing
+from heedful.evaluate import Check
 
 MEASURED = ("temp_max", "temp_min", "precipitation", "wind")
 FEATURES = (*MEASURED, "season_sin", "season_cos")
@@ -182,7 +182,7 @@ def errors(off: Any) -> dict[str, Any]:
     return {"MAE": round(float(np.abs(off).mean()), 2), "RMSE": round(sqrt((off**2).mean()), 2)}
 
 
-# The checks: those of errata, and one of our own.
+# The checks: those of heedful, and one of our own.
 
 
 def apart(output: Mapping[str, str], context: Context) -> Iterable[Finding]:
@@ -237,7 +237,7 @@ def remembering(folder: Path) -> Memory:
     """The memory of a folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     # Without a holdout: whoever tries it a second time is to see what memory does.
-    return Memory(str(folder / "errata.db"), holdout=0)
+    return Memory(str(folder / "heedful.db"), holdout=0)
 
 
 def begun(folder: Path, pause: float = 0.0, test: tuple[str, str] = TEST) -> State:
@@ -253,10 +253,10 @@ def main() -> None:
     parser.add_argument("--model", help="who writes the insights [a stand-in]")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that training takes")
     given = parser.parse_args()
-    model = errata.open_model(given.model) if given.model else None
+    model = heedful.open_model(given.model) if given.model else None
     made = pipeline(remembering(given.out), given.out, model, True)
     state = begun(given.out / (given.run or "latest"), given.pause)
-    report = errata.run_sync(made.run(state, id=given.run))
+    report = heedful.run_sync(made.run(state, id=given.run))
     print(state["insights"])
     print(f"report: {given.out / report.stem}.html")
 

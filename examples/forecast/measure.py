@@ -13,7 +13,7 @@ from pathlib import Path
 
 from forecast import begun, pipeline, remembering  # type: ignore[import-not-found]  # beside this file
 
-import errata
+import heedful
 
 QUARTERS = [(date(year, month, 1)) for year in (2013, 2014, 2015) for month in (1, 4, 7, 10)][2:]
 
@@ -24,13 +24,13 @@ def main() -> None:
     parser.add_argument("--model", default="embedded", help="who writes the insights [embedded]")
     parser.add_argument("--out", type=Path, default=Path("out/measured"), help="the folder")
     given = parser.parse_args()
-    made = pipeline(remembering(given.out), given.out, errata.open_model(given.model))
+    made = pipeline(remembering(given.out), given.out, heedful.open_model(given.model))
     at_first = corrected = attempts = 0
     for first in QUARTERS:
         name = f"{first:%Y-%m}"
         last = (first + timedelta(days=92)).replace(day=1) - timedelta(days=1)
         state = begun(given.out / name, test=(first.isoformat(), last.isoformat()))
-        stage = errata.run_sync(made.run(state, id=name)).stage("insights")
+        stage = heedful.run_sync(made.run(state, id=name)).stage("insights")
         wrong = [", ".join(one.failed_checks_summary) or "none" for one in stage.attempts]
         at_first += wrong[0] == "none"
         corrected += stage.recovered

@@ -1,18 +1,18 @@
 #!/bin/sh
 # A loop from the shell: report attempts, do what the service decides, ask what was learnt.
 #
-#   ERRATA_URL=http://127.0.0.1:8765 ERRATA_KEY=errata_… sh loop.sh
+#   HEEDFUL_URL=http://127.0.0.1:8765 HEEDFUL_KEY=heedful_… sh loop.sh
 #
-# ERRATA_KEY may be left out where the service listens on this machine only.
+# HEEDFUL_KEY may be left out where the service listens on this machine only.
 set -eu
-url=${ERRATA_URL:-http://127.0.0.1:8765}
+url=${HEEDFUL_URL:-http://127.0.0.1:8765}
 loop=invoice-$$
 
 # call METHOD PATH [JSON]: the answer on stdout; an error of the service ends the script.
 # The key goes in by stdin, so that no list of processes shows it. A POST has a key of its own that
 # stays the same however often curl tries, so that nothing is done twice.
 call() {
-  printf '%s' "${ERRATA_KEY:+Authorization: Bearer $ERRATA_KEY}" |
+  printf '%s' "${HEEDFUL_KEY:+Authorization: Bearer $HEEDFUL_KEY}" |
     curl --silent --show-error --fail-with-body --header @- --request "$1" "$url$2" \
       --retry 5 --retry-connrefused --max-time 30 \
       --header 'Content-Type: application/json' \

@@ -1,11 +1,11 @@
 // A loop from TypeScript, with fetch alone: node loop.ts
 //
-//   ERRATA_URL=http://127.0.0.1:8765 ERRATA_KEY=errata_… node loop.ts
+//   HEEDFUL_URL=http://127.0.0.1:8765 HEEDFUL_KEY=heedful_… node loop.ts
 //
-// ERRATA_KEY may be left out where the service listens on this machine only.
+// HEEDFUL_KEY may be left out where the service listens on this machine only.
 
-const url: string = process.env.ERRATA_URL ?? "http://127.0.0.1:8765";
-const key: string | undefined = process.env.ERRATA_KEY;
+const url: string = process.env.HEEDFUL_URL ?? "http://127.0.0.1:8765";
+const key: string | undefined = process.env.HEEDFUL_KEY;
 
 type Finding = { check: string; message: string; fix?: string };
 type Verdict = {

@@ -1,4 +1,4 @@
-"""HumanEval with errata: visible examples go to the loop, hidden tests only to the report.
+"""HumanEval with heedful: visible examples go to the loop, hidden tests only to the report.
 
     python examples/humaneval/run.py --model embedded --limit 40
 
@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-import errata
+import heedful
 
 SYSTEM = "You write Python. Answer with one complete Python function in a code block, nothing else."
 
@@ -111,13 +111,13 @@ def _assertion(call: str, result: str, entry_point: str) -> str:
     return f"assert {call} == {result}"
 
 
-async def solve(problem: dict[str, Any], writer: errata.Writer, store: str, run: str) -> Outcome:
+async def solve(problem: dict[str, Any], writer: heedful.Writer, store: str, run: str) -> Outcome:
     """Drive one problem on its visible examples, then judge its first and its kept candidate."""
     entry, shown = problem["entry_point"], assertions(problem["prompt"], problem["entry_point"])
     # Without an example the loop can only see whether there is a function of that name.
-    visible = errata.checks.python_tests("\n".join(shown) or f"assert callable({entry})", entry)
-    hidden = errata.checks.python_tests(problem["test"], entry)
-    result = await errata.run(
+    visible = heedful.checks.python_tests("\n".join(shown) or f"assert callable({entry})", entry)
+    hidden = heedful.checks.python_tests(problem["test"], entry)
+    result = await heedful.run(
         problem["prompt"],
         generate=writer,
         checks=[visible],
@@ -126,7 +126,7 @@ async def solve(problem: dict[str, Any], writer: errata.Writer, store: str, run:
     )
     attempts = result.loop.attempts
     first = attempts[0].evaluation
-    at = errata.Context(problem["prompt"])
+    at = heedful.Context(problem["prompt"])
     return Outcome(
         problem["task_id"],
         len(shown),
@@ -167,8 +167,8 @@ def share(part: int, whole: int) -> str:
 
 async def main(arguments: argparse.Namespace) -> list[Outcome]:
     """All problems in order; a run that was interrupted goes on where it was."""
-    model = errata.open_model(arguments.model)
-    writer = errata.Writer(model, SYSTEM, max_tokens=400)
+    model = heedful.open_model(arguments.model)
+    writer = heedful.Writer(model, SYSTEM, max_tokens=400)
     outcomes = []
     try:
         for problem in problems()[: arguments.limit]:

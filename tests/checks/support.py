@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from errata.loop.record import Finding
-from errata.protocols import Context, Message
+from heedful.loop.record import Finding
+from heedful.protocols import Context, Message
 
 CONTEXT = Context("a task")
 

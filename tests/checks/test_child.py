@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from errata.checks import _child
-from errata.checks.steps import split
+from heedful.checks import _child
+from heedful.checks.steps import split
 
 
 class Told(list[dict[str, Any]]):

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import errata
-from errata import Answer, Context, Echo, Evaluation, Goal, MaxAttempts, Policy, Usage, checks
-from errata.checks.roles import plain
-from errata.delimited import cut
-from errata.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
-from errata.evaluate import pure
-from errata.inquiry import WARMER
-from errata.testing import FixedEmbedder, ScriptedModel
-from errata.usercode import blocking
+import heedful
+from heedful import Answer, Context, Echo, Evaluation, Goal, MaxAttempts, Policy, Usage, checks
+from heedful.checks.roles import plain
+from heedful.delimited import cut
+from heedful.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
+from heedful.evaluate import pure
+from heedful.inquiry import WARMER
+from heedful.testing import FixedEmbedder, ScriptedModel
+from heedful.usercode import blocking
 
 AT = Context("Explain tides.")
 SHARE = st.floats(0, 1)
@@ -97,10 +97,10 @@ def test_an_invalid_summary_is_an_error_with_a_key_of_its_own():
 
 def test_a_bias_again_and_again_stops_a_loop_although_it_improves():
     answers = [said(biases=[bias("optimism", 0.6 - n / 10)]) for n in range(3)]
-    result = errata.run_sync(
-        errata.run(
+    result = heedful.run_sync(
+        heedful.run(
             "Plan it.",
-            generate=lambda task, hint: f"plan {errata.context().attempt}",
+            generate=lambda task, hint: f"plan {heedful.context().attempt}",
             evaluate=checks.critic("pessimist", ScriptedModel(*answers)),
             goals=[Goal("bias", 0.1, "at_most")],
             policy=Policy((MaxAttempts(9), Echo(3))),
@@ -285,10 +285,10 @@ def test_another_error_of_the_model_is_raised_as_it_is():
 # In a loop
 
 
-def loop(check: Any, **options: Any) -> errata.Result[Any]:
+def loop(check: Any, **options: Any) -> heedful.Result[Any]:
     options = {"generate": lambda task, hint: hint or "first"} | options
     goals = [Goal("alignment", 0.75)]
-    return errata.run_sync(errata.run("Do it.", goals=goals, store=None, **options, **check))
+    return heedful.run_sync(heedful.run("Do it.", goals=goals, store=None, **options, **check))
 
 
 @pytest.mark.parametrize("place", ["checks", "evaluate"])
@@ -332,7 +332,7 @@ def test_a_host_asks_a_model_that_was_away_again():
     assert loop({"evaluate": checks.critic("alignment", model)}).passed
 
 
-def test_an_error_that_is_not_errata_s_is_the_check_s():
+def test_an_error_that_is_not_heedful_s_is_the_check_s():
     model = ScriptedModel(KeyError("odd"), forever=True)
     with pytest.raises(CheckFailed, match="check 'critic alignment' raised KeyError"):
         loop({"evaluate": checks.critic("alignment", model)})
@@ -549,7 +549,7 @@ def test_a_model_is_opened_by_its_name_once_for_all():
     assert judged(one, "bad").scores == {"alignment": 0.0}
 
 
-def test_without_a_model_it_is_the_embedder_that_comes_with_errata():
+def test_without_a_model_it_is_the_embedder_that_comes_with_heedful():
     check = checks.critic("drift")
     assert check.judges[0].model.name == "minilm-int8"
     assert check.judges[0].model is checks.critic("alignment").judges[0].model

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import Context, Evaluation, Finding, checks
-from errata.checks.critic import settled
-from errata.checks.roles import Opinion
-from errata.errors import InvalidInput, MalformedAnswer, ModelError
-from errata.models.function import Function
-from errata.testing import FixedEmbedder, ScriptedModel
+from heedful import Context, Evaluation, Finding, checks
+from heedful.checks.critic import settled
+from heedful.checks.roles import Opinion
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError
+from heedful.models.function import Function
+from heedful.testing import FixedEmbedder, ScriptedModel
 
 AT = Context("Explain tides.")
 SHARE = st.floats(0, 1)

@@ -11,8 +11,8 @@ import pandera.polars as for_polars
 import polars as pl
 import pytest
 
-from errata.checks import batches, numbers
-from errata.errors import InvalidInput, PackageMissing
+from heedful.checks import batches, numbers
+from heedful.errors import InvalidInput, PackageMissing
 from tests.checks.support import findings, keys
 
 GOOD = {
@@ -182,5 +182,5 @@ def test_no_rows_and_no_file_are_findings(tmp_path):
 
 def test_without_the_library_an_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(PackageMissing, match=r"pip install 'errata\[schemas\]'"):
+    with pytest.raises(PackageMissing, match=r"pip install 'heedful\[schemas\]'"):
         findings(numbers.schema(schema=polars_schema()), BAD)

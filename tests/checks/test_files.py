@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from errata.checks import files, predictions
-from errata.errors import InvalidInput
-from errata.protocols import Context
+from heedful.checks import files, predictions
+from heedful.errors import InvalidInput
+from heedful.protocols import Context
 
 ROWS = [{"y": n, "yhat": n + 0.5} for n in range(20)]
 

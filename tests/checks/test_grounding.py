@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.checks import Claim, Evidence, ground, grounding, known, load, ungrounded
-from errata.errors import InvalidInput
+from heedful.checks import Claim, Evidence, ground, grounding, known, load, ungrounded
+from heedful.errors import InvalidInput
 from tests.checks.support import findings
 
 MODELS = [

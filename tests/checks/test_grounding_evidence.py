@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.checks import Evidence, ground
-from errata.checks.dates import dates
-from errata.checks.naming import names, parts
-from errata.checks.quantities import number, quantities, tokens
-from errata.checks.reading import records
+from heedful.checks import Evidence, ground
+from heedful.checks.dates import dates
+from heedful.checks.naming import names, parts
+from heedful.checks.quantities import number, quantities, tokens
+from heedful.checks.reading import records
 
 ROWS = [{"city": "Bern", "people": 134_794}, {"city": "Chur", "people": 38_366}]
 TRUE, FALSE = "Chur has 38,366 people.", "Chur has 134,794 people."

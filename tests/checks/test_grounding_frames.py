@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.checks import Evidence, ground, grounding
-from errata.errors import InvalidInput, PackageMissing
+from heedful.checks import Evidence, ground, grounding
+from heedful.errors import InvalidInput, PackageMissing
 from tests.checks.support import findings
 
 ROWS = [
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_refused(evidence):
 
 def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "narwhals", None)
-    with pytest.raises(PackageMissing, match=r"pip install 'errata\[frames\]'"):
+    with pytest.raises(PackageMissing, match=r"pip install 'heedful\[frames\]'"):
         Evidence({"train": PANDAS})
     assert ground("2 apples", [{"apples": 2}])
 

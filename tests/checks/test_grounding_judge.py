@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from errata import run_sync
-from errata.checks import grounding, load
-from errata.checks.pieces import Pieces
-from errata.checks.reading import records
-from errata.drive import run
-from errata.errors import InvalidInput, MalformedAnswer
-from errata.loop.record import Evaluation
-from errata.protocols import Answer, Context, Message, Usage
-from errata.testing import ScriptedModel
+from heedful import run_sync
+from heedful.checks import grounding, load
+from heedful.checks.pieces import Pieces
+from heedful.checks.reading import records
+from heedful.drive import run
+from heedful.errors import InvalidInput, MalformedAnswer
+from heedful.loop.record import Evaluation
+from heedful.protocols import Answer, Context, Message, Usage
+from heedful.testing import ScriptedModel
 
 ROWS = [
     {"model": "Naive", "rmse": 4.1, "remark": "It repeats the value of the day before."},

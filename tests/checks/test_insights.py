@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.checks import Evidence, grounding, insights, known, load, precision
-from errata.errors import InvalidInput
-from errata.loop.record import Finding
-from errata.protocols import Context
+from heedful.checks import Evidence, grounding, insights, known, load, precision
+from heedful.errors import InvalidInput
+from heedful.loop.record import Finding
+from heedful.protocols import Context
 from tests.checks.support import findings
 
 METRICS = {"mae": 2.1, "test_rmse": 3.25, "r2": 0.7}

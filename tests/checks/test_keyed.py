@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from errata.checks import keyed as rooms
-from errata.checks import numbers
-from errata.checks.cells import keyed
-from errata.errors import InvalidInput
+from heedful.checks import keyed as rooms
+from heedful.checks import numbers
+from heedful.checks.cells import keyed
+from heedful.errors import InvalidInput
 from tests.checks.support import findings, keys
 
 

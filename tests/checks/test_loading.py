@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from errata import checks
-from errata.errors import InvalidInput, UnknownName
+from heedful import checks
+from heedful.errors import InvalidInput, UnknownName
 from tests.checks.support import CONTEXT, findings, keys
 
 JUDGE = {"role": "alignment", "model": "tests.checks.support:judge"}
@@ -113,7 +113,7 @@ def test_a_wrong_argument_is_named_with_its_check(spec, message):
 
 def test_a_factory_beside_the_task_file_is_called(write, tmp_path):
     name = write(
-        "from errata.loop.record import Finding\n"
+        "from heedful.loop.record import Finding\n"
         "def at_most(n):\n"
         "    long = Finding('mine', 'long')\n"
         "    return lambda candidate, context: [long] if len(candidate) > n else []\n"
@@ -162,7 +162,7 @@ def test_a_file_is_run_once_and_again_when_it_changed(write, tmp_path):
 
 
 def test_an_installed_module_is_found_without_a_folder(tmp_path):
-    spec = {"name": "errata.checks.text:words", "at_most": 1}
+    spec = {"name": "heedful.checks.text:words", "at_most": 1}
     assert keys(checks.load(spec, None), "a b") == ["words<=1"]
     assert keys(checks.load(spec, tmp_path), "a b") == ["words<=1"]
 
@@ -176,7 +176,7 @@ def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
     loaded = set(sys.modules)
     with pytest.raises(InvalidInput, match="module of a check"):
         checks.load({"name": f"{name}:check"}, tmp_path)
-    assert not {m for m in set(sys.modules) - loaded if m.startswith("_errata_check_")}
+    assert not {m for m in set(sys.modules) - loaded if m.startswith("_heedful_check_")}
 
 
 def test_a_missing_function_lists_those_there_are(write, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.checks.moments import Moments, Pairs
+from heedful.checks.moments import Moments, Pairs
 
 CELLS = st.floats(-1e9, 1e9) | st.just(float("nan")) | st.just(float("inf"))
 

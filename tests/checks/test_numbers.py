@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
-from errata import checks
-from errata.checks import numbers
-from errata.errors import InvalidInput
-from errata.loop.record import Finding
-from errata.protocols import Context
+from heedful import checks
+from heedful.checks import numbers
+from heedful.errors import InvalidInput
+from heedful.loop.record import Finding
+from heedful.protocols import Context
 from tests.checks.support import CONTEXT, findings, keys
 
 CHANCE = np.random.default_rng(5)
@@ -582,7 +582,7 @@ def test_deviations_are_those_of_the_sample(values):
 
 
 def test_ten_thousand_rows_of_a_file_are_read_in_batches(tmp_path, monkeypatch):
-    import errata.checks.batches as batches
+    import heedful.checks.batches as batches
 
     monkeypatch.setattr(batches, "ROWS", 1_000)
     actual = np.tile(GOOD[0], 25)
@@ -600,11 +600,13 @@ def test_ten_thousand_rows_of_a_file_are_read_in_batches(tmp_path, monkeypatch):
 def test_without_pyarrow_an_error_names_the_extra(tmp_path, monkeypatch):
     import sys
 
-    from errata.errors import PackageMissing
+    from heedful.errors import PackageMissing
 
     (tmp_path / "r.csv").write_text("actual,predicted\n1,2\n")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(PackageMissing, match=r"reading CSV needs pyarrow: pip install 'errata\[fr"):
+    with pytest.raises(
+        PackageMissing, match=r"reading CSV needs pyarrow: pip install 'heedful\[fr"
+    ):
         findings(checks.predictions(tmp_path / "r.csv"), None)
     with pytest.raises(PackageMissing, match="reading a DataFrame needs pyarrow"):
         findings(checks.predictions(), pl.DataFrame())

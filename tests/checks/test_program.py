@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata import checks
-from errata.checks.program import _records, unfenced
-from errata.checks.steps import split
-from errata.errors import InvalidInput
-from errata.evaluate import evaluated
-from errata.protocols import Context
+from heedful import checks
+from heedful.checks.program import _records, unfenced
+from heedful.checks.steps import split
+from heedful.errors import InvalidInput
+from heedful.evaluate import evaluated
+from heedful.protocols import Context
 from tests.checks.support import CONTEXT, findings, keys
 
 ADD = "def add(a, b):\n    return a + b\n"
@@ -167,13 +167,13 @@ def test_much_output_is_discarded_and_harms_nothing():
 
 
 def test_the_environment_is_empty():
-    os.environ["ERRATA_TEST_MARK"] = "seen"
+    os.environ["HEEDFUL_TEST_MARK"] = "seen"
     try:
         check = checks.python_tests("assert environment() == {}", "environment", seconds=20)
         program = "import os\ndef environment(): return dict(os.environ)\n"
         assert findings(check, program) == []
     finally:
-        del os.environ["ERRATA_TEST_MARK"]
+        del os.environ["HEEDFUL_TEST_MARK"]
 
 
 def test_files_are_limited_and_removed(tmp_path):

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from errata import checks
-from errata.checks.schema import MOST
-from errata.errors import InvalidInput
+from heedful import checks
+from heedful.checks.schema import MOST
+from heedful.errors import InvalidInput
 from tests.checks.support import findings, keys
 
 SCHEMA = {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import checks
-from errata.checks import text as texts
-from errata.checks.text import LONGEST, shorten
-from errata.errors import InvalidInput
+from heedful import checks
+from heedful.checks import text as texts
+from heedful.checks.text import LONGEST, shorten
+from heedful.errors import InvalidInput
 from tests.checks.support import CONTEXT, findings, keys
 
 NOTES = "the quick brown fox"
@@ -237,7 +237,7 @@ def test_whitespace_around_is_named():
 
 def test_importing_the_checks_imports_no_library():
     code = (
-        "import sys, errata.checks; heavy = 'pydantic jsonschema asyncio subprocess'.split(); "
+        "import sys, heedful.checks; heavy = 'pydantic jsonschema asyncio subprocess'.split(); "
         "print([m for m in heavy if m in sys.modules])"
     )
     answer = subprocess.run(

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-import errata
-from errata import Finding, Pipeline, checks
-from errata.protocols import Context
-from errata.testing import ScriptedModel
+import heedful
+from heedful import Finding, Pipeline, checks
+from heedful.protocols import Context
+from heedful.testing import ScriptedModel
 
 MEANS = "predictions appear hallucinated: mean 1234.56 against 89.23, 15.3 standard deviations"
 
@@ -45,9 +45,9 @@ async def _runs(path: str) -> None:
     await other.run({}, id="nightly-1")
     said = ScriptedModel("red")
     options = {"checks": [checks.contains("red")], "store": path, "id": "forecast/say"}
-    await errata.run("Say red", generate=said, **options)  # type: ignore[arg-type]
+    await heedful.run("Say red", generate=said, **options)  # type: ignore[arg-type]
 
 
 def runs(folder: Path) -> None:
     """Fill the database of a folder: two runs of forecast, one of nightly, and a loop."""
-    asyncio.run(_runs(str(folder / "errata.db")))
+    asyncio.run(_runs(str(folder / "heedful.db")))

@@ -1,4 +1,4 @@
-"""Runs `errata` as a user does: a process of its own in a folder with task files and a model."""
+"""Runs `heedful` as a user does: a process of its own in a folder with task files and a model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from errata.cli.app import app
+from heedful.cli.app import app
 
-COMMAND = (sys.executable, "-m", "errata.cli")
+COMMAND = (sys.executable, "-m", "heedful.cli")
 SECONDS = 60
 
 # Every call is noted in calls.log before it is answered. The first answer is wrong, and with what
 # was fed back the answer is right, but for tasks that say "never".
 MODEL = """
 import os, time
-from errata.protocols import Answer, Usage
+from heedful.protocols import Answer, Usage
 
 def note(text):
     name = os.environ.get("CALLS", "calls.log")
@@ -64,7 +64,7 @@ def exits(messages):
     raise SystemExit(0)
 """
 CHECKS = """
-from errata import Evaluation, Finding
+from heedful import Evaluation, Finding
 
 def impure(candidate, context):
     return [] if candidate in context.task else [Finding("impure", "no", "Look again.")]
@@ -99,8 +99,8 @@ class Desk:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Nothing of this machine's own settings; a warning is an error."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("ERRATA_")}
-        own = {"ERRATA_CACHE": str(self.folder / "cache"), "PYTHONWARNINGS": "error"}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("HEEDFUL_")}
+        own = {"HEEDFUL_CACHE": str(self.folder / "cache"), "PYTHONWARNINGS": "error"}
         return {**kept, **own, **(more or {})}
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
@@ -115,7 +115,7 @@ class Desk:
             encoding="utf-8",
         )
 
-    def errata(self, *arguments: str, stdin: str = "", **more: str) -> Done:
+    def heedful(self, *arguments: str, stdin: str = "", **more: str) -> Done:
         """The command, ended."""
         done = subprocess.run(
             [*COMMAND, *arguments],
@@ -133,7 +133,7 @@ class Desk:
         """The command within this process: for what neither needs a model nor leaves anything."""
         patch.chdir(self.folder)
         patch.setattr(sys, "path", list(sys.path))
-        patch.setenv("ERRATA_CACHE", str(self.folder / "cache"))
+        patch.setenv("HEEDFUL_CACHE", str(self.folder / "cache"))
         result = CliRunner().invoke(app, arguments, input=stdin)
         return Done(result.exit_code, result.stdout, result.stderr)
 
@@ -181,7 +181,7 @@ def following(out: str) -> list[str]:
     """The command that a result shows as the next one, without the name of the program."""
     (line,) = [line for line in out.splitlines() if line.startswith("Next: ")]
     program, *arguments = shlex.split(line.removeprefix("Next: "))
-    assert program == "errata"
+    assert program == "heedful"
     return arguments
 
 

@@ -1,4 +1,4 @@
-"""`errata ask`: facts first, and a model that may put them into words."""
+"""`heedful ask`: facts first, and a model that may put them into words."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def fails(messages):
 
 @pytest.fixture
 def ask(desk, monkeypatch):
-    """Calls `errata ask` in a folder whose database has runs."""
+    """Calls `heedful ask` in a folder whose database has runs."""
     runs(desk.folder)
     desk.write("writers.py", WRITERS)
     return lambda *arguments: desk.invoke(monkeypatch, "ask", *arguments)
@@ -61,7 +61,7 @@ def test_what_is_not_there_is_said(ask):
 def test_a_loop_is_no_run(ask):
     done = ask("forecast/say", "why?")
     assert done.code == 2
-    assert "errata why forecast/say tells it, errata runs lists runs" in done.err
+    assert "heedful why forecast/say tells it, heedful runs lists runs" in done.err
     assert ask("nothing", "why?").code == 3
 
 

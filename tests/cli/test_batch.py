@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, Run, Writer, open_store
-from errata.checks import contains
-from errata.cli.batch import Row, batch
-from errata.cli.tasks import Task
-from errata.errors import (
+from heedful import Memory, Run, Writer, open_store
+from heedful.checks import contains
+from heedful.cli.batch import Row, batch
+from heedful.cli.tasks import Task
+from heedful.errors import (
     CheckFailed,
     MalformedAnswer,
     ModelUnavailable,
     StoreUnavailable,
 )
-from errata.loop.policies import default
-from errata.protocols import Store
-from errata.testing import ScriptedModel
+from heedful.loop.policies import default
+from heedful.protocols import Store
+from heedful.testing import ScriptedModel
 
 
 def tasks(*words: str, **more: Any) -> list[Task]:
@@ -65,7 +65,7 @@ async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> list
 
 @pytest.fixture
 def store(tmp_path):
-    store = open_store(str(tmp_path / "errata.db"))
+    store = open_store(str(tmp_path / "heedful.db"))
     yield store
     asyncio.run(store.close())
 

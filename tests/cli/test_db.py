@@ -1,4 +1,4 @@
-"""`errata db copy` on the command line."""
+"""`heedful db copy` on the command line."""
 
 import pytest
 
@@ -17,20 +17,20 @@ def secret(url):
 
 def test_from_a_file_to_a_server_and_back(desk, invoke, postgres):
     desk.tasks(task("red"), task("blue"))
-    assert desk.errata("run", "tasks.jsonl", "--model", "toy:answer").code == 0
-    done = invoke("db", "copy", "errata.db", secret(postgres.owner))
+    assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
+    done = invoke("db", "copy", "heedful.db", secret(postgres.owner))
     assert done.code == 0, done
     assert "read again and compared" in done.out
     assert "loop: 2 rows" in done.err
-    assert "Next: errata doctor, with the URL of the service's role" in done.out
+    assert "Next: heedful doctor, with the URL of the service's role" in done.out
     assert rows(postgres.owner, "select count(*) from loop") == [(2,)]
     back = invoke("db", "copy", secret(postgres.owner), "back.db")
-    assert (back.code, "Next: errata doctor --db back.db" in back.out) == (0, True)
-    again = invoke("db", "copy", "errata.db", "back.db", "--json")
+    assert (back.code, "Next: heedful doctor --db back.db" in back.out) == (0, True)
+    again = invoke("db", "copy", "heedful.db", "back.db", "--json")
     assert (again.code, again.json["again"], again.json["target"]) == (0, True, "back.db")
     assert {one["table"]: one["rows"] for one in again.json["tables"]}["loop"] == 2
     assert "hunter2" not in "".join(one.out + one.err for one in (done, back, again))
-    for name in ("errata.db", "back.db", postgres.service):
+    for name in ("heedful.db", "back.db", postgres.service):
         told = invoke("log", "--json", "--db", name)
         assert (told.code, told.out) == (0, invoke("log", "--json").out)
 
@@ -38,7 +38,7 @@ def test_from_a_file_to_a_server_and_back(desk, invoke, postgres):
 def test_a_target_that_holds_something_is_refused(desk, invoke, postgres):
     desk.tasks(task("red"))
     for name in ("a.db", "b.db"):
-        assert desk.errata("run", "tasks.jsonl", "--model", "toy:answer", "--db", name).code == 0
+        assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--db", name).code == 0
     done = invoke("db", "copy", "a.db", "b.db")
     assert (done.code, "b.db holds other rows already" in done.err) == (2, True)
     done = invoke("db", "copy", "a.db", "a.db", "--json")

@@ -1,4 +1,4 @@
-"""`errata demo` as a user runs it, with models that follow a script."""
+"""`heedful demo` as a user runs it, with models that follow a script."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from errata.cli.lab import example_tasks, families, gold, in_turn, plan, right_answer
-from errata.cli.live import Screen
-from errata.cli.stories import cut
-from errata.cli.tasks import read_tasks
-from errata.errors import TaskFileError, WeightsError
+from heedful.cli.lab import example_tasks, families, gold, in_turn, plan, right_answer
+from heedful.cli.live import Screen
+from heedful.cli.stories import cut
+from heedful.cli.tasks import read_tasks
+from heedful.errors import TaskFileError, WeightsError
 from tests.cli.support import ended
 from tests.store.support import rows
 
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks never are.
 FOLLOWER = """
 import os, time
-from errata.protocols import Answer, Usage
+from heedful.protocols import Answer, Usage
 
 def follower(messages):
     with open("calls.log", "a", encoding="utf-8") as file:
@@ -39,7 +39,7 @@ def follower(messages):
     return Answer(word + "!" if right else word, Usage(1, len(task), 5))
 """
 RULES = """
-from errata import Finding
+from heedful import Finding
 
 class Bang:
     pure = True
@@ -102,7 +102,7 @@ def figure(document, group, part="all tasks"):
 
 
 def test_both_arms_and_what_they_show(shop):
-    done = shop.errata(*DEMO, "--json")
+    done = shop.heedful(*DEMO, "--json")
     assert done.code == 0, done.err
     document = done.json
     learnt, hopeless = figure(document, "shop"), figure(document, "stubborn")
@@ -120,7 +120,7 @@ def test_both_arms_and_what_they_show(shop):
 
 
 def test_the_files_it_writes(gallery):
-    done = gallery.errata(*DEMO)
+    done = gallery.heedful(*DEMO)
     assert done.code == 0, done.err
     out = gallery.folder / "out"
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
@@ -136,7 +136,7 @@ def test_the_files_it_writes(gallery):
 
 
 def test_the_story_is_told_on_the_way(shop):
-    err = shop.errata(*DEMO).err
+    err = shop.heedful(*DEMO).err
     assert "It was wrong, was told what is wrong, and put it right" in err
     assert "Now it is right at once" in err
     assert "recalled  Write the label as this shop does: red0 → red0!" in err
@@ -146,7 +146,7 @@ def test_the_story_is_told_on_the_way(shop):
 
 
 def test_the_commands_it_ends_with_work(shop):
-    shown = shop.errata(*DEMO).out.partition("Next:\n")[2]
+    shown = shop.heedful(*DEMO).out.partition("Next:\n")[2]
     commands = [shlex.split(line) for line in shown.splitlines() if "--db" in line]
     assert [line[-4 + (line[-3] == "lessons")] for line in commands] == ["lessons", "why", "recall"]
     ran = [
@@ -165,53 +165,53 @@ def test_the_commands_it_ends_with_work(shop):
 
 
 def test_run_again_it_asks_no_more(shop):
-    first = shop.errata(*DEMO, "--json")
+    first = shop.heedful(*DEMO, "--json")
     made = calls_of(shop)
-    again = shop.errata(*DEMO, "--json")
+    again = shop.heedful(*DEMO, "--json")
     assert calls_of(shop) == made
     assert again.json["figures"] == first.json["figures"]
-    fresh = shop.errata(*DEMO, "--json", "--fresh")
+    fresh = shop.heedful(*DEMO, "--json", "--fresh")
     assert calls_of(shop) == 2 * made
     assert "--fresh" not in fresh.json["settings"]["command"]
 
 
 def test_another_plan_is_kept_apart(shop):
     shop.tasks(*house(8), name="house.jsonl")
-    whole = shop.errata(*DEMO, "--json", "--full").json
+    whole = shop.heedful(*DEMO, "--json", "--full").json
     made = calls_of(shop)
-    smaller = shop.errata(*DEMO, "--json").json
+    smaller = shop.heedful(*DEMO, "--json").json
     assert figure(smaller, "shop")["memory"]["tasks"] == 7
     assert calls_of(shop) > made
     assert len(list((shop.folder / "out").glob("demo*.db"))) == 2
     made = calls_of(shop)
-    assert shop.errata(*DEMO, "--json", "--full").json["figures"] == whole["figures"]
-    assert shop.errata(*DEMO, "--json").json["figures"] == smaller["figures"]
+    assert shop.heedful(*DEMO, "--json", "--full").json["figures"] == whole["figures"]
+    assert shop.heedful(*DEMO, "--json").json["figures"] == smaller["figures"]
     assert calls_of(shop) == made
 
 
 def test_nothing_is_withheld(shop):
     shop.tasks(*house(13), name="house.jsonl")
-    assert shop.errata(*DEMO, "--full").code == 0
+    assert shop.heedful(*DEMO, "--full").code == 0
     (db,) = (shop.folder / "out").glob("demo*.db")
     assert rows(db, "select distinct share, shown from exposure") == [(0.0, 1)]
     assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
 
 
 def test_changed_checks_are_another_plan(shop):
-    shop.errata(*DEMO)
+    shop.heedful(*DEMO)
     made = calls_of(shop)
     shop.write("bangs.py", RULES.replace("no mark", "no mark at all"))
-    shop.errata(*DEMO)
+    shop.heedful(*DEMO)
     assert calls_of(shop) == 2 * made
 
 
 def test_full_measures_what_can_be_followed(shop):
-    document = shop.errata(*DEMO, "--full", "--json").json
+    document = shop.heedful(*DEMO, "--full", "--json").json
     shares = {name: one["value"] for name, one in document["follows_gold"].items()}
     assert shares == {"shop": 1.0, "stubborn": 0.0, "easy": 1.0}
     pooled = figure(document, "families it follows", "second half")
     assert pooled["memory"]["tasks"] == 6
-    words = shop.errata(*DEMO, "--full")
+    words = shop.heedful(*DEMO, "--full")
     assert "families with at least 80 % there, second half" in words.out
     page = (shop.folder / "out" / "report.html").read_text("utf-8")
     assert "three right examples" in page
@@ -224,16 +224,16 @@ def test_interrupted_it_goes_on(shop):
     stopped = ended(process)
     assert stopped.code == 130
     assert re.search(r"The same command goes on:\n  .*demo --model toys:follower", stopped.err)
-    done = shop.errata(*DEMO, "--json")
+    done = shop.heedful(*DEMO, "--json")
     assert done.code == 0
     total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)
     assert total <= calls_of(shop) <= total + 1  # at most the one in flight
 
 
 def test_without_matplotlib_the_rest_is_there(shop):
-    done = shop.errata(*DEMO)
+    done = shop.heedful(*DEMO)
     assert done.code == 0
-    assert "pip install 'errata[report]'" in done.err
+    assert "pip install 'heedful[report]'" in done.err
     assert not (shop.folder / "out" / "learning_curve.png").exists()
     page = (shop.folder / "out" / "report.html").read_text("utf-8")
     assert "Learning curve" not in page
@@ -241,15 +241,15 @@ def test_without_matplotlib_the_rest_is_there(shop):
 
 
 def test_a_bad_task_file_and_a_bad_model(shop):
-    assert shop.errata("demo", "--tasks", "none.jsonl", "--out", "out").code == 2
-    assert shop.errata(*DEMO, "--model", "toys:nobody").code == 2
+    assert shop.heedful("demo", "--tasks", "none.jsonl", "--out", "out").code == 2
+    assert shop.heedful(*DEMO, "--model", "toys:nobody").code == 2
 
 
 def test_tasks_without_families_and_answers(shop):
     checks = [{"name": "contains", "needles": ["z"]}]
     entries = [{"id": str(n), "task": f"Say y{n}", "checks": checks} for n in range(4)]
     shop.tasks(*entries, name="house.jsonl")
-    document = shop.errata(*DEMO, "--json", "--full").json
+    document = shop.heedful(*DEMO, "--json", "--full").json
     assert [one["group"] for one in document["figures"]] == ["", ""]
     assert document["follows_gold"] == {}
 
@@ -275,9 +275,9 @@ def test_in_turn_with_families_of_several_sizes(shop):
 
 
 def test_no_examples_is_said(monkeypatch, tmp_path):
-    import errata
+    import heedful
 
-    monkeypatch.setattr(errata, "__file__", str(tmp_path / "a" / "b" / "errata" / "__init__.py"))
+    monkeypatch.setattr(heedful, "__file__", str(tmp_path / "a" / "b" / "heedful" / "__init__.py"))
     with pytest.raises(TaskFileError, match="--tasks"):
         example_tasks()
 
@@ -287,9 +287,9 @@ def test_bars_on_a_terminal(shop, capsys):
 
     from rich.console import Console
 
-    from errata.cli.lab import Lab
-    from errata.store import open_store
-    from errata.testing import ScriptedModel
+    from heedful.cli.lab import Lab
+    from heedful.store import open_store
+    from heedful.testing import ScriptedModel
 
     chosen = plan(Path(shop.folder, "house.jsonl"), "scripted", per_family=2)
     console = Console(force_terminal=True, width=70, file=sys.stdout, color_system=None)
@@ -316,9 +316,9 @@ def fetched(monkeypatch, tmp_path, capsys):
     """Runs `_fetched` with a fetch that never leaves this machine; answers names and words."""
     import asyncio
 
-    from errata.cli.demo import _fetched
-    from errata.cli.settings import settings
-    from errata.models import weights
+    from heedful.cli.demo import _fetched
+    from heedful.cli.settings import settings
+    from heedful.models import weights
 
     def run(model, failing=(), **more):
         asked: list[str] = []

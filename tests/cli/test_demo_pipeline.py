@@ -1,4 +1,4 @@
-"""`errata demo --pipeline` as a user runs it, the insights by models that follow a script."""
+"""`heedful demo --pipeline` as a user runs it, the insights by models that follow a script."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def room(desk):
 
 
 def test_it_tells_runs_reports_and_what_to_type_next(room):
-    done = room.errata(*DEMO)
+    done = room.heedful(*DEMO)
     assert done.code == 0, done.err
     assert "stand in for an agent" in done.err
     assert "✗ hallucination_detection: predictions appear hallucinated: the mean of" in done.err
@@ -46,13 +46,13 @@ def test_it_tells_runs_reports_and_what_to_type_next(room):
     assert "report   out/pipeline/forecast-1.html" in done.out
     shown = [shlex.split(line) for line in done.out.splitlines() if "--db out/pipeline" in line]
     for _, *command in (line[line.index("why") - 1 :] for line in shown if "why" in line):
-        why = room.errata(*command)
+        why = room.heedful(*command)
         assert why.code == 0, why.err
         assert "36.84 standard deviations" in why.out
 
 
 def test_every_file_that_it_names_is_there(room):
-    document = room.errata(*DEMO, "--json").json
+    document = room.heedful(*DEMO, "--json").json
     assert [one["status"] for one in document["runs"]] == ["passed", "passed"]
     assert document["attempts"] == {"now": 7, "first_run": 7}
     assert document["told_at_once"] == []
@@ -62,15 +62,15 @@ def test_every_file_that_it_names_is_there(room):
 
 
 def test_the_second_time_it_is_right_at_once(room):
-    room.errata(*DEMO)
-    again = room.errata(*DEMO)
+    room.heedful(*DEMO)
+    again = room.heedful(*DEMO)
     assert "told at once to train, insights" in again.out
     assert "attempts now 5, in forecast-1 7" in again.out
     assert "retrying" not in again.err.partition("a model writes")[0]
-    document = room.errata(*DEMO, "--json").json
+    document = room.heedful(*DEMO, "--json").json
     assert [one["run"] for one in document["runs"]] == ["forecast-3", "forecast-3-model"]
     assert document["attempts"] == {"now": 5, "first_run": 7}
-    fresh = room.errata(*DEMO, "--fresh", "--json").json
+    fresh = room.heedful(*DEMO, "--fresh", "--json").json
     assert fresh["attempts"] == {"now": 7, "first_run": 7}
 
 
@@ -81,7 +81,7 @@ def test_interrupted_it_goes_on(room):
     stopped = ended(process)
     assert stopped.code == 130
     assert re.search(r"The same command goes on:\n  .*demo --pipeline", stopped.err)
-    done = room.errata(*DEMO)
+    done = room.heedful(*DEMO)
     assert done.code == 0
     assert "[4/5] train: done before, attempt 2" in done.err
     assert "report   out/pipeline/forecast-1.html" in done.out
@@ -90,28 +90,28 @@ def test_interrupted_it_goes_on(room):
 
 def test_what_does_not_go_with_it(room):
     for more in (("--full",), ("--tasks", "x.jsonl")):
-        done = room.errata(*DEMO, *more)
+        done = room.heedful(*DEMO, *more)
         assert done.code == 2
         assert "--pipeline" in done.err
-    assert room.errata("demo", "--pipeline", "--model", "scribes:none").code == 2
+    assert room.heedful("demo", "--pipeline", "--model", "scribes:none").code == 2
     assert not (room.folder / "out").exists()
 
 
 def test_without_the_data_it_says_what_to_install(room):
     room.write("sitecustomize.py", "import sys\nsys.modules['vega_datasets'] = None\n")
-    done = room.errata(*DEMO, PYTHONPATH=str(room.folder))
+    done = room.heedful(*DEMO, PYTHONPATH=str(room.folder))
     assert done.code == 2, done.err
-    assert "needs vega_datasets: pip install 'errata[demo]'" in done.err
+    assert "needs vega_datasets: pip install 'heedful[demo]'" in done.err
     assert not (room.folder / "out").exists()
 
 
 def test_without_a_model_the_rest_is_there(room):
     room.write("sitecustomize.py", "import sys\nsys.modules['xllamacpp'] = None\n")
-    done = room.errata("demo", "--pipeline", PYTHONPATH=str(room.folder))
+    done = room.heedful("demo", "--pipeline", PYTHONPATH=str(room.folder))
     assert done.code == 0, done.err
-    assert "no model writes the insights: it needs xllamacpp: pip install 'errata[embedded]'" in (
+    assert "no model writes the insights: it needs xllamacpp: pip install 'heedful[embedded]'" in (
         done.err
     )
     assert "insights by the model" not in done.out
-    again = room.errata("demo", "--pipeline", PYTHONPATH=str(room.folder))
+    again = room.heedful("demo", "--pipeline", PYTHONPATH=str(room.folder))
     assert "attempts now 5, in forecast-1 7" in again.out

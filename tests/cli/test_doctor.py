@@ -1,4 +1,4 @@
-"""`errata doctor`, `errata model` and the command itself."""
+"""`heedful doctor`, `heedful model` and the command itself."""
 
 import re
 import sqlite3
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.models import weights
+from heedful.models import weights
 from tests.cli.support import task
 
 
@@ -37,7 +37,7 @@ def test_a_healthy_machine(invoke):
     done = invoke("doctor", "--model", "toy:answer")
     assert done.code == 0, done
     assert "✗" not in done.out
-    assert "✓ database: errata.db is not there yet; errata run makes it" in done.out
+    assert "✓ database: heedful.db is not there yet; heedful run makes it" in done.out
     assert invoke("doctor", "--model", "toy:answer", "--json").json["well"] is True
 
 
@@ -46,7 +46,7 @@ def test_what_is_ill_is_said_with_what_to_do(invoke, monkeypatch):
     assert done.code == 1
     ill = {name: sign["todo"] for name, sign in signs(done).items() if not sign["well"]}
     name = weights.known()[0].name
-    assert ill == {f"weights {name}": f"errata model fetch {name}"}
+    assert ill == {f"weights {name}": f"heedful model fetch {name}"}
     done = invoke("doctor", "--model", "openai:x")
     assert done.code == 1
     assert "✗ keys of models: none is set; set OPENAI_API_KEY in the environment" in done.out
@@ -66,7 +66,7 @@ def test_open_loops_are_told(desk, invoke):
     process.kill()
     process.communicate()
     found = signs(invoke("doctor", "--model", "toy:answer", "--json"))["open loops"]["found"]
-    assert found.startswith("0 running, 1 interrupted: tasks-1/red; errata run … --resume")
+    assert found.startswith("0 running, 1 interrupted: tasks-1/red; heedful run … --resume")
 
 
 def damaged(path):
@@ -83,7 +83,7 @@ def newer(path):
 
 ILL = {
     "damaged": (damaged, ""),
-    "newer": (newer, "upgrade errata"),
+    "newer": (newer, "upgrade heedful"),
     "foreign": (lambda path: path.write_bytes(b""), "another program's"),
     "no database": (lambda path: path.write_bytes(b"x" * 5000), "not a database"),
 }
@@ -92,9 +92,9 @@ ILL = {
 @pytest.mark.parametrize("what", ILL)
 def test_an_ill_database(desk, invoke, what):
     desk.tasks(task("red"))
-    assert desk.errata("run", "tasks.jsonl", "--model", "toy:answer").code == 0
+    assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
     make, said = ILL[what]
-    make(desk.folder / "errata.db")
+    make(desk.folder / "heedful.db")
     done = invoke("doctor", "--model", "toy:answer", "--json")
     assert done.code == 1
     database = signs(done)["database"]
@@ -103,7 +103,7 @@ def test_an_ill_database(desk, invoke, what):
 
 def test_a_folder_that_cannot_be_written(desk, invoke):
     desk.write("file", "")
-    done = invoke("doctor", "--model", "toy:answer", "--db", "file/errata.db")
+    done = invoke("doctor", "--model", "toy:answer", "--db", "file/heedful.db")
     assert done.code == 1
     assert "✗ folder: " in done.out
 
@@ -122,7 +122,7 @@ def test_weights_are_listed_and_checked(desk, invoke):
     done = invoke("model", "check")
     assert done.code == 1
     assert f"✗ {name}: damaged" in done.out
-    assert f"errata model fetch {name}" in done.out
+    assert f"heedful model fetch {name}" in done.out
     states = invoke("model", "check", "embedded", "--json").json["weights"]
     assert [one["state"] for one in states] == ["damaged"]
     assert invoke("model", "check", "nope").code == 2
@@ -145,15 +145,15 @@ def test_a_fetched_file_is_found_again(desk, invoke, monkeypatch):
     source = weights.default_cache() / f"{tokenizer.name}.{tokenizer.extension}"
     if not source.is_file():
         source = desk.folder / "cache" / source.name
-    done = desk.errata("model", "fetch", tokenizer.name, "--cache", str(source.parent), "--json")
+    done = desk.heedful("model", "fetch", tokenizer.name, "--cache", str(source.parent), "--json")
     assert done.code == 0, done
     assert done.json == {"name": tokenizer.name, "path": str(source)}
     assert invoke("model", "check", tokenizer.name, "--cache", str(source.parent)).code == 0
 
 
 def test_the_command_itself(desk, invoke):
-    assert desk.errata("--version").out.startswith("errata ")
-    done = desk.errata("--help")
+    assert desk.heedful("--version").out.startswith("heedful ")
+    done = desk.heedful("--help")
     assert done.code == 0
     for command in ("run", "why", "loops", "lessons", "seen", "recall", "model", "doctor"):
         assert f"\n  {command} " in done.out
@@ -163,10 +163,10 @@ def test_the_command_itself(desk, invoke):
 
 
 def test_starting_imports_nothing_heavy(desk):
-    heavy = "numpy pydantic rich yaml asyncio sqlite3 errata.drive"
+    heavy = "numpy pydantic rich yaml asyncio sqlite3 heedful.drive"
     script = (
         "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
-        "from errata.cli.app import app\n"
+        "from heedful.cli.app import app\n"
         "try: app(['--version'])\nexcept SystemExit: pass\n"
         f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - before])"
     )

@@ -1,13 +1,13 @@
-"""`errata doctor` of a database on PostgreSQL."""
+"""`heedful doctor` of a database on PostgreSQL."""
 
 import asyncio
 import os
 
 import pytest
 
-from errata.memory.memory import Memory
-from errata.store import open_store
-from errata.store.parts import newest
+from heedful.memory.memory import Memory
+from heedful.store import open_store
+from heedful.store.parts import newest
 from tests.postgres import blank, drop, rows
 
 WELL = ["server", "pool", "pgvector", "role", "schema", "row-level security", "open loops", "queue"]
@@ -46,19 +46,19 @@ def test_a_healthy_database(invoke, postgres):
     assert not set(FILE) & set(signs)
     assert signs["server"]["found"].startswith("PostgreSQL 18.")
     assert signs["schema"]["found"] == str(newest())
-    assert signs["role"]["found"] == "errata"
+    assert signs["role"]["found"] == "heedful"
     assert signs["open loops"]["found"] == "0 running, 0 interrupted"
     assert signs["queue"]["found"] == "empty"
 
 
 def test_what_is_wrong_is_told_with_what_to_do(invoke, postgres):
-    rows(postgres.owner, "create table errata.bare (tenant text)")
+    rows(postgres.owner, "create table heedful.bare (tenant text)")
     code, signs = invoke(postgres.service)
     assert (code, signs["row-level security"]["well"]) == (1, False)
     assert "not for bare" in signs["row-level security"]["found"]
     rows(postgres.owner, "delete from schema_version where part = 'pre'")
     code, signs = invoke(postgres.service)
-    assert "run errata migrate" in signs["schema"]["found"]
+    assert "run heedful migrate" in signs["schema"]["found"]
     code, signs = invoke(f"{postgres.service}&pool_size=500")
     assert "lower ?pool_size=" in signs["pool"]["todo"]
     assert (code, signs["pool"]["well"]) == (1, False)
@@ -68,7 +68,7 @@ def test_a_role_that_may_too_much_is_ill(invoke, postgres):
     for url in (postgres.owner, postgres.superuser):
         code, signs = invoke(secret(url))
         assert (code, signs["role"]["well"], "open loops" in signs) == (1, False, False)
-        assert "errata migrate --role" in signs["role"]["found"]
+        assert "heedful migrate --role" in signs["role"]["found"]
 
 
 def test_a_database_without_schema_or_pgvector(invoke):
@@ -102,5 +102,5 @@ def test_what_it_holds(invoke, postgres, monkeypatch):
     rows(postgres.owner, LOOP)
     code, signs = invoke(postgres.service)
     assert (code, signs["episodes"]["found"]) == (0, "0 reflected on, 1 waiting, 0 failed")
-    assert signs["open loops"]["found"].startswith("0 running, 1 interrupted: red; errata run")
-    assert os.environ.get("ERRATA_DB") is None
+    assert signs["open loops"]["found"].startswith("0 running, 1 interrupted: red; heedful run")
+    assert os.environ.get("HEEDFUL_DB") is None

@@ -1,10 +1,10 @@
-"""`errata dream`: what is merged and why, the log, what texts differ in, and the way back."""
+"""`heedful dream`: what is merged and why, the log, what texts differ in, and the way back."""
 
 import asyncio
 
 import pytest
 
-from errata import Memory, open_store
+from heedful import Memory, open_store
 from tests.cli.support import following
 from tests.memory.dreamt import OTHER, SAME, TEXT
 
@@ -19,7 +19,7 @@ async def _learnt(path: str, *texts: str) -> None:
 @pytest.fixture
 def told(desk, monkeypatch):
     """Calls the command in a folder whose database has lessons."""
-    asyncio.run(_learnt(str(desk.folder / "errata.db"), TEXT, SAME, OTHER, "never " + TEXT))
+    asyncio.run(_learnt(str(desk.folder / "heedful.db"), TEXT, SAME, OTHER, "never " + TEXT))
     return lambda *arguments: desk.invoke(monkeypatch, *arguments)
 
 
@@ -27,7 +27,7 @@ def test_a_dry_run_shows_what_would_be_done(told):
     done = told("dream", "--dry-run")
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0].startswith("a dry run: lite, by errata, ")
+    assert lines[0].startswith("a dry run: lite, by heedful, ")
     assert lines[1] == "merge: they say the same; proposed"
     assert lines[2].startswith("  into ")
     assert "; differs: " in lines[3]
@@ -53,7 +53,7 @@ def test_a_dream_is_told_logged_shown_and_rolled_back(told):
     assert "rolled back 2" in told(*following(back.out)).out
     assert following(told("dream", "show", "1").out) == ["dream", "log"]
     again = told("dream", "rollback", "1", "--by", "bo")
-    assert (again.code, again.err.startswith("errata: dream 1 cannot be rolled back")) == (2, True)
+    assert (again.code, again.err.startswith("heedful: dream 1 cannot be rolled back")) == (2, True)
     assert told("dream", "show", "9").code == 3
     assert "too bold" in told("quarantine", "log").out
 
@@ -84,7 +84,7 @@ def test_a_model_is_asked_by_name(told, desk):
         "lesser.py", 'def answer(messages):\n    return \'{"reflection": "", "strategy": ""}\'\n'
     )
     texts = [f"Search the page of {name} for dates and read all" for name in ("Ada", "Bo", "Cy")]
-    asyncio.run(_learnt(str(desk.folder / "errata.db"), *texts))
+    asyncio.run(_learnt(str(desk.folder / "heedful.db"), *texts))
     done = told("dream", "--dry-run", "--model", "lesser:answer")
     assert done.code == 0, done
     assert "generalise: they have something in common; the model wrote 0 characters" in done.out
@@ -93,6 +93,6 @@ def test_a_model_is_asked_by_name(told, desk):
 
 def test_many_proposals_are_counted(desk, monkeypatch):
     texts = [f"{OTHER} and so on, number {n}" for n in range(10)]
-    asyncio.run(_learnt(str(desk.folder / "errata.db"), *texts))
+    asyncio.run(_learnt(str(desk.folder / "heedful.db"), *texts))
     done = desk.invoke(monkeypatch, "dream", "--dry-run")
     assert done.code == 0

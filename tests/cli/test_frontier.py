@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import errata
-from errata.cli.frontier import Point, draw, front, picture
-from errata.cli.output import NoPictures
-from errata.testing import history
+import heedful
+from heedful.cli.frontier import Point, draw, front, picture
+from heedful.cli.output import NoPictures
+from heedful.testing import history
 
 LONG = "thorough, plateau.patience=3, fatigue.limit=0.9, echo.times=2, attempts.limit=6, -repeat"
 EVEN = [Point(f"policy {n}", 0.5 + n / 10, 0.4 + n / 20) for n in range(12)]
@@ -73,7 +73,7 @@ def test_it_is_a_png_whose_edges_are_blank():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NoPictures, match=r"pip install 'errata\[report\]'"):
+    with pytest.raises(NoPictures, match=r"pip install 'heedful\[report\]'"):
         draw(EVEN, "a title")
 
 
@@ -96,10 +96,10 @@ def test_the_front_is_what_no_other_beats(every: Sequence[Point]):
 
 def test_where_a_policy_lies():
     recorded = [
-        errata.Recorded(history(["a"], ["a"], [])),
-        errata.Recorded(history(["a"], ["a"], ["a"])),
+        heedful.Recorded(history(["a"], ["a"], [])),
+        heedful.Recorded(history(["a"], ["a"], ["a"])),
     ]
-    (one,) = errata.compare(recorded, [errata.policy("stage, attempts.limit=2")])
+    (one,) = heedful.compare(recorded, [heedful.policy("stage, attempts.limit=2")])
     assert Point.of(one) == Point("stage, attempts.limit=2", 4 / (3 + 1), 0 / 1)
-    (empty,) = errata.compare([], [errata.policies.stage])
+    (empty,) = heedful.compare([], [heedful.policies.stage])
     assert Point.of(empty) == Point("stage", 1.0, 1.0)

@@ -23,7 +23,7 @@ def resumed(err: str) -> list[str]:
     """The command that the message shows, without the name of the program."""
     shown = err.split("go on with:\n", 1)[1].splitlines()[0]
     program, *arguments = shlex.split(shown)
-    assert program == "errata"
+    assert program == "heedful"
     return arguments
 
 
@@ -40,12 +40,12 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     run = ("run", "tasks.jsonl", "--model", "toy:answer", "--timeout", "50", "--run", "a name")
     stopped = interrupted(desk, *run, calls=4, SLEEP="0.3")
     assert stopped.code == 130
-    assert "errata: interrupted; what is stored stays" in stopped.err
+    assert "heedful: interrupted; what is stored stays" in stopped.err
     assert "Traceback" not in stopped.err
     arguments = resumed(stopped.err)
     assert arguments == [*run[:-2], "--run", "a name", "--resume"]
-    assert desk.errata("doctor", "--model", "toy:answer").code == 0
-    done = desk.errata(*arguments, "--json")
+    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
+    done = desk.heedful(*arguments, "--json")
     assert (done.code, done.json["calls"]) == (0, 6)
     assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
     assert len(desk.calls()) == 7  # the one in flight is asked again, no other
@@ -60,7 +60,7 @@ def test_ctrl_c_as_json(desk):
     assert error["type"] == "Interrupted"
     again = ["run", "tasks.jsonl", "--model", "toy:slow", "--run", "tasks-1", "--resume"]
     assert resumed(error["message"]) == again
-    (loop,) = desk.errata("loops", "--json").json["loops"]
+    (loop,) = desk.heedful("loops", "--json").json["loops"]
     assert (loop["id"], loop["state"]) == ("tasks-1/red", "open")
 
 
@@ -82,7 +82,7 @@ def test_ctrl_c_twice_exits_at_once(desk, model):
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert ended(process).code == 130
-    assert desk.errata("doctor", "--model", "toy:answer").code == 0
+    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
 
 
 def test_options_with_an_equals_sign_are_replaced_too(desk):

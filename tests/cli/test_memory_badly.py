@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, open_store, signature
-from errata.store import sqlite
-from errata.store.sqlite import SCHEMA
+from heedful import Memory, open_store, signature
+from heedful.store import sqlite
+from heedful.store.sqlite import SCHEMA
 from tests.store.support import ended, python, rows
 
 TEXT = "login failed for ada here"
@@ -49,8 +49,8 @@ def learnt(path: Path) -> None:
 
 @pytest.fixture
 def path(desk):
-    learnt(desk.folder / "errata.db")
-    return desk.folder / "errata.db"
+    learnt(desk.folder / "heedful.db")
+    return desk.folder / "heedful.db"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def told(desk, monkeypatch):
 def refused(done: Any, code: int, *words: str) -> None:
     assert done.code == code, done
     assert done.out == ""
-    assert done.err.startswith("errata: ")
+    assert done.err.startswith("heedful: ")
     assert "Traceback" not in done.err
     assert any(word in done.err for word in words), done.err
 
@@ -71,13 +71,13 @@ def refused(done: Any, code: int, *words: str) -> None:
 
 @every
 def test_a_database_that_is_not_there(told, arguments):
-    refused(told(*arguments), 3, "no database 'errata.db'")
+    refused(told(*arguments), 3, "no database 'heedful.db'")
 
 
 @every
 @pytest.mark.parametrize("content", [b"no database " * 99, bytes(range(256)) * 16, b"\0" * 5_000])
 def test_a_file_that_is_no_database(told, desk, arguments, content):
-    file = desk.write("errata.db", content)
+    file = desk.write("heedful.db", content)
     refused(told(*arguments), 4, "damaged or no database")
     assert file.read_bytes() == content
 
@@ -103,12 +103,12 @@ def test_a_newer_database(told, path, arguments):
     db = sqlite3.connect(path)
     db.execute(f"pragma user_version = {SCHEMA + 1}")
     db.close()
-    refused(told(*arguments), 4, f"schema {SCHEMA + 1}, this errata knows {SCHEMA}")
+    refused(told(*arguments), 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}")
 
 
 @every
 def test_another_programs_database(told, desk, arguments):
-    db = sqlite3.connect(desk.folder / "errata.db")
+    db = sqlite3.connect(desk.folder / "heedful.db")
     db.execute("create table theirs (x)")
     db.close()
     refused(told(*arguments), 4, "another program's database")
@@ -134,10 +134,10 @@ def test_a_locked_database_is_read_and_not_written(told, path, arguments, monkey
 AS_NOBODY = """
 import json, os, sys
 from typer.testing import CliRunner
-from errata.cli.app import app
+from heedful.cli.app import app
 
 os.chdir(sys.argv[1])
-os.environ["ERRATA_CACHE"] = "cache"
+os.environ["HEEDFUL_CACHE"] = "cache"
 for arguments in json.loads(sys.argv[2]):  # as nobody Python's own files may be out of reach
     CliRunner().invoke(app, [*arguments, "--db", "other.db"])
 if os.getuid() == 0:
@@ -167,10 +167,10 @@ def test_a_database_that_may_not_be_written(desk, path, tmp_path):
 FULL = """
 import json, os, resource, sys
 from typer.testing import CliRunner
-from errata.cli.app import app
+from heedful.cli.app import app
 
 os.chdir(sys.argv[1])
-os.environ["ERRATA_CACHE"] = "cache"
+os.environ["HEEDFUL_CACHE"] = "cache"
 limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 for arguments in json.loads(sys.argv[2]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
@@ -195,7 +195,7 @@ def test_processes_at_once(desk, path):
     """One learns while others prune, pin and rule."""
     program = """
 import asyncio, sys
-from errata import Memory, open_store
+from heedful import Memory, open_store
 
 async def main(memory):
     for n in range(60):

@@ -1,8 +1,8 @@
-"""`errata migrate` on the command line."""
+"""`heedful migrate` on the command line."""
 
 import pytest
 
-from errata.store.parts import known, newest
+from heedful.store.parts import known, newest
 from tests.postgres import blank, drop, rows
 
 
@@ -19,19 +19,19 @@ def invoke(desk, monkeypatch):
 
 
 def test_it_tells_what_it_did_and_what_comes_next(invoke, empty):
-    done = invoke("migrate", "--store", empty.owner, "--role", "errata")
+    done = invoke("migrate", "--store", empty.owner, "--role", "heedful")
     assert done.code == 0, done
     assert f"has schema {newest()}, {len(known())} part" in done.out
     assert all(f"{one.number}" in done.out for one in known())
-    assert "role errata may serve" in done.out
-    assert "Next: errata doctor" in done.out
+    assert "role heedful may serve" in done.out
+    assert "Next: heedful doctor" in done.out
     again = invoke("migrate", "--store", empty.owner)
     assert (again.code, "0 parts applied" in again.out) == (0, True)
 
 
 def test_the_database_of_the_settings_and_one_json_document(invoke, empty, monkeypatch):
-    url = empty.owner.replace("errata_owner@", "errata_owner:hunter2@")
-    monkeypatch.setenv("ERRATA_DB", url)
+    url = empty.owner.replace("heedful_owner@", "heedful_owner:hunter2@")
+    monkeypatch.setenv("HEEDFUL_DB", url)
     done = invoke("migrate", "--part", "pre", "--json")
     pre = [one._asdict() for one in known()[:1]]
     assert (done.code, done.json["applied"][:1], done.json["schema"] > 0) == (0, pre, True)
@@ -41,7 +41,7 @@ def test_the_database_of_the_settings_and_one_json_document(invoke, empty, monke
 
 def test_a_file_needs_none(invoke):
     done = invoke("migrate")
-    assert (done.code, "errata.db is no postgresql:// URL" in done.err) == (2, True)
+    assert (done.code, "heedful.db is no postgresql:// URL" in done.err) == (2, True)
 
 
 def test_an_error_is_told_without_the_password(invoke):

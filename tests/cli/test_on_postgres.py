@@ -41,7 +41,7 @@ COMMANDS = [
 
 @pytest.fixture
 def invoke(desk, monkeypatch, postgres):
-    monkeypatch.setenv("ERRATA_DB", postgres.service.replace("@", ":hunter2@", 1))
+    monkeypatch.setenv("HEEDFUL_DB", postgres.service.replace("@", ":hunter2@", 1))
 
     def invoked(*arguments):
         done = desk.invoke(monkeypatch, *arguments)
@@ -54,10 +54,10 @@ def invoke(desk, monkeypatch, postgres):
 def test_every_command_works_on_it_and_none_shows_its_password(desk, invoke, postgres):
     desk.tasks(task("red"), {**task("never"), "task": "never say red"})
     url = postgres.service.replace("@", ":hunter2@", 1)
-    done = desk.errata("run", "tasks.jsonl", "--model", "toy:answer", "--db", url)
+    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--db", url)
     assert (done.code, "hunter2" in done.out + done.err) == (1, False), done
-    assert "postgresql://errata@/" in done.err
-    more = desk.errata("run", "tasks.jsonl", "--model", "toy:answer", "--json", ERRATA_DB=url)
+    assert "postgresql://heedful@/" in done.err
+    more = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json", HEEDFUL_DB=url)
     assert (more.code, "hunter2" in more.out + more.err) == (1, False), more
     for command in COMMANDS:
         done = invoke(*command.format(run=json.loads(more.out)["run"]).split())
@@ -78,7 +78,7 @@ URLS = ["postgresql://erin:hunter2@h/db?nope=1", "postgresql://erin:hunter2@127.
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("command", ["loops", "lessons", "doctor", "replay", "proof --json"])
 def test_an_error_does_not_show_the_password(invoke, monkeypatch, url, command):
-    monkeypatch.setenv("ERRATA_DB", url)
+    monkeypatch.setenv("HEEDFUL_DB", url)
     for debug in ([], ["--debug"]):
         assert invoke(*command.split(), *debug).code != 0
 

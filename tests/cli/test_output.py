@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from errata.cli.output import WIDTH, counted, following, table, told, when
-from errata.cli.progress import MANY, Progress
+from heedful.cli.output import WIDTH, counted, following, table, told, when
+from heedful.cli.progress import MANY, Progress
 
 HEADS = ("loop", "why", "attempts", "÷ oracle", "at")
 ROWS = [
@@ -73,9 +73,9 @@ def test_times():
 
 def test_words():
     assert [counted(n, "loop") for n in (0, 1, 2)] == ["0 loops", "1 loop", "2 loops"]
-    assert following("why", "a b") == "Next: errata why 'a b'"
-    assert following("log", db="errata.db") == "Next: errata log"
-    assert following("log", db="x y.db") == "Next: errata log --db 'x y.db'"
+    assert following("why", "a b") == "Next: heedful why 'a b'"
+    assert following("log", db="heedful.db") == "Next: heedful log"
+    assert following("log", db="x y.db") == "Next: heedful log --db 'x y.db'"
 
 
 class Full:
@@ -91,7 +91,7 @@ class Full:
 def test_an_error_is_told_where_no_document_can_be(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Full())
     assert told(OSError("the disk is full"), json=True, debug=False) == 4
-    assert capsys.readouterr().err == "errata: the disk is full\n"
+    assert capsys.readouterr().err == "heedful: the disk is full\n"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`errata override` and `errata log`, and what `errata why` tells of both."""
+"""`heedful override` and `heedful log`, and what `heedful why` tells of both."""
 
 import asyncio
 import re
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata import Evaluation, Run, open_store
-from errata.checks import contains
-from errata.loop.policies import orchestrator
-from errata.testing import ScriptedModel
+import heedful
+from heedful import Evaluation, Run, open_store
+from heedful.checks import contains
+from heedful.loop.policies import orchestrator
+from heedful.testing import ScriptedModel
 from tests.cli.support import following, task
 
 
-def judged(candidate: str, context: errata.Context) -> Evaluation:
+def judged(candidate: str, context: heedful.Context) -> Evaluation:
     return Evaluation(scores={"alignment": 0.5, "drift": 0.3})
 
 
@@ -26,7 +26,7 @@ async def _history(path: str) -> None:
     for id, policy in (("stopped", "default"), ("budget", "default, budget.calls=2")):
         model = ScriptedModel(*"abcdefgh")
         session = Run(
-            "Say it", generate=model, policy=errata.policy(policy), id=f"r/{id}", **options
+            "Say it", generate=model, policy=heedful.policy(policy), id=f"r/{id}", **options
         )
         await session.finish()
     await Run("Say red", generate=ScriptedModel("red"), id="r/passed", **options).finish()
@@ -40,41 +40,41 @@ async def _history(path: str) -> None:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    path = tmp_path_factory.mktemp("history") / "errata.db"
+    path = tmp_path_factory.mktemp("history") / "heedful.db"
     asyncio.run(_history(str(path)))
     return path.read_bytes()
 
 
 @pytest.fixture
-def errata_(desk, monkeypatch, history):
+def heedful_(desk, monkeypatch, history):
     """The command in a folder whose database has a history."""
-    desk.write("errata.db", history)
+    desk.write("heedful.db", history)
     return lambda *arguments: desk.invoke(monkeypatch, *arguments)
 
 
-def test_a_stopped_loop_is_open_again(errata_):
-    done = errata_("override", "r/stopped", "attempts", "--by", "ann", "--why", "it is close")
+def test_a_stopped_loop_is_open_again(heedful_):
+    done = heedful_("override", "r/stopped", "attempts", "--by", "ann", "--why", "it is close")
     assert (done.code, done.err) == (0, "")
-    how = "errata run TASKS --run r --resume goes on with it"
+    how = "heedful run TASKS --run r --resume goes on with it"
     said = f"attempts is lifted for 1 decision; loop r/stopped is open, {how}"
-    assert done.out.splitlines() == [said, "Next: errata why r/stopped"]
-    told = errata_(*following(done.out)).out
+    assert done.out.splitlines() == [said, "Next: heedful why r/stopped"]
+    told = heedful_(*following(done.out)).out
     assert "loop r/stopped: open" in told
     assert "  => again (attempts overridden by ann)" in told
     assert "override of attempts by ann: it is close (used 1 of 1)" in told
 
 
-def test_another_rule_may_still_stop_it(errata_):
-    done = errata_("override", "r/budget", "attempts", "--by", "ann", "--decisions", "2")
+def test_another_rule_may_still_stop_it(heedful_):
+    done = heedful_("override", "r/budget", "attempts", "--by", "ann", "--decisions", "2")
     assert done.code == 0
     said = "attempts is lifted for 2 decisions; loop r/budget is still stopped by budget"
     assert done.out.splitlines()[0] == said
 
 
-def test_an_open_loop_keeps_it_for_later(errata_):
-    done = errata_("override", "r/open", "repeat", "--by", "ann", "--expires", "2h")
+def test_an_open_loop_keeps_it_for_later(heedful_):
+    done = heedful_("override", "r/open", "repeat", "--by", "ann", "--expires", "2h")
     assert done.code == 0
-    told = errata_("why", "r/open").out
+    told = heedful_("why", "r/open").out
     found = re.search(
         r"override of repeat by ann: no reason given \(used 0 of 1, until (.*)\)", told
     )
@@ -82,14 +82,14 @@ def test_an_open_loop_keeps_it_for_later(errata_):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", found[1])
 
 
-def test_a_loop_of_no_run(errata_):
-    done = errata_("override", "advice", "attempts", "--by", "ann", "--db", "errata.db")
+def test_a_loop_of_no_run(heedful_):
+    done = heedful_("override", "advice", "attempts", "--by", "ann", "--db", "heedful.db")
     assert "loop advice is open, whoever resumes it goes on with it" in done.out
 
 
-def test_as_json(errata_):
+def test_as_json(heedful_):
     before = time.time()
-    done = errata_(
+    done = heedful_(
         *("override", "r/stopped", "attempts", "--by", "ann", "--why", "w", "--decisions", "3"),
         *("--expires", "1.5d", "--json"),
     )
@@ -106,18 +106,18 @@ def test_as_json(errata_):
     }  # fmt: skip
     assert triggers[0]["reason"] == "contains_failed"
     assert "'red' is missing" in feedback
-    (override,) = errata_("why", "r/stopped", "--json").json["overrides"]
+    (override,) = heedful_("why", "r/stopped", "--json").json["overrides"]
     assert (override["by"], override["decisions"], override["used"]) == ("ann", 3, 1)
 
 
 def test_a_run_goes_on_after_an_override(desk):
     desk.tasks(task("never"))
     run = ("run", "tasks.jsonl", "--model", "toy:answer", "--policy", "stage")
-    assert desk.errata(*run).code == 1
+    assert desk.heedful(*run).code == 1
     calls = len(desk.calls())
-    done = desk.errata("override", "tasks-1/never", "attempts", "--by", "ann")
-    assert "errata run TASKS --run tasks-1 --resume goes on with it" in done.out
-    again = desk.errata(*run, "--run", "tasks-1", "--resume", "--json")
+    done = desk.heedful("override", "tasks-1/never", "attempts", "--by", "ann")
+    assert "heedful run TASKS --run tasks-1 --resume goes on with it" in done.out
+    again = desk.heedful(*run, "--run", "tasks-1", "--resume", "--json")
     assert (again.code, again.json["rows"][0]["attempts"]) == (1, 4)
     assert len(desk.calls()) == calls + 1
 
@@ -139,29 +139,29 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 @pytest.mark.parametrize("json_too", [False, True])
-def test_what_cannot_be_overridden(errata_, what, json_too):
+def test_what_cannot_be_overridden(heedful_, what, json_too):
     code, arguments, said = REFUSED[what]
-    before = errata_("loops", "--json").json
-    done = errata_("override", *arguments, *(["--json"] if json_too else []))
+    before = heedful_("loops", "--json").json
+    done = heedful_("override", *arguments, *(["--json"] if json_too else []))
     told = done.json["error"]["message"] if json_too else done.err
     assert (done.code, said.lower() in told.lower()) == (code, True), done
     assert json_too or done.out == ""
-    assert errata_("loops", "--json").json == before
+    assert heedful_("loops", "--json").json == before
 
 
 @pytest.mark.parametrize(
     "expires",
     ["", "0s", "0.0d", "-1h", "2", "h", "2w", "1 h", "1e3s", "nan", "3651d", "9" * 400 + "d"],
 )
-def test_a_time_that_is_none(errata_, expires):
-    done = errata_("override", "r/stopped", "attempts", "--by", "a", f"--expires={expires}")
+def test_a_time_that_is_none(heedful_, expires):
+    done = heedful_("override", "r/stopped", "attempts", "--by", "a", f"--expires={expires}")
     assert (done.code, done.out) == (2, "")
     assert "it must be a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d" in done.err
 
 
 @pytest.mark.parametrize("decisions", ["0", "-1", "1.5", "x", "9" * 30])
-def test_a_number_of_decisions_that_is_none(errata_, decisions):
-    done = errata_("override", "r/stopped", "attempts", "--by", "a", "--decisions", decisions)
+def test_a_number_of_decisions_that_is_none(heedful_, decisions):
+    done = heedful_("override", "r/stopped", "attempts", "--by", "a", "--decisions", decisions)
     assert (done.code, done.out, "--decisions" in done.err) == (2, "", True)
 
 
@@ -170,7 +170,7 @@ def test_while_another_process_drives_it(desk):
     driver = desk.start("run", "tasks.jsonl", "--model", "toy:slow")
     try:
         desk.wait_for(desk.calls, driver)
-        done = desk.errata("override", "tasks-1/red", "attempts", "--by", "ann")
+        done = desk.heedful("override", "tasks-1/red", "attempts", "--by", "ann")
     finally:
         driver.kill()
         driver.communicate()
@@ -178,19 +178,19 @@ def test_while_another_process_drives_it(desk):
     assert "is being driven by another process" in done.err
 
 
-def test_an_override_far_in_the_future_is_told(errata_, desk):
+def test_an_override_far_in_the_future_is_told(heedful_, desk):
     async def given() -> None:
-        store = open_store(str(desk.folder / "errata.db"))
-        await errata.override("r/open", "attempts", by="ann", until=1e12, store=store)
+        store = open_store(str(desk.folder / "heedful.db"))
+        await heedful.override("r/open", "attempts", by="ann", until=1e12, store=store)
         await store.close()
 
     asyncio.run(given())
-    assert "(used 0 of 1, until 1e+12 s after 1970)" in errata_("why", "r/open").out
+    assert "(used 0 of 1, until 1e+12 s after 1970)" in heedful_("why", "r/open").out
 
 
-def test_the_log_in_words(errata_):
-    errata_("override", "r/stopped", "attempts", "--by", "ann")
-    done = errata_("log", "r/stopped")
+def test_the_log_in_words(heedful_):
+    heedful_("override", "r/stopped", "attempts", "--by", "ann")
+    done = heedful_("log", "r/stopped")
     assert (done.code, done.err) == (0, "")
     told = " ".join(done.out.split())
     for part in (
@@ -203,20 +203,20 @@ def test_the_log_in_words(errata_):
     assert following(done.out) == ["why", "r/stopped"]
 
 
-def test_the_log_lists_the_newest_loops(errata_):
-    document = errata_("log", "--json").json["decisions"]
+def test_the_log_lists_the_newest_loops(heedful_):
+    document = heedful_("log", "--json").json["decisions"]
     assert list(dict.fromkeys(one["loop"] for one in document)) == [
         *("advice", "r/open", "r/passed", "r/budget", "r/stopped"),
     ]
     assert [one["decided"] for one in document if one["loop"] == "r/passed"] == ["passed"]
-    assert {one["loop"] for one in errata_("log", "--limit", "2", "--json").json["decisions"]} == {
+    assert {one["loop"] for one in heedful_("log", "--limit", "2", "--json").json["decisions"]} == {
         *("advice", "r/open"),
     }
-    assert following(errata_("log", "--limit", "1", "--db", "errata.db").out) == ["why", "advice"]
+    assert following(heedful_("log", "--limit", "1", "--db", "heedful.db").out) == ["why", "advice"]
 
 
-def test_a_line_of_the_log(errata_):
-    first, *_, last = errata_("log", "advice", "--json").json["decisions"]
+def test_a_line_of_the_log(heedful_):
+    first, *_, last = heedful_("log", "advice", "--json").json["decisions"]
     assert 0 < first.pop("at") <= last["at"]
     first.pop("triggers")
     assert first == {
@@ -227,48 +227,48 @@ def test_a_line_of_the_log(errata_):
     }  # fmt: skip
     assert (last["decided"], last["reason"], last["rerun"]) == ("stopped", "attempts", 3)
     assert last["standing"]["fatigue"] == 0.45
-    assert "drift_threshold_exceeded" in errata_("log", "advice").out
+    assert "drift_threshold_exceeded" in heedful_("log", "advice").out
 
 
-def test_why_has_the_same_decisions_and_what_would_have_changed_the_last(errata_):
-    document = errata_("why", "advice", "--json").json
-    assert document["decisions"] == errata_("log", "advice", "--json").json["decisions"]
+def test_why_has_the_same_decisions_and_what_would_have_changed_the_last(heedful_):
+    document = heedful_("why", "advice", "--json").json
+    assert document["decisions"] == heedful_("log", "advice", "--json").json["decisions"]
     by_name = {(one["what"], one["outcome"]): one for one in document["would_change"]}
     assert by_name["attempts.limit", "again"] == {
         "what": "attempts.limit", "outcome": "again", "was": 4, "to": 5,
         "words": "attempts.limit 5 instead of 4: again",
     }  # fmt: skip
-    assert errata_("why", "r/open", "--json").json["overrides"] == []
+    assert heedful_("why", "r/open", "--json").json["overrides"] == []
 
 
-def test_a_log_of_nothing(errata_, desk):
+def test_a_log_of_nothing(heedful_, desk):
     desk.write("new.db", "")
-    assert errata_("log", "--db", "new.db").out == "no decision yet\n"
-    assert errata_("log", "--db", "new.db", "--json").json == {"decisions": []}
-    done = errata_("log", "nope")
+    assert heedful_("log", "--db", "new.db").out == "no decision yet\n"
+    assert heedful_("log", "--db", "new.db", "--json").json == {"decisions": []}
+    done = heedful_("log", "nope")
     assert (done.code, "no loop that begins with 'nope' in " in done.err) == (3, True)
-    assert errata_("log", "--db", "no.db").code == 3
+    assert heedful_("log", "--db", "no.db").code == 3
     for limit in ("0", "x", "9" * 30):
-        assert errata_("log", "--limit", limit).code == 2
+        assert heedful_("log", "--limit", limit).code == 2
 
 
-def test_the_log_of_another_scope(errata_, monkeypatch):
-    monkeypatch.setenv("ERRATA_TENANT", "other")
-    assert errata_("log").out == "no decision yet\n"
-    assert errata_("override", "r/stopped", "attempts", "--by", "ann").code == 3
-    assert errata_("replay").code == 3
+def test_the_log_of_another_scope(heedful_, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_TENANT", "other")
+    assert heedful_("log").out == "no decision yet\n"
+    assert heedful_("override", "r/stopped", "attempts", "--by", "ann").code == 3
+    assert heedful_("replay").code == 3
 
 
-def test_odd_words_are_shown_harmlessly(errata_):
+def test_odd_words_are_shown_harmlessly(heedful_):
     odd = "a\x1b[31m\u202eb"
-    assert errata_("override", "r/stopped", "attempts", "--by", odd, "--why", odd).code == 0
+    assert heedful_("override", "r/stopped", "attempts", "--by", odd, "--why", odd).code == 0
     for command in (("log", "r/stopped"), ("why", "r/stopped")):
-        out = errata_(*command).out
+        out = heedful_(*command).out
         assert not {"\x1b", "\u202e"} & set(out)
 
 
-def test_help(errata_):
-    assert "[required]" in errata_("override", "--help").out
+def test_help(heedful_):
+    assert "[required]" in heedful_("override", "--help").out
     for command, part in (("override", "--expires"), ("log", "--limit")):
-        done = errata_(command, "--help")
+        done = heedful_(command, "--help")
         assert (done.code, part in done.out, "--json" in done.out) == (0, True, True)

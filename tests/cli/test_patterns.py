@@ -1,4 +1,4 @@
-"""`errata patterns`, `pin` and `prune`, and what `seen` and `lessons` tell of groups and worth."""
+"""`heedful patterns`, `pin` and `prune`, and what `seen` and `lessons` tell of groups and worth."""
 
 import asyncio
 import sqlite3
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, open_store, signature
-from errata.cli import opening
-from errata.testing import FixedEmbedder
+from heedful import Memory, open_store, signature
+from heedful.cli import opening
+from heedful.testing import FixedEmbedder
 from tests.cli.support import following
 
 NAMES = ("ada", "bo", "cy", "di")
@@ -28,13 +28,13 @@ async def _learnt(path: str) -> None:
 @pytest.fixture
 def told(desk, monkeypatch):
     """Calls the command in a folder whose database has lessons."""
-    asyncio.run(_learnt(str(desk.folder / "errata.db")))
+    asyncio.run(_learnt(str(desk.folder / "heedful.db")))
     return lambda *arguments, stdin="": desk.invoke(monkeypatch, *arguments, stdin=stdin)
 
 
 def aged(desk: Any, **columns: float) -> None:
     """As after some time."""
-    db = sqlite3.connect(desk.folder / "errata.db")
+    db = sqlite3.connect(desk.folder / "heedful.db")
     with db:
         for name, value in columns.items():
             db.execute(f"update reflection set {name} = ? where error_type = 'KeyError'", [value])
@@ -86,7 +86,7 @@ def test_a_merge_is_listed_undone_and_taken_back(told):
     done = told("patterns", "unmerge", FIRST, "--by", "ann", "--why", "a service")
     assert done.out.splitlines() == [
         "1 pattern from now on kept apart",
-        "Next: errata patterns list",
+        "Next: heedful patterns list",
     ]
     assert told("seen", "log", LOGIN[0], "--json").json["seen"] == 1
     done = told("patterns", "list")
@@ -101,7 +101,7 @@ def test_a_merge_is_listed_undone_and_taken_back(told):
 
 
 def test_a_long_group_is_cut_and_json_is_not(told, desk):
-    memory = Memory(str(desk.folder / "errata.db"))
+    memory = Memory(str(desk.folder / "heedful.db"))
     for n in range(10):
         asyncio.run(memory.remember("log", f"login failed for user{chr(97 + n)} here"))
     asyncio.run(memory.store.close())
@@ -115,7 +115,7 @@ def test_a_ruling_needs_a_pattern_and_a_name(told, what):
     done = told("patterns", what, "0" * 16, "--by", "ann")
     assert (done.code, done.err) == (
         3,
-        f"errata: no pattern '{'0' * 16}' in the lessons of default/default\n",
+        f"heedful: no pattern '{'0' * 16}' in the lessons of default/default\n",
     )
     assert told("patterns", what, FIRST).code == 2
     assert told("patterns", what, FIRST, "--by", " ").code == 2
@@ -145,7 +145,7 @@ def test_a_lesson_is_pinned_and_no_longer(told):
         if one["error_type"] == "KeyError"
     )
     done = told("pin", str(id), "--by", "ann")
-    assert done.out.splitlines() == [f"lesson {id} is pinned", "Next: errata lessons"]
+    assert done.out.splitlines() == [f"lesson {id} is pinned", "Next: heedful lessons"]
     assert told("prune", "--by", "ann", "--keep", "0", "--json").json["dry_run"] is False
     (one,) = told("lessons", "--json").json["lessons"]
     assert (one["id"], one["pinned"]) == (id, 1)
@@ -171,7 +171,7 @@ def test_prune_shows_before_it_removes(told, desk):
     assert told(*unused).out.splitlines()[0] == "0 lessons removed"
     assert "--by" in told("prune", "--keep", "0").err
     nobody = told("prune", "--keep", "0", "--by", " ")
-    assert nobody.err == "errata: --by is ' '; it must be the name of who decides\n"
+    assert nobody.err == "heedful: --by is ' '; it must be the name of who decides\n"
     assert told("prune", "--by", "ann", "--keep", "1").out.count("the least useful") == 3
 
 
@@ -192,5 +192,5 @@ def test_prune_shows_before_it_removes(told, desk):
 def test_prune_says_what_it_needs(told, given):
     done = told("prune", "--by", "ann", *given)
     assert done.code == 2
-    assert done.err.startswith("errata: ")
+    assert done.err.startswith("heedful: ")
     assert len(told("lessons", "--json").json["lessons"]) == 5

@@ -1,12 +1,12 @@
-"""`errata policy`, the setting `policy`, and what `errata run` says of rules that cannot fire."""
+"""`heedful policy`, the setting `policy`, and what `heedful run` says of rules that cannot fire."""
 
 import pytest
 
-from errata.codec import policy_from
-from errata.configured import policy
-from errata.loop.policies import PRESETS
-from errata.loop.reach import reach
-from errata.loop.stop import MaxAttempts
+from heedful.codec import policy_from
+from heedful.configured import policy
+from heedful.loop.policies import PRESETS
+from heedful.loop.reach import reach
+from heedful.loop.stop import MaxAttempts
 from tests.cli.support import task
 
 TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
@@ -14,7 +14,7 @@ TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
 
 @pytest.fixture
 def ask(desk, monkeypatch):
-    """`errata policy` in an empty folder."""
+    """`heedful policy` in an empty folder."""
     return lambda *arguments: desk.invoke(monkeypatch, "policy", *arguments)
 
 
@@ -134,46 +134,49 @@ TABLES = {
 @pytest.mark.parametrize("what", TABLES)
 def test_the_setting_as_text_or_table(ask, desk, what):
     text, said = TABLES[what]
-    desk.write("errata.toml", text)
+    desk.write("heedful.toml", text)
     assert ask("check").out.startswith(f"policy {said}")
     assert ask("check", "reflection").out.startswith("policy reflection: ")  # goes before it
 
 
 def test_the_table_of_pyproject_and_the_environment(ask, desk, monkeypatch):
-    desk.write("pyproject.toml", '[tool.errata.policy]\npreset = "thorough"\n')
+    desk.write("pyproject.toml", '[tool.heedful.policy]\npreset = "thorough"\n')
     assert ask("check", "--json").json["policy"]["rules"][0] == {"rule": "attempts", "limit": 5}
-    monkeypatch.setenv("ERRATA_POLICY", "stage, attempts.limit=7")
+    monkeypatch.setenv("HEEDFUL_POLICY", "stage, attempts.limit=7")
     assert ask("check").out.startswith("policy stage, attempts.limit=7: MaxAttempts(limit=7)\n")
 
 
 BAD_SETTINGS = {
-    "a number": ("policy = 5", "policy in errata.toml is 5; it must be a policy as text of 1 to 1"),
-    "a list": ("policy = [1]", "policy in errata.toml is [1]; it must be a policy as text"),
-    "empty": ('policy = ""', "policy in errata.toml is ''; it must be a policy as text of 1 to"),
-    "long": (f'policy = "{"x" * 2000}"', "policy in errata.toml is 'xxx"),
+    "a number": (
+        "policy = 5",
+        "policy in heedful.toml is 5; it must be a policy as text of 1 to 1",
+    ),
+    "a list": ("policy = [1]", "policy in heedful.toml is [1]; it must be a policy as text"),
+    "empty": ('policy = ""', "policy in heedful.toml is ''; it must be a policy as text of 1 to"),
+    "long": (f'policy = "{"x" * 2000}"', "policy in heedful.toml is 'xxx"),
     "unknown": ('policy = "nope"', "no policy is called 'nope'; there are: default"),
     "a field": ("[policy]\nx = 1", "no rule or field of a policy is called 'x'"),
     "a limit": ("[policy.fatigue]\nlimit = 2", "fatigue.limit is 2; it must be a number in 0.00"),
     "a preset": ("[policy]\npreset = 3", "no policy is called '3'"),
     "a name": ("[policy]\nname = 3", "name is 3; it must be text"),
     "goals": ('[policy]\ngoals = "q >= 1"', "goals is 'q >= 1'; it must be a list such as"),
-    "a bad file": ("policy = \nx", "errata.toml cannot be read"),
+    "a bad file": ("policy = \nx", "heedful.toml cannot be read"),
 }
 
 
 @pytest.mark.parametrize("what", BAD_SETTINGS)
 def test_a_bad_setting_says_where_it_is(ask, desk, what):
     text, said = BAD_SETTINGS[what]
-    desk.write("errata.toml", text)
+    desk.write("heedful.toml", text)
     done = ask("check")
     assert (done.code, done.out, said in done.err) == (2, "", True), done
-    assert "errata.toml" in done.err
+    assert "heedful.toml" in done.err
     assert len(done.err) < 300
 
 
 def test_a_bad_setting_of_the_environment(ask, monkeypatch):
-    monkeypatch.setenv("ERRATA_POLICY", "stage, nope")
-    assert ask("check").err.endswith("\ngiven by ERRATA_POLICY in the environment\n")
+    monkeypatch.setenv("HEEDFUL_POLICY", "stage, nope")
+    assert ask("check").err.endswith("\ngiven by HEEDFUL_POLICY in the environment\n")
 
 
 def test_help(ask):
@@ -189,20 +192,20 @@ def test_help(ask):
 def test_a_run_warns_of_rules_that_cannot_fire(desk):
     strict = {"policy": "stage, fatigue"}
     desk.tasks(task("red", **strict), task("green", **strict), task("blue"))
-    desk.write("errata.toml", 'policy = "default, fatigue.limit=0.9"\n')
-    done = desk.errata("run", "tasks.jsonl", "--model", "toy:answer", "--json")
+    desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"\n')
+    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json")
     assert (done.code, len(done.json["rows"])) == (0, 3)
     first, second = (line for line in done.err.splitlines() if line.startswith("warning"))
     assert first == f"warning: policy default, fatigue.limit=0.9: {TIRED}"
     assert second.startswith("warning: policy stage, fatigue: fatigue cannot fire: attempts ends")
-    quiet = desk.errata("run", "tasks.jsonl", "--model", "toy:answer", "--policy", "default")
+    quiet = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--policy", "default")
     assert quiet.err.count("warning") == 1
 
 
 def test_a_run_keeps_the_policy_of_the_table(desk):
     desk.tasks(task("never"))
-    desk.write("errata.toml", '[policy]\npreset = "stage"\nattempts = {limit = 2}\n')
-    assert desk.errata("run", "tasks.jsonl", "--model", "toy:answer").code == 1
-    document = desk.errata("why", "tasks-1/never", "--json").json
+    desk.write("heedful.toml", '[policy]\npreset = "stage"\nattempts = {limit = 2}\n')
+    assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 1
+    document = desk.heedful("why", "tasks-1/never", "--json").json
     assert policy_from(document["policy"]).rules == (MaxAttempts(2),)
     assert len(document["attempts"]) == 2

@@ -5,8 +5,8 @@ import pty
 import subprocess
 import threading
 
-from errata.cli.output import table
-from errata.cli.progress import Progress
+from heedful.cli.output import table
+from heedful.cli.progress import Progress
 from tests.cli.support import COMMAND, SECONDS, Desk, task
 
 
@@ -52,7 +52,7 @@ def test_tasks_are_told_live_on_a_terminal(desk):
     for part in ("run tasks-1: 3 tasks", "✓ red", "✓ [bold]", "✗ never", "running", "\x1b["):
         assert part in sent
     assert "\x1b" not in out
-    assert "Next: errata why tasks-1/never" in out
+    assert "Next: heedful why tasks-1/never" in out
 
 
 def test_a_narrow_terminal_shows_rows_as_lines(capsys, monkeypatch):

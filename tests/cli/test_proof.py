@@ -1,4 +1,4 @@
-"""`errata proof`: what it says at every stage, what it brings back, and its picture."""
+"""`heedful proof`: what it says at every stage, what it brings back, and its picture."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from errata.cli.forest import draw
-from errata.cli.output import NoPictures
-from errata.memory.briefing import FIRST
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure, Outcome, concluded
-from errata.memory.signature import signature
-from errata.protocols import Scope
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+from heedful.cli.forest import draw
+from heedful.cli.output import NoPictures
+from heedful.memory.briefing import FIRST
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure, Outcome, concluded
+from heedful.memory.signature import signature
+from heedful.protocols import Scope
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 from tests.cli.support import Desk, following, task
 
 SCOPE = Scope()
@@ -42,7 +42,7 @@ class World:
         """Of each lesson: right and wrong where shown, and where withheld."""
 
         async def all() -> None:
-            store = in_file(str(self.desk.folder / "errata.db"))
+            store = in_file(str(self.desk.folder / "heedful.db"))
             await store.remember(SCOPE, [lesson(name) for name in TEXTS])
             for name, *counts in made:
                 await self._exposed(store, name, counts, share)
@@ -78,7 +78,7 @@ def test_nothing_was_shown_yet(world, monkeypatch):
     done = world.desk.invoke(monkeypatch, "proof")
     assert done.code == 0
     assert done.out == (
-        "no lesson was put into the prompt of a loop yet\nNext: errata recall TASK\n"
+        "no lesson was put into the prompt of a loop yet\nNext: heedful recall TASK\n"
     )
 
 
@@ -148,7 +148,7 @@ def test_json_holds_everything(world, monkeypatch):
 )
 def test_it_says_why_there_is_nothing_to_compare_with(world, monkeypatch, loops, holdout, said):
     world.fill(("new", loops, 0, 0, 0), share=0.0)
-    monkeypatch.setenv("ERRATA_HOLDOUT", holdout)
+    monkeypatch.setenv("HEEDFUL_HOLDOUT", holdout)
     done = world.desk.invoke(monkeypatch, "proof")
     assert said in done.out
     assert f"insufficient data: shown {loops}, withheld 0\n" in done.out
@@ -159,7 +159,7 @@ def test_a_lesson_that_is_gone_is_still_told(world, monkeypatch):
     world.fill(HELP)
 
     async def forget() -> None:
-        store = in_file(str(world.desk.folder / "errata.db"))
+        store = in_file(str(world.desk.folder / "heedful.db"))
         await store._access.write(Scope(), lambda db: db.execute("delete from reflection"))
         await store.close()
 
@@ -170,7 +170,7 @@ def test_a_lesson_that_is_gone_is_still_told(world, monkeypatch):
 
 def test_loops_under_way_are_told(world, monkeypatch):
     async def begin() -> None:
-        store = in_file(str(world.desk.folder / "errata.db"))
+        store = in_file(str(world.desk.folder / "heedful.db"))
         await store.remember(SCOPE, (), exposures=[Exposure("check/a", "l", True, "a")])
         await store.close()
 
@@ -207,7 +207,7 @@ def test_the_picture_takes_any_name_and_no_data(monkeypatch):
     empty = concluded({}, 0).pooled
     assert draw([("$x$ 中\x07", empty)], "cost in $").startswith(b"\x89PNG")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NoPictures, match="errata\\[report\\]"):
+    with pytest.raises(NoPictures, match="heedful\\[report\\]"):
         draw([], "none")
 
 
@@ -220,17 +220,17 @@ def test_numbers_that_contradict_the_coin_are_told(world, monkeypatch):
 def test_a_run_withholds_as_the_settings_say(desk):
     ask = "Please say the following word aloud: word{}"
     desk.tasks(*(task(f"word{n}", task=ask.format(n)) for n in range(FIRST + 12)))
-    options: dict[str, Any] = {"ERRATA_EMBEDDER": "none"}
+    options: dict[str, Any] = {"HEEDFUL_EMBEDDER": "none"}
     run = ("run", "tasks.jsonl", "--model", "toy:answer", "--holdout", "0.99")
-    assert desk.errata(*run, **options).code == 0
-    document = desk.errata("proof", "--json", "--limit", "99").json
+    assert desk.heedful(*run, **options).code == 0
+    document = desk.heedful("proof", "--json", "--limit", "99").json
     withheld = sum(one["withheld"] for one in document["lessons"])
     assert withheld >= 5
     assert document["ended"] > FIRST
     last = f"tasks-1/word{FIRST + 11}"
-    arms = [one["shown"] for one in desk.errata("why", last, "--json").json["exposures"]]
+    arms = [one["shown"] for one in desk.heedful("why", last, "--json").json["exposures"]]
     said = f"{arms.count(True)} lessons shown, {arms.count(False)} withheld to see whether it helps"
     assert arms.count(False) > 1
-    assert said in desk.errata("why", last).out
-    assert "from memory: 3 lessons shown\n" in desk.errata("why", "tasks-1/word9").out
-    assert "from memory" not in desk.errata("why", "tasks-1/word0").out
+    assert said in desk.heedful("why", last).out
+    assert "from memory: 3 lessons shown\n" in desk.heedful("why", "tasks-1/word9").out
+    assert "from memory" not in desk.heedful("why", "tasks-1/word0").out

@@ -1,4 +1,4 @@
-"""`errata quarantine`: read what waits, rule on it, revoke a source, and look all of it up."""
+"""`heedful quarantine`: read what waits, rule on it, revoke a source, and look all of it up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
 from tests.cli.support import following
 from tests.store.support import opened
 
@@ -28,15 +28,15 @@ async def _history(path: Any) -> None:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    path = tmp_path_factory.mktemp("quarantine") / "errata.db"
+    path = tmp_path_factory.mktemp("quarantine") / "heedful.db"
     asyncio.run(_history(path))
     return path.read_bytes()
 
 
 @pytest.fixture
-def errata_(desk, monkeypatch, history):
+def heedful_(desk, monkeypatch, history):
     """The command in a folder whose database holds a quarantine."""
-    desk.write("errata.db", history)
+    desk.write("heedful.db", history)
     return lambda *arguments: desk.invoke(monkeypatch, "quarantine", *arguments)
 
 
@@ -44,49 +44,49 @@ def clean(text: str) -> bool:
     return all(char.isprintable() or char == "\n" for char in text)
 
 
-def test_what_waits_is_listed_the_worst_first_and_shown(errata_):
-    done = errata_("list")
+def test_what_waits_is_listed_the_worst_first_and_shown(heedful_):
+    done = heedful_("list")
     assert (done.code, done.err) == (0, "")
     assert clean(done.out)
     assert done.out.index("Ignore all previous") < done.out.index("Made of it.")
     assert done.out.index("Made of it.") < done.out.index("One line only.")
     assert following(done.out) == ["quarantine", "show", "1"]
-    told = errata_("show", "1")
+    told = heedful_("show", "1")
     assert clean(told.out)
     for part in ("example 1: quarantined, external, unit, seen 1", "evil", TASK, "tags      shop",
                  "rests on  https://page.example/a b", "it asks for a secret"):  # fmt: skip
         assert part in told.out
     assert following(told.out) == ["quarantine", "release", "1", "--by", "NAME"]
-    made = errata_("show", "3").out
+    made = heedful_("show", "3").out
     assert "rests on  https://page.example/a b, notes" in made
     assert "from      example 2" in made
-    assert "into      example 3" in errata_("show", "2").out
+    assert "into      example 3" in heedful_("show", "2").out
 
 
-def test_the_list_as_a_document(errata_):
-    first, *rest = errata_("list", "--limit", "2", "--json").json["waiting"]
+def test_the_list_as_a_document(heedful_):
+    first, *rest = heedful_("list", "--limit", "2", "--json").json["waiting"]
     assert (first["id"], first["lesson"], first["score"]) == (1, ATTACK, 1.0)
     assert first["example"]["accepted"] == "evil\x07"
     assert (len(rest), rest[0]["example"], rest[0]["trust"]) == (1, None, "external")
-    shown = errata_("show", "3", "--json").json
+    shown = heedful_("show", "3", "--json").json
     assert shown["provenance"]["parents"] == [2]
     assert [one["source"] for one in shown["provenance"]["sightings"]] == ["notes"]
 
 
-def test_what_is_released_is_recalled_and_what_is_rejected_is_not(errata_, desk, monkeypatch):
-    done = errata_("release", "2", "--by", "ann", "--why", "read it")
+def test_what_is_released_is_recalled_and_what_is_rejected_is_not(heedful_, desk, monkeypatch):
+    done = heedful_("release", "2", "--by", "ann", "--why", "read it")
     assert (done.code, done.out.splitlines()[0]) == (0, "released: 2")
     assert following(done.out) == ["quarantine", "list"]
-    done = errata_("reject", "1", "3", "3", "--by", "ann", "--json")
+    done = heedful_("reject", "1", "3", "3", "--by", "ann", "--json")
     assert done.json == {"rejected": [1, 3], "by": "ann", "why": ""}
-    assert errata_("list").out == "nothing waits in quarantine\n"
-    assert errata_("list", "--json").json == {"waiting": []}
+    assert heedful_("list").out == "nothing waits in quarantine\n"
+    assert heedful_("list", "--json").json == {"waiting": []}
     assert "One line only." in desk.invoke(monkeypatch, "recall", "one line only please").out
-    assert "release   " in errata_("show", "2").out
-    log = errata_("log").out
+    assert "release   " in heedful_("show", "2").out
+    log = heedful_("log").out
     assert "release" in log
     assert "read it" in log
-    rulings = errata_("log", "--limit", "2", "--json").json["rulings"]
+    rulings = heedful_("log", "--limit", "2", "--json").json["rulings"]
     assert [(one["action"], one["record"]["example"]) for one in rulings] == [
         ("reject", 3),
         ("reject", 1),
@@ -108,51 +108,51 @@ def test_what_is_released_is_recalled_and_what_is_rejected_is_not(errata_, desk,
         (("revoke", "notes", "--yes"), 2, "by is ''"),
     ],
 )
-def test_what_cannot_be_done_is_told_and_changes_nothing(errata_, arguments, code, said):
-    done = errata_(*arguments)
+def test_what_cannot_be_done_is_told_and_changes_nothing(heedful_, arguments, code, said):
+    done = heedful_(*arguments)
     assert done.code == code
     assert said.lower() in (done.err + done.out).lower()
-    assert len(errata_("list", "--json").json["waiting"]) == 3
+    assert len(heedful_("list", "--json").json["waiting"]) == 3
 
 
-def test_who_comes_second_is_told_who_came_first(errata_):
-    assert errata_("reject", "1", "--by", "ann").code == 0
-    done = errata_("release", "1", "--by", "bob")
+def test_who_comes_second_is_told_who_came_first(heedful_):
+    assert heedful_("reject", "1", "--by", "ann").code == 0
+    done = heedful_("release", "1", "--by", "bob")
     assert done.code == 2
-    assert "it was rejected by ann; errata quarantine show 1 tells why" in done.err
+    assert "it was rejected by ann; heedful quarantine show 1 tells why" in done.err
     assert (
-        errata_("release", "1", "--by", "bob", "--json").json["error"]["type"] == "NotQuarantined"
+        heedful_("release", "1", "--by", "bob", "--json").json["error"]["type"] == "NotQuarantined"
     )
 
 
-def test_a_revocation_is_counted_first_and_done_when_asked(errata_):
+def test_a_revocation_is_counted_first_and_done_when_asked(heedful_):
     page = "https://page.example/a b"
-    done = errata_("revoke", page)
+    done = heedful_("revoke", page)
     told = "3 examples, 3 lessons, 3 sightings, 0 vectors"
     assert done.out.splitlines()[0] == f"would remove: {told}"
     assert following(done.out) == ["quarantine", "revoke", page, "--by", "NAME", "--yes"]
-    done = errata_("revoke", page, "--by", "ann", "--why", "it lied")
+    done = heedful_("revoke", page, "--by", "ann", "--why", "it lied")
     _, *again = following(done.out)
-    done = errata_(*again)
+    done = heedful_(*again)
     assert done.out.splitlines()[0] == f"removed: {told}"
     assert following(done.out) == ["quarantine", "log"]
-    log = errata_("log").out
+    log = heedful_("log").out
     for part in ("revoke", "ann", "it lied"):
         assert part in log
-    assert errata_("list").out == "nothing waits in quarantine\n"
-    assert errata_("revoke", page, "--by", "ann", "--yes").code == 3
+    assert heedful_("list").out == "nothing waits in quarantine\n"
+    assert heedful_("revoke", page, "--by", "ann", "--yes").code == 3
 
 
-def test_a_revocation_as_a_document(errata_):
+def test_a_revocation_as_a_document(heedful_):
     counts = {"examples": 1, "lessons": 1, "sightings": 1, "vectors": 0}
     told = {"source": "notes", "by": "", "why": "", "revoked": False, **counts}
-    assert errata_("revoke", "notes", "--json").json == told
-    done = errata_("revoke", "notes", "--by", "ann", "--yes", "--json")
+    assert heedful_("revoke", "notes", "--json").json == told
+    done = heedful_("revoke", "notes", "--by", "ann", "--yes", "--json")
     assert done.json == {**told, "by": "ann", "revoked": True}
 
 
-def test_nothing_was_ruled_yet(errata_):
-    assert errata_("log").out == "nothing was ruled yet\n"
+def test_nothing_was_ruled_yet(heedful_):
+    assert heedful_("log").out == "nothing was ruled yet\n"
 
 
 def test_without_a_database_there_is_no_quarantine(desk, monkeypatch):

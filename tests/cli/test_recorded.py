@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.cli.recorded import NOT_PASSED, from_file, is_file
-from errata.errors import RecordFileError
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal
-from errata.loop.replay import Recorded
-from errata.protocols import Usage
+from heedful.cli.recorded import NOT_PASSED, from_file, is_file
+from heedful.errors import RecordFileError
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal
+from heedful.loop.replay import Recorded
+from heedful.protocols import Usage
 
 ANSWER = {"candidate": "x", "passed": False}
 WHY = {"check": "tests", "message": "case 1 fails"}

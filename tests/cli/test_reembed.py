@@ -1,4 +1,4 @@
-"""`errata reembed`, and that a changed embedder is told by `errata recall` and `errata doctor`."""
+"""`heedful reembed`; `heedful recall` and `heedful doctor` report a changed embedder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-import errata.models
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.testing import FixedEmbedder
+import heedful.models
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.testing import FixedEmbedder
 from tests.cli.support import following
 from tests.store.support import opened
 
@@ -22,11 +22,11 @@ def invoke(desk, monkeypatch):
 
     def run(*arguments, by="minilm", dimensions=64):
         double = FixedEmbedder(dimensions)
-        monkeypatch.setattr(errata.models, "open_embedder", lambda *_, **__: double)
-        monkeypatch.setenv("ERRATA_EMBEDDER", by)
+        monkeypatch.setattr(heedful.models, "open_embedder", lambda *_, **__: double)
+        monkeypatch.setenv("HEEDFUL_EMBEDDER", by)
         return desk.invoke(monkeypatch, *arguments)
 
-    with opened(desk.folder / "errata.db") as store:
+    with opened(desk.folder / "heedful.db") as store:
         asyncio.run(Memory(store).remember("E", "no unit", example=Example(TASK, "7 kg")))
     return run
 
@@ -45,7 +45,7 @@ def test_what_lies_elsewhere_is_told_and_moved(invoke):
         "name": "vectors",
         "well": False,
         "found": "0 in fixed/64, 1 without a vector",
-        "todo": "errata reembed",
+        "todo": "heedful reembed",
     }
     done = invoke("reembed")
     assert (done.code, done.out) == (0, "1 example embedded; 1 in fixed/64\n")

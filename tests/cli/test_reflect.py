@@ -1,4 +1,4 @@
-"""`errata reflect`: traces of any format, each run once; what failed is told and tried again."""
+"""`heedful reflect`: traces of any format, each run once; what failed is told and tried again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from errata import Scope, traces
-from errata.memory.filing import file
+from heedful import Scope, traces
+from heedful.memory.filing import file
 from tests.cli.support import following
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
 from tests.store.support import opened
 
 MODEL = f"""
 import os
-from errata.errors import ModelTimeout, ModelUnavailable
+from heedful.errors import ModelTimeout, ModelUnavailable
 
 GOOD = {GOOD!r}
 
@@ -40,14 +40,14 @@ CHAT = {
 
 
 @pytest.fixture
-def errata_(desk, monkeypatch):
+def heedful_(desk, monkeypatch):
     desk.write("runs.jsonl", b"".join(traces.write([FAILED, MENDED])))
     desk.write("reflectors.py", MODEL)
     return lambda *arguments: desk.invoke(monkeypatch, *arguments)
 
 
-def test_each_run_is_told_with_the_events_that_prove_it(errata_):
-    done = errata_("reflect", "runs.jsonl")
+def test_each_run_is_told_with_the_events_that_prove_it(heedful_):
+    done = heedful_("reflect", "runs.jsonl")
     assert done.code == 0
     for part in (
         f"runs.jsonl:run 1  error, 4 events: {TASK}",
@@ -62,43 +62,43 @@ def test_each_run_is_told_with_the_events_that_prove_it(errata_):
     ):
         assert part in done.out
     assert following(done.out) == ["quarantine", "list"]
-    assert errata_(*following(done.out)).code == 0
+    assert heedful_(*following(done.out)).code == 0
 
 
-def test_two_runs_add_nothing(errata_):
-    first = errata_("reflect", "runs.jsonl", "--json").json
-    again = errata_("reflect", "runs.jsonl", "--json").json
+def test_two_runs_add_nothing(heedful_):
+    first = heedful_("reflect", "runs.jsonl", "--json").json
+    again = heedful_("reflect", "runs.jsonl", "--json").json
     assert [len(one["stored"]) for one in first["episodes"]] == [2, 2]
     assert [one["again"] for one in again["episodes"]] == [True, True]
     assert [one["stored"] for one in again["episodes"]] == [[], []]
-    assert "2 episodes: 0 new, 2 known" in errata_("reflect", "runs.jsonl").out
+    assert "2 episodes: 0 new, 2 known" in heedful_("reflect", "runs.jsonl").out
     # The same failure, and two rules for it.
-    assert [one["seen"] for one in errata_("lessons", "--json").json["lessons"]] == [2, 1, 1]
+    assert [one["seen"] for one in heedful_("lessons", "--json").json["lessons"]] == [2, 1, 1]
 
 
-def test_nothing_is_kept_without_store(errata_):
-    done = errata_("reflect", "runs.jsonl", "--no-store")
+def test_nothing_is_kept_without_store(heedful_):
+    done = heedful_("reflect", "runs.jsonl", "--no-store")
     assert "not kept" in done.out
-    assert errata_("lessons", "--json").json["lessons"] == []
+    assert heedful_("lessons", "--json").json["lessons"] == []
 
 
-def test_a_chat_is_read_and_its_controls_are_not_shown(errata_, desk):
+def test_a_chat_is_read_and_its_controls_are_not_shown(heedful_, desk):
     desk.write("chat.json", json.dumps(CHAT))
-    done = errata_("reflect", "chat.json", "--trust", "operator")
+    done = heedful_("reflect", "chat.json", "--trust", "operator")
     assert "price with item “pot” failed with “Error: 3 items match" in done.out
     assert "\x1b" not in done.out
-    assert errata_("reflect", "chat.json", "--format", "otlp").code == 2
+    assert heedful_("reflect", "chat.json", "--format", "otlp").code == 2
 
 
-def test_a_rule_of_ones_own_runs_is_recalled(errata_, desk):
+def test_a_rule_of_ones_own_runs_is_recalled(heedful_, desk):
     desk.write("chat.json", json.dumps(CHAT))
-    errata_("reflect", "chat.json", "--trust", "operator")
-    told = errata_("recall", TASK).out
+    heedful_("reflect", "chat.json", "--trust", "operator")
+    told = heedful_("recall", TASK).out
     assert "lesson:   When price (item) fails" in told
 
 
-def test_a_model_words_it(errata_):
-    done = errata_("reflect", "runs.jsonl", "--model", "reflectors:good", "--json")
+def test_a_model_words_it(heedful_):
+    done = heedful_("reflect", "runs.jsonl", "--model", "reflectors:good", "--json")
     assert done.code == 0
     first = done.json["episodes"][0]
     assert first["reflection"]["meta"]["by"] == "reflectors:good"
@@ -106,75 +106,75 @@ def test_a_model_words_it(errata_):
     assert "run 1: reflected on" in done.err
 
 
-def test_what_failed_is_told_by_doctor_and_tried_again(errata_):
-    done = errata_("reflect", "runs.jsonl", "--model", "reflectors:late")
+def test_what_failed_is_told_by_doctor_and_tried_again(heedful_):
+    done = heedful_("reflect", "runs.jsonl", "--model", "reflectors:late")
     assert done.code == 1
     assert "the model failed, so nothing was kept (no answer within 3 s)" in done.out
     assert "2 episodes: 0 new, 0 known, 2 failed" in done.out
-    assert errata_("lessons", "--json").json["lessons"] == []
-    ill = errata_("doctor")
+    assert heedful_("lessons", "--json").json["lessons"] == []
+    ill = heedful_("doctor")
     assert ill.code == 1
     assert (
         "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout: no ans" in ill.out
     )
-    assert errata_("reflect", "--waiting", "--model", "reflectors:late").code == 1
-    done = errata_("reflect", "--waiting", "--model", "reflectors:good")
+    assert heedful_("reflect", "--waiting", "--model", "reflectors:late").code == 1
+    done = heedful_("reflect", "--waiting", "--model", "reflectors:good")
     assert done.code == 0
     assert "2 episodes: 1 new, 1 known" in done.out
-    assert "✓ episodes: 2 reflected on, 0 waiting, 0 failed" in errata_("doctor").out
-    assert "0 episodes: 0 new" in errata_("reflect", "--waiting").out
+    assert "✓ episodes: 2 reflected on, 0 waiting, 0 failed" in heedful_("doctor").out
+    assert "0 episodes: 0 new" in heedful_("reflect", "--waiting").out
 
 
-def test_a_failure_is_told_in_words_alone(errata_, desk):
-    done = desk.errata("reflect", "runs.jsonl", "--model", "reflectors:late")
+def test_a_failure_is_told_in_words_alone(heedful_, desk):
+    done = desk.heedful("reflect", "runs.jsonl", "--model", "reflectors:late")
     assert done.code == 1
     assert "run 1: no answer within 3 s" in done.err
     assert "reflection_generation_failed" not in done.err
 
 
-def test_what_another_is_at_work_on_is_told_as_such(errata_, desk):
+def test_what_another_is_at_work_on_is_told_as_such(heedful_, desk):
     """Or was, until it was killed: that is known after a while."""
-    errata_("reflect", "runs.jsonl", "--no-store")
-    with opened(desk.folder / "errata.db") as store:
+    heedful_("reflect", "runs.jsonl", "--no-store")
+    with opened(desk.folder / "heedful.db") as store:
         one = file(FAILED, FAILED.digest, "external")
         assert asyncio.run(store.episodes.admit(Scope(), one)) is None
-    done = errata_("reflect", "runs.jsonl")
-    assert "another is at work on it, or was killed: after some seconds errata reflect" in done.out
+    done = heedful_("reflect", "runs.jsonl")
+    assert "another is at work on it, or was killed: after some seconds heedful reflect" in done.out
     assert "2 episodes: 1 new, 0 known, 1 left to others" in done.out
-    done = errata_("reflect", "--waiting")
+    done = heedful_("reflect", "--waiting")
     assert "0 episodes: 0 new, 0 known, 1 left to others" in done.out
     assert "another is at work on what is left, or was killed" in done.err
-    assert errata_("reflect", "--waiting", "--json").json["left"] == 1
+    assert heedful_("reflect", "--waiting", "--json").json["left"] == 1
 
 
-def test_a_model_that_is_not_there_ends_it(errata_):
-    done = errata_("reflect", "runs.jsonl", "--model", "reflectors:gone")
+def test_a_model_that_is_not_there_ends_it(heedful_):
+    done = heedful_("reflect", "runs.jsonl", "--model", "reflectors:gone")
     assert (done.code, done.out) == (5, "")
     assert "no key" in done.err
 
 
-def test_damage_is_told_after_what_is_whole(errata_, desk):
+def test_damage_is_told_after_what_is_whole(heedful_, desk):
     whole = b"".join(traces.write([FAILED, about("another")]))
     desk.write("cut.jsonl", whole[:-40])
-    done = errata_("reflect", "cut.jsonl", "runs.jsonl")
+    done = heedful_("reflect", "cut.jsonl", "runs.jsonl")
     assert done.code == 2
     assert "1 episode: 1 new" in done.out
     assert "cut.jsonl" in done.err
 
 
-def test_a_file_that_tells_of_no_run_is_told_as_such(errata_, desk):
+def test_a_file_that_tells_of_no_run_is_told_as_such(heedful_, desk):
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
-    done = errata_("reflect", "other.jsonl", "runs.jsonl")
+    done = heedful_("reflect", "other.jsonl", "runs.jsonl")
     assert done.code == 0
     assert "other.jsonl tells of no run of an agent" in done.err
     assert "2 episodes" in done.out
 
 
-def test_an_empty_run_is_told_as_such(errata_, desk):
+def test_an_empty_run_is_told_as_such(heedful_, desk):
     desk.write("empty.jsonl", '{"events": [], "outcome": "success"}\n')
-    done = errata_("reflect", "empty.jsonl")
+    done = heedful_("reflect", "empty.jsonl")
     assert "nothing to reflect on: it has no events and no error" in done.out
-    assert errata_("reflect", "empty.jsonl", "--json").json["episodes"][0]["reflection"] is None
+    assert heedful_("reflect", "empty.jsonl", "--json").json["episodes"][0]["reflection"] is None
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def test_an_empty_run_is_told_as_such(errata_, desk):
         (("runs.jsonl", "--format", "x"), "trace format"),
     ],
 )
-def test_wrong_usage(errata_, arguments, told):
-    done = errata_("reflect", *arguments)
+def test_wrong_usage(heedful_, arguments, told):
+    done = heedful_("reflect", *arguments)
     assert done.code == 2
     assert told in done.err
 
 
-def test_waiting_needs_a_database(errata_):
-    assert errata_("reflect", "--waiting").code == 3
+def test_waiting_needs_a_database(heedful_):
+    assert heedful_("reflect", "--waiting").code == 3

@@ -1,4 +1,4 @@
-"""`errata replay`: figures by hand and as `compare` has them, and what is said of them."""
+"""`heedful replay`: figures by hand and as `compare` has them, and what is said of them."""
 
 import asyncio
 import json
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.cli.recorded import from_file
-from errata.testing import ScriptedModel
+import heedful
+from heedful.cli.recorded import from_file
+from heedful.testing import ScriptedModel
 from tests.cli.support import COMMAND, SECONDS, Done, ended, following, record
 
 LOOPS = (
@@ -27,7 +27,7 @@ HEADS = "policy attempts ÷ oracle solved lost quality regret cannot tell".split
 
 @pytest.fixture
 def replay(desk, monkeypatch):
-    """`errata replay` in a folder with recorded loops."""
+    """`heedful replay` in a folder with recorded loops."""
     desk.records(*LOOPS)
     return lambda *arguments: desk.invoke(monkeypatch, "replay", *arguments)
 
@@ -63,7 +63,7 @@ def test_json_is_one_document_with_the_figures_of_compare(replay, desk):
     assert (done.code, done.err, done.json["notes"]) == (0, "", [])
     recorded = from_file(desk.folder / "loops.jsonl")
     for told, one in zip(
-        done.json["policies"], errata.compare(recorded, map(errata.policy, texts)), strict=True
+        done.json["policies"], heedful.compare(recorded, map(heedful.policy, texts)), strict=True
     ):
         usage = told.pop("usage")
         assert told == {
@@ -183,20 +183,20 @@ def test_the_next_command_can_be_typed(replay, desk, monkeypatch):
 
 
 async def _store(path: str) -> None:
-    store = errata.open_store(path)
-    options: dict[str, Any] = {"store": store, "checks": [errata.checks.contains("red")]}
+    store = heedful.open_store(path)
+    options: dict[str, Any] = {"store": store, "checks": [heedful.checks.contains("red")]}
     for id, answers in (("a", ["blue", "red"]), ("b", [*"pqrs"]), ("c", ["red"])):
         model = ScriptedModel(*answers)
-        await errata.Run(f"Say {id}", generate=model, id=f"r/{id}", **options).finish()
-    session = errata.Run("Say d", generate=ScriptedModel("x", "y"), id="r/d", **options)
+        await heedful.Run(f"Say {id}", generate=model, id=f"r/{id}", **options).finish()
+    session = heedful.Run("Say d", generate=ScriptedModel("x", "y"), id="r/d", **options)
     await session.step()
     await store.close()
 
 
 @pytest.fixture
 def stored(desk, monkeypatch):
-    """`errata` in a folder whose database has four loops, one of them open."""
-    asyncio.run(_store(str(desk.folder / "errata.db")))
+    """`heedful` in a folder whose database has four loops, one of them open."""
+    asyncio.run(_store(str(desk.folder / "heedful.db")))
     return lambda *arguments: desk.invoke(monkeypatch, *arguments)
 
 
@@ -206,7 +206,7 @@ def test_a_database(stored):
     rows = lines(done)
     assert rows["stage"][:1] + rows["stage"][-1:] == ["7", "1"]  # 2, 3, 1 and 1, which is open
     assert rows["default"][:1] + rows["default"][-1:] == ["8", "1"]
-    for same in (("errata.db",), ("errata.db", "--last", "100")):
+    for same in (("heedful.db",), ("heedful.db", "--last", "100")):
         assert stored("replay", *same, "--policy", "default").out.startswith("4 loops, 8 ")
     assert stored("replay", "--last", "1", "--json").json["recorded"]["attempts"] == 1
     few = stored("replay", "--last", "3", "--policy", "stage")
@@ -223,9 +223,9 @@ def test_overrides_are_left_out(stored):
 
 def test_the_database_of_the_settings_or_a_file_there(stored, desk):
     desk.records(LOOPS[3])
-    desk.write("errata.toml", 'db = "loops.jsonl"\n')
+    desk.write("heedful.toml", 'db = "loops.jsonl"\n')
     assert stored("replay").out.startswith("1 loop, 1 attempt;")
-    assert stored("replay", "errata.db").out.startswith("4 loops, 8 attempts;")
+    assert stored("replay", "heedful.db").out.startswith("4 loops, 8 attempts;")
 
 
 NO_LOOPS = {
@@ -234,7 +234,7 @@ NO_LOOPS = {
     "folder": (4, "cannot be opened"),
     "folder.jsonl": (2, "folder.jsonl: it cannot be read (Is a directory)"),
     "empty.jsonl": (2, "empty.jsonl: it holds no loop; give at least one with attempts"),
-    "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; errata run m"),
+    "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; heedful run m"),
     "lines.json": (4, "file of one loop a line must end in .jsonl or .jsonl.gz"),
     "bad.jsonl": (2, "bad.jsonl:1: not one JSON object on one line"),
     "": (2, "--db is ''; it must have at least 1 character"),
@@ -270,7 +270,10 @@ BAD_OPTIONS = {
     "no number": (("--last", "x"), "--last"),
     "a missing folder": (("--plot", "none/x.png"), "--plot is 'none/x.png'; it must be a file th"),
     "another format": (("--plot", "x.pdf"), "--plot is 'x.pdf'; it must be a file that ends in ."),
-    "the database": (("--plot", "errata.db"), "--plot is 'errata.db'; it must be a file that end"),
+    "the database": (
+        ("--plot", "heedful.db"),
+        "--plot is 'heedful.db'; it must be a file that end",
+    ),
     "a folder": (("--plot", "."), "--plot is '.'; it must be a file that ends in .png, in a folde"),
     "two sources": (("other.db",), "unexpected extra argument"),
     "an option": (("--nope",), "No such option"),
@@ -292,7 +295,7 @@ def test_without_matplotlib_there_is_a_table_but_no_picture(replay, desk, monkey
     assert replay("loops.jsonl").code == 0
     done = replay("loops.jsonl", "--plot", "x.png")
     assert (done.code, done.out) == (2, "")
-    assert "the picture needs matplotlib: pip install 'errata[report]'" in done.err
+    assert "the picture needs matplotlib: pip install 'heedful[report]'" in done.err
     assert not (desk.folder / "x.png").exists()
 
 
@@ -334,7 +337,7 @@ def test_ctrl_c(desk, json_too):
     assert done.code == 130
     if json_too:
         assert json.loads(done.out)["error"] == {"type": "Interrupted", "message": "interrupted"}
-    assert done.err == ("" if json_too else "errata: interrupted\n")
+    assert done.err == ("" if json_too else "heedful: interrupted\n")
 
 
 def test_a_result_that_cannot_be_written(desk):

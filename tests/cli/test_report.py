@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from errata.cli.batch import Row
-from errata.cli.figures import (
+from heedful.cli.batch import Row
+from heedful.cli.figures import (
     FOLLOWED,
     POOLED,
     SECOND,
@@ -18,13 +18,13 @@ from errata.cli.figures import (
     in_words,
     second_half,
 )
-from errata.cli.lab import Ran
-from errata.cli.measured import Measured, by_group, machine, print_summary, sentences
-from errata.cli.output import NoPictures
-from errata.cli.picture import draw, rolling
-from errata.cli.report import page
-from errata.cli.stories import Shown, Story, Try, kinds
-from errata.shares import Estimate, share
+from heedful.cli.lab import Ran
+from heedful.cli.measured import Measured, by_group, machine, print_summary, sentences
+from heedful.cli.output import NoPictures
+from heedful.cli.picture import draw, rolling
+from heedful.cli.report import page
+from heedful.cli.stories import Shown, Story, Try, kinds
+from heedful.shares import Estimate, share
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}
@@ -92,9 +92,9 @@ def found(text: str = "plain", **follows: Estimate) -> Measured:
         ran,
         tuple(comparisons(without, memory, follows)),
         (lesson,),
-        {"model": text, "command": f"errata demo {text}"},
+        {"model": text, "command": f"heedful demo {text}"},
         machine(),
-        (("see", f"errata why {text}"),),
+        (("see", f"heedful why {text}"),),
     )
 
 
@@ -125,7 +125,7 @@ def test_it_says_all_there_is():
         "20 of 40 right at once with memory",
         "Every family, also where memory does not help",
         "Corrected", "Right at once, from memory", "Stopped",
-        "What it has learnt", "Machine, model, settings", "errata demo plain --fresh",
+        "What it has learnt", "Machine, model, settings", "heedful demo plain --fresh",
         "three right examples", FOLLOWED, POOLED,
     ):  # fmt: skip
         assert words in text
@@ -205,5 +205,5 @@ def test_the_picture_is_one_for_any_title():
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(NoPictures, match=r"pip install 'errata\[report\]'"):
+    with pytest.raises(NoPictures, match=r"pip install 'heedful\[report\]'"):
         draw({}, "none")

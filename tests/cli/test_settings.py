@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.settings import Settings, settings
-from errata.errors import UsageError
+from heedful.cli.settings import Settings, settings
+from heedful.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in Settings.model_fields:
-        monkeypatch.delenv(f"ERRATA_{name.upper()}", raising=False)
+        monkeypatch.delenv(f"HEEDFUL_{name.upper()}", raising=False)
 
 
 def test_options_before_environment_before_files(monkeypatch):
     Path("pyproject.toml").write_text(
-        '[tool.errata]\nmodel = "a"\ndb = "a"\ntenant = "a"\nproject = "a"\n'
+        '[tool.heedful]\nmodel = "a"\ndb = "a"\ntenant = "a"\nproject = "a"\n'
     )
-    Path("errata.toml").write_text('model = "b"\ndb = "b"\ntenant = "b"\n')
-    monkeypatch.setenv("ERRATA_MODEL", "c")
-    monkeypatch.setenv("ERRATA_DB", "c")
+    Path("heedful.toml").write_text('model = "b"\ndb = "b"\ntenant = "b"\n')
+    monkeypatch.setenv("HEEDFUL_MODEL", "c")
+    monkeypatch.setenv("HEEDFUL_DB", "c")
     made = settings(model="d")
     assert (made.model, made.db, made.tenant, made.project) == ("d", "c", "b", "a")
     assert made.policy == "default"
@@ -40,13 +40,13 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     assert given.keys() == Settings.model_fields.keys()
     for name, value in given.items():
         text = json.dumps(value) if isinstance(value, dict) else str(value)
-        monkeypatch.setenv(f"ERRATA_{name.upper()}", text)
+        monkeypatch.setenv(f"HEEDFUL_{name.upper()}", text)
     assert settings().model_dump() == given
 
 
 def test_empty_and_strange_variables_are_not_given(monkeypatch):
-    monkeypatch.setenv("ERRATA_MODEL", "")
-    monkeypatch.setenv("ERRATA_SOMETHING", "x")
+    monkeypatch.setenv("HEEDFUL_MODEL", "")
+    monkeypatch.setenv("HEEDFUL_SOMETHING", "x")
     assert settings().model == "embedded"
 
 
@@ -56,26 +56,29 @@ def test_empty_and_strange_variables_are_not_given(monkeypatch):
         ({"options": {"jobs": 0}}, "--jobs is 0; it must be greater than or equal to 1"),
         ({"options": {"max_tokens": 0}}, "--max-tokens is 0; it must be greater"),
         ({"options": {"holdout": 1.0}}, "--holdout is 1.0; it must be less than 1"),
-        ({"environment": {"JOBS": "x"}}, "ERRATA_JOBS in the environment is 'x'; it must be a"),
-        ({"environment": {"TIMEOUT": "inf"}}, "ERRATA_TIMEOUT in the environment is 'inf'"),
+        ({"environment": {"JOBS": "x"}}, "HEEDFUL_JOBS in the environment is 'x'; it must be a"),
+        ({"environment": {"TIMEOUT": "inf"}}, "HEEDFUL_TIMEOUT in the environment is 'inf'"),
         ({"environment": {"EMBEDDER": "x"}}, "it must be 'auto', 'minilm' or 'none'"),
-        ({"errata": "threads = 0"}, "threads in errata.toml is 0; it must be greater"),
-        ({"errata": "policy = 5"}, "policy in errata.toml is 5; it must be a policy as text of"),
+        ({"heedful": "threads = 0"}, "threads in heedful.toml is 0; it must be greater"),
+        ({"heedful": "policy = 5"}, "policy in heedful.toml is 5; it must be a policy as text of"),
         (
-            {"errata": f"model = '{'x' * 999}'"},
-            "model in errata.toml is 'x{100,120}…; it must have",
+            {"heedful": f"model = '{'x' * 999}'"},
+            "model in heedful.toml is 'x{100,120}…; it must have",
         ),
-        ({"errata": "jobs = 0\nthreads = 0"}, "threads in errata.toml .*; jobs in errata.toml is"),
-        ({"errata": "modle = 'x'"}, "modle in errata.toml: no setting .* there are: model"),
-        ({"errata": "model = \nx"}, "errata.toml cannot be read: .*line 1"),
-        ({"pyproject": "[tool.errata]\njobs = -1"}, r"jobs in pyproject.toml \[tool.errata\]"),
-        ({"pyproject": "[tool]\nerrata = 1"}, r"\[tool.errata\] in pyproject.toml must be"),
+        (
+            {"heedful": "jobs = 0\nthreads = 0"},
+            "threads in heedful.toml .*; jobs in heedful.toml is",
+        ),
+        ({"heedful": "modle = 'x'"}, "modle in heedful.toml: no setting .* there are: model"),
+        ({"heedful": "model = \nx"}, "heedful.toml cannot be read: .*line 1"),
+        ({"pyproject": "[tool.heedful]\njobs = -1"}, r"jobs in pyproject.toml \[tool.heedful\]"),
+        ({"pyproject": "[tool]\nheedful = 1"}, r"\[tool.heedful\] in pyproject.toml must be"),
     ],
 )
 def test_a_wrong_value_names_its_source(monkeypatch, given, said):
     for name, value in given.get("environment", {}).items():
-        monkeypatch.setenv(f"ERRATA_{name}", value)
-    for name in ("errata", "pyproject"):
+        monkeypatch.setenv(f"HEEDFUL_{name}", value)
+    for name in ("heedful", "pyproject"):
         if name in given:
             Path(f"{name}.toml").write_text(given[name])
     with pytest.raises(UsageError, match=said):
@@ -83,11 +86,11 @@ def test_a_wrong_value_names_its_source(monkeypatch, given, said):
 
 
 def test_settings_reach_a_command(desk):
-    desk.write("errata.toml", "limt = 1\n")
-    done = desk.errata("loops", "--json")
-    assert (done.code, "limt in errata.toml" in done.json["error"]["message"]) == (2, True)
-    desk.write("errata.toml", 'db = "other.db"\n')
-    done = desk.errata("loops")
+    desk.write("heedful.toml", "limt = 1\n")
+    done = desk.heedful("loops", "--json")
+    assert (done.code, "limt in heedful.toml" in done.json["error"]["message"]) == (2, True)
+    desk.write("heedful.toml", 'db = "other.db"\n')
+    done = desk.heedful("loops")
     assert (done.code, "other.db" in done.err) == (3, True)
-    done = desk.errata("loops", ERRATA_DB="third.db")
+    done = desk.heedful("loops", HEEDFUL_DB="third.db")
     assert "third.db" in done.err

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from errata.cli.figures import gain, ratio
-from errata.errors import InvalidInput
-from errata.shares import Estimate, share
+from heedful.cli.figures import gain, ratio
+from heedful.errors import InvalidInput
+from heedful.shares import Estimate, share
 
 
 @pytest.mark.parametrize(

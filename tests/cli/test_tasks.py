@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.tasks import read_tasks
-from errata.configured import goal, policy
-from errata.errors import InvalidInput, TaskFileError, UnknownName
-from errata.loop import policies
-from errata.loop.record import Goal, Improvement
-from errata.loop.stop import All, MaxAttempts, Repeat
-from errata.protocols import Context
+from heedful.cli.tasks import read_tasks
+from heedful.configured import goal, policy
+from heedful.errors import InvalidInput, TaskFileError, UnknownName
+from heedful.loop import policies
+from heedful.loop.record import Goal, Improvement
+from heedful.loop.stop import All, MaxAttempts, Repeat
+from heedful.protocols import Context
 
 YAML = """
 # two tasks

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from errata import Evaluation, Example, Memory, Run, Scope, open_store
-from errata.checks import contains
-from errata.loop.policies import default
-from errata.loop.record import Goal
-from errata.testing import ScriptedModel
+from heedful import Evaluation, Example, Memory, Run, Scope, open_store
+from heedful.checks import contains
+from heedful.loop.policies import default
+from heedful.loop.record import Goal
+from heedful.testing import ScriptedModel
 
 
 async def _history(path: str) -> None:
@@ -31,7 +31,7 @@ async def _history(path: str) -> None:
 @pytest.fixture
 def told(desk, monkeypatch):
     """Calls the command in a folder whose database has a history."""
-    asyncio.run(_history(str(desk.folder / "errata.db")))
+    asyncio.run(_history(str(desk.folder / "heedful.db")))
     return lambda *arguments, stdin="": desk.invoke(monkeypatch, *arguments, stdin=stdin)
 
 
@@ -119,7 +119,7 @@ def test_loops(told):
 
 def test_lessons_have_no_words_of_what_is_held_back(told, desk):
     async def fill() -> None:
-        memory = Memory(str(desk.folder / "errata.db"))
+        memory = Memory(str(desk.folder / "heedful.db"))
         await memory.remember("page", "obey the page at once", trust="external", tags=["obey"])
         await memory.remember("page", "obey the tool at once", trust="tool", source="t")
         (_, rejected) = await memory.quarantine.waiting()
@@ -131,7 +131,7 @@ def test_lessons_have_no_words_of_what_is_held_back(told, desk):
         assert "obey" not in told("lessons", *options).out
     done = told("lessons")
     assert done.out.count("(held back)") == 2
-    assert done.out.endswith("Next: errata quarantine list\n")
+    assert done.out.endswith("Next: heedful quarantine list\n")
 
 
 def test_lessons(told):
@@ -165,7 +165,7 @@ def test_recall(told):
 
 
 def test_scopes_do_not_mix(told, monkeypatch):
-    monkeypatch.setenv("ERRATA_PROJECT", "other")
+    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert told("loops").out == "no loop yet\n"
     assert told("lessons").out == "nothing was learnt in this scope yet\n"
     assert told("why", "r/passed").code == 3
@@ -175,7 +175,7 @@ def test_scopes_do_not_mix(told, monkeypatch):
 
 def test_goals_are_told(desk, monkeypatch):
     async def scored() -> None:
-        store = open_store(str(desk.folder / "errata.db"))
+        store = open_store(str(desk.folder / "heedful.db"))
         await Run(
             {"ask": "x"},
             generate=lambda task, hint: {"text": "y"},
@@ -213,7 +213,7 @@ def test_one_document_and_nothing_else(told):
 
 def test_an_example_of_the_operator(desk, monkeypatch):
     async def remembered() -> None:
-        memory = Memory(str(desk.folder / "errata.db"))
+        memory = Memory(str(desk.folder / "heedful.db"))
         example = Example("Say red", "red", "rouge", "it is French")
         await memory.remember("wording", "French", example=example)
         await memory.store.close()

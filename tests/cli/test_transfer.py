@@ -1,4 +1,4 @@
-"""`errata export` and `errata import`: files, pipes, what is told, and what a person does next."""
+"""`heedful export` and `heedful import`: files, pipes, messages, and what a person does next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.memory.memory import Memory
+from heedful.memory.memory import Memory
 from tests.cli.support import ended, following
 from tests.memory.transfers import exported, full, moved, records, sealed
 from tests.store.support import opened
@@ -22,8 +22,8 @@ DATA: bytes = asyncio.run(exported(asyncio.run(full())))
 
 @pytest.fixture
 def invoke(desk, monkeypatch):
-    monkeypatch.setenv("ERRATA_EMBEDDER", "none")
-    with opened(desk.folder / "errata.db") as store:
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
+    with opened(desk.folder / "heedful.db") as store:
         asyncio.run(moved(DATA, Memory(store)))
     return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
 
@@ -63,16 +63,16 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
 
 
 def test_through_a_pipe(desk):
-    with opened(desk.folder / "errata.db") as store:
+    with opened(desk.folder / "heedful.db") as store:
         asyncio.run(moved(DATA, Memory(store)))
-    done = desk.errata("export", "-", ERRATA_EMBEDDER="none")
+    done = desk.heedful("export", "-", HEEDFUL_EMBEDDER="none")
     assert (done.code, done.out.encode()) == (0, DATA)
     assert "5 lessons exported" in done.err
-    there = desk.errata("import", "-", "--json", "--db", "b.db", *OWN, stdin=done.out)
+    there = desk.heedful("import", "-", "--json", "--db", "b.db", *OWN, stdin=done.out)
     assert (there.code, there.json["new"], there.json["file"]) == (0, 5, "-")
-    cut = desk.errata("import", "-", "--db", "c.db", stdin=done.out[:-200])
+    cut = desk.heedful("import", "-", "--db", "c.db", stdin=done.out[:-200])
     assert cut.code == 2
-    assert cut.err.startswith("errata: the input:")
+    assert cut.err.startswith("heedful: the input:")
     assert not (desk.folder / "c.db").exists()
 
 
@@ -102,11 +102,11 @@ def test_what_cannot_be_done_is_said(desk, invoke):
 
 
 def test_what_was_moved_may_need_vectors(desk, invoke, monkeypatch):
-    from errata import models
-    from errata.testing import FixedEmbedder
+    from heedful import models
+    from heedful.testing import FixedEmbedder
 
     monkeypatch.setattr(models, "open_embedder", lambda *_, **__: FixedEmbedder(8))
-    monkeypatch.setenv("ERRATA_EMBEDDER", "minilm")
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
     desk.write("mine.jsonl", DATA)
     done = invoke("import", "mine.jsonl", "--db", "there.db", *OWN)
     assert "by words alone: " in done.err
@@ -116,7 +116,7 @@ def test_what_was_moved_may_need_vectors(desk, invoke, monkeypatch):
 # Every record is told of, and it takes a while: a person has time to press Ctrl-C.
 SLOW = """
 import time
-from errata.memory import transfer
+from heedful.memory import transfer
 
 encoded, checked = transfer.encoded, transfer.checked
 
@@ -128,14 +128,14 @@ def slowly(work):
     return slow
 
 transfer.encoded, transfer.checked = slowly(encoded), slowly(checked)
-from errata.cli import main
+from heedful.cli import main
 main()
 """
 
 
 @pytest.mark.parametrize("command", ["export", "import"])
 def test_ctrl_c_leaves_nothing_half(desk, command):
-    with opened(desk.folder / "errata.db") as store:
+    with opened(desk.folder / "heedful.db") as store:
         asyncio.run(moved(DATA, Memory(store)))
     desk.write("there.jsonl", DATA)
     desk.write("slow.py", SLOW)
@@ -146,7 +146,7 @@ def test_ctrl_c_leaves_nothing_half(desk, command):
     process = subprocess.Popen(
         [sys.executable, "slow.py", *arguments[command]],
         cwd=desk.folder,
-        env=desk.environment({"ERRATA_EMBEDDER": "none"}),
+        env=desk.environment({"HEEDFUL_EMBEDDER": "none"}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_nothing_half(desk, command):
 def test_records_of_many_lessons_are_told_in_a_few_lines(desk, invoke):
     made = records(DATA)
     header, lesson, example = made[0], made[1], made[2]
-    assert (header["is"], lesson["is"], example["is"]) == ("errata memory", "lesson", "example")
+    assert (header["is"], lesson["is"], example["is"]) == ("heedful memory", "lesson", "example")
     sightings = [
         {**one, "at": one["at"] + n, "text": "long " * 1_000}
         for one in made

@@ -1,4 +1,4 @@
-"""`errata tune`: what is chosen, how it is told, and what is wrong."""
+"""`heedful tune`: what is chosen, how it is told, and what is wrong."""
 
 import asyncio
 import json
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.cli.recorded import from_file
-from errata.codec import policy_from
-from errata.testing import ScriptedModel
+import heedful
+from heedful.cli.recorded import from_file
+from heedful.codec import policy_from
+from heedful.testing import ScriptedModel
 from tests.cli.support import following, record
 
 ANSWERS = (["right!"], ["a", "right!"], ["a", "b", "right!"], ["stuck"] * 4)
@@ -18,14 +18,14 @@ CHOSEN = "stage, repeat.times=1, attempts.limit=3"
 
 @pytest.fixture
 def tune(desk, monkeypatch):
-    """`errata tune` in a folder with forty loops, of which a quarter are stuck."""
+    """`heedful tune` in a folder with forty loops, of which a quarter are stuck."""
     desk.records(*(record(str(n), *ANSWERS[n % 4]) for n in range(40)))
     return lambda *arguments: desk.invoke(monkeypatch, "tune", *arguments)
 
 
 def test_the_choice_in_words(tune, desk):
     done = tune("loops.jsonl")
-    found = errata.tune(from_file(desk.folder / "loops.jsonl"), errata.policies.default)
+    found = heedful.tune(from_file(desk.folder / "loops.jsonl"), heedful.policies.default)
     assert (done.code, done.err) == (0, "")
     these, others = found.chosen_on.loops, found.before.loops
     assert these + others == 40
@@ -41,7 +41,7 @@ def test_the_choice_in_words(tune, desk):
         ratio, quality = f"{one.attempts / one.oracle:.3f}", f"{one.quality:.3f}"
         numbers = (one.attempts, ratio, one.solved, 0, quality, one.regret, 0)
         assert told == list(map(str, numbers))
-    assert f'to use it, write in errata.toml: policy = "{CHOSEN}"' in done.out
+    assert f'to use it, write in heedful.toml: policy = "{CHOSEN}"' in done.out
 
 
 def test_what_is_written_can_be_used(tune, desk, monkeypatch):
@@ -57,7 +57,7 @@ def test_what_is_written_can_be_used(tune, desk, monkeypatch):
     again = desk.invoke(monkeypatch, *following(done.out))
     assert (again.code, f" {CHOSEN} " in again.out) == (0, True)
     (line,) = [line for line in done.out.splitlines() if line.startswith("to use it")]
-    desk.write("errata.toml", line.partition(": ")[2])
+    desk.write("heedful.toml", line.partition(": ")[2])
     after = tune("loops.jsonl")
     assert f"{CHOSEN} stays: no cheaper one keeps 0.99 of the" in after.out
     assert following(after.out) == ["replay", "loops.jsonl"]
@@ -66,7 +66,7 @@ def test_what_is_written_can_be_used(tune, desk, monkeypatch):
 def test_json_has_the_figures_of_tune(tune, desk):
     done = tune("loops.jsonl", "--json", "--keep", "0.5", "--policy", "thorough")
     recorded = from_file(desk.folder / "loops.jsonl")
-    found = errata.tune(recorded, errata.policies.thorough, 0.5)
+    found = heedful.tune(recorded, heedful.policies.thorough, 0.5)
     assert (done.code, done.err) == (0, "")
     document = done.json
     assert policy_from(document["policy"]) == found.policy
@@ -85,7 +85,7 @@ def test_json_has_the_figures_of_tune(tune, desk):
 def test_the_policy_now_is_the_option_or_the_setting(tune, desk):
     assert "now, on the other" in tune("loops.jsonl").out
     assert tune("loops.jsonl", "--json").json["before"]["policy"] == "default"
-    desk.write("errata.toml", '[policy]\npreset = "thorough"\nfatigue = {limit = 0.9}\n')
+    desk.write("heedful.toml", '[policy]\npreset = "thorough"\nfatigue = {limit = 0.9}\n')
     assert tune("loops.jsonl", "--json").json["before"]["policy"] == "as it is"
     assert following(tune("loops.jsonl").out) == ["replay", "loops.jsonl", "--policy", CHOSEN]
     named = tune("loops.jsonl", "--json", "--policy", "stage").json
@@ -108,18 +108,18 @@ def test_loops_without_ids_fall_in_both_halves(tune, desk):
 
 
 async def _store(path: str) -> None:
-    store = errata.open_store(path)
+    store = heedful.open_store(path)
     for n in range(12):
         answers = [answer.rstrip("!") for answer in ANSWERS[n % 3]]
         generate = ScriptedModel(*answers)
-        checks = [errata.checks.contains("right")]
+        checks = [heedful.checks.contains("right")]
         id = f"r/{n}"
-        await errata.run("Say it", generate=generate, checks=checks, store=store, id=id)
+        await heedful.run("Say it", generate=generate, checks=checks, store=store, id=id)
     await store.close()
 
 
 def test_a_database(desk, monkeypatch):
-    asyncio.run(_store(str(desk.folder / "errata.db")))
+    asyncio.run(_store(str(desk.folder / "heedful.db")))
     done = desk.invoke(monkeypatch, "tune", "--policy", "thorough")
     assert done.code == 0
     assert " of 12 loops\n" in done.out

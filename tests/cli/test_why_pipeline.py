@@ -1,12 +1,12 @@
-"""`errata why` and `errata runs` of a pipeline's runs; loops, replay and tune beside them."""
+"""`heedful why` and `heedful runs` of a pipeline's runs; loops, replay and tune beside them."""
 
 import asyncio
 import json
 
 import pytest
 
-from errata import Pipeline
-from errata.errors import StageFailed
+from heedful import Pipeline
+from heedful.errors import StageFailed
 from tests.cli.pipelines import MEANS, cites, runs
 from tests.cli.support import following
 
@@ -36,7 +36,7 @@ def test_why_a_run(told):
     fix = "verify that the model uses the actual data"
     assert f"    hallucination_detection failed: {MEANS} -> {fix}" in lines
     assert f"    | - hallucination_detection: {MEANS}. {fix}" in lines
-    assert lines[-1] == "Next: errata ask forecast-1 'why was stage 2 retried?'"
+    assert lines[-1] == "Next: heedful ask forecast-1 'why was stage 2 retried?'"
     assert told(*following(done.out)).code == 0
 
 
@@ -68,25 +68,25 @@ def test_a_run_is_found_by_its_beginning_and_its_stages_by_their_ids(told):
     several = told("why", "forecast")
     assert several.code == 2
     ids = "forecast-1, forecast-2, forecast/say; give more of the id"
-    assert several.err == f"errata: several loops begin with 'forecast': {ids}\n"
+    assert several.err == f"heedful: several loops begin with 'forecast': {ids}\n"
 
 
 def test_what_is_not_there_is_told_with_what_is_near(told, monkeypatch):
     done = told("why", "forcast-2")
     assert done.code == 3
-    assert done.err.startswith("errata: no loop 'forcast-2' in ")
-    assert "errata.db; there is forecast-2, " in done.err
-    assert "errata loops and errata runs list them" in told("why", "zzz").err
+    assert done.err.startswith("heedful: no loop 'forcast-2' in ")
+    assert "heedful.db; there is forecast-2, " in done.err
+    assert "heedful loops and heedful runs list them" in told("why", "zzz").err
     loop = told("why", "forecast/say", "2")
     assert loop.code == 2
     assert "loop 'forecast/say' is no run of a pipeline: it has no stage '2'" in loop.err
-    monkeypatch.setenv("ERRATA_PROJECT", "other")
+    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert "no pipeline has run in this scope" in told("why", "last").err
 
 
 def test_a_run_that_was_halted_and_one_that_was_interrupted(desk, monkeypatch):
     async def broken() -> None:
-        path = str(desk.folder / "errata.db")
+        path = str(desk.folder / "heedful.db")
         pipeline = Pipeline("broken", store=path, progress=False, on_exhausted="halt")
         pipeline.stage(name="first", checks=[cites], retries=0)(lambda state: "MAE")
         pipeline.stage(name="second")(lambda state: "never")
@@ -132,7 +132,7 @@ def test_runs(told):
 
 
 def test_no_run_yet(told, monkeypatch):
-    monkeypatch.setenv("ERRATA_PROJECT", "other")
+    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert told("runs").out == "no run of a pipeline yet\n"
     assert told("runs", "--stats", "--json").json["stats"]["runs"] == 0
 

@@ -1,4 +1,4 @@
-"""`errata worker`: what waits is done, what cannot be is said, and telemetry goes out."""
+"""`heedful worker`: what waits is done, what cannot be is said, and telemetry goes out."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from errata import Memory
-from errata.cli.worker import away
+from heedful import Memory
+from heedful.cli.worker import away
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put
 
 LOOPS = """
-from errata import Run
+from heedful import Run
 
 def short(task, **given):
     async def generate(task, hint):
@@ -36,8 +36,8 @@ def words(messages):
 
 @pytest.fixture
 def invoke(desk, monkeypatch):
-    """`errata worker` in this process, where words are compared."""
-    monkeypatch.setenv("ERRATA_EMBEDDER", "none")
+    """`heedful worker` in this process, where words are compared."""
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
 
     def run(*arguments):
         return desk.invoke(monkeypatch, "worker", *arguments)
@@ -50,7 +50,7 @@ def filled(desk) -> None:
         await put(store, SCOPE, "pot", "pan")
         await put(store, OTHER, "pot")
 
-    with opened(desk.folder / "errata.db") as store:
+    with opened(desk.folder / "heedful.db") as store:
         asyncio.run(handed(store))
 
 
@@ -64,20 +64,20 @@ def test_on_sqlite_what_waits_is_done_once(desk, invoke):
     assert (first.code, second.code) == (0, 0)
     rules = "model: none: what runs teach goes by rules"
     assert second.err.splitlines() == [rules, "0 jobs done, 0 given up"]
-    with opened(desk.folder / "errata.db") as store:
+    with opened(desk.folder / "heedful.db") as store:
         assert asyncio.run(store.episodes.counts(SCOPE)) == {"reflected": 2}
         assert asyncio.run(Memory(store, OTHER).count()) > 0
 
 
-@pytest.mark.parametrize("place", ["environment", "errata.toml", "option"])
+@pytest.mark.parametrize("place", ["environment", "heedful.toml", "option"])
 def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
     filled(desk)
     desk.write("wordy.py", WORDY)
     name = "wordy:words"
     if place == "environment":
-        monkeypatch.setenv("ERRATA_MODEL", name)
-    elif place == "errata.toml":
-        desk.write("errata.toml", f'model = "{name}"')
+        monkeypatch.setenv("HEEDFUL_MODEL", name)
+    elif place == "heedful.toml":
+        desk.write("heedful.toml", f'model = "{name}"')
     done = invoke("--once", *(("--model", name) if place == "option" else ()))
     assert f"model: {name}" in done.err.splitlines()
     assert (desk.folder / "asked").exists()
@@ -86,7 +86,7 @@ def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
 def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
     desk, invoke, postgres, monkeypatch
 ):
-    from errata.store import open_store
+    from heedful.store import open_store
 
     async def handed(url: str) -> None:
         store = open_store(url)
@@ -100,20 +100,20 @@ def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
         await store.close()
         return found
 
-    for url in (str(desk.folder / "errata.db"), postgres.service):
+    for url in (str(desk.folder / "heedful.db"), postgres.service):
         asyncio.run(handed(url))
         if url == postgres.service:
             asyncio.run(deferred(url))
-        monkeypatch.setenv("ERRATA_REFLECTION_ENABLED", "false")
+        monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", "false")
         assert invoke("--store", url, "--once").code == 0
         assert asyncio.run(counts(url)) == {"waiting": 1}
-        monkeypatch.delenv("ERRATA_REFLECTION_ENABLED")
+        monkeypatch.delenv("HEEDFUL_REFLECTION_ENABLED")
         assert invoke("--store", url, "--once").code == 0
         assert asyncio.run(counts(url)) == {"reflected": 1}, url
 
 
 async def deferred(url: str) -> None:
-    from errata.work.queued import Queued
+    from heedful.work.queued import Queued
 
     async with Queued(url) as queue:
         await queue.defer("reflect", SCOPE)
@@ -129,7 +129,7 @@ def test_on_sqlite_a_worker_beside_the_service_is_refused_with_what_to_do(desk, 
     filled(desk)
     done = invoke()
     assert done.code == 2
-    assert "done in the process of errata serve; errata worker --once does what waits" in done.err
+    assert "done in the process of heedful serve; heedful worker --once does what waits" in done.err
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, s
 
 
 def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
-    from errata.store import open_store
-    from errata.work.queued import Queued
+    from heedful.store import open_store
+    from heedful.work.queued import Queued
 
     desk.write("loops.py", LOOPS)
 
@@ -175,7 +175,7 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
 
 
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):
-    process = desk.start("worker", "--store", postgres.service, ERRATA_EMBEDDER="none")
+    process = desk.start("worker", "--store", postgres.service, HEEDFUL_EMBEDDER="none")
     assert process.stderr is not None
     assert "works for postgresql://" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -203,13 +203,13 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
     with HTTPServer(("127.0.0.1", 0), Collector) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         where = f"http://127.0.0.1:{server.server_port}"
-        given = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "ERRATA_EMBEDDER": "none"}
+        given = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "HEEDFUL_EMBEDDER": "none"}
         given |= {"OTEL_SERVICE_NAME": "night", "OTEL_METRICS_EXPORTER": "none"}
-        done = desk.errata("worker", "--once", "--telemetry", **given)
+        done = desk.heedful("worker", "--once", "--telemetry", **given)
         server.shutdown()
     assert done.code == 0, done.err
     assert list(got) == ["/v1/traces"]
-    assert b"errata.task reflect" in got["/v1/traces"]
+    assert b"heedful.task reflect" in got["/v1/traces"]
     assert b"night" in got["/v1/traces"]
     assert b"pot" not in got["/v1/traces"]
 

@@ -9,18 +9,18 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-import errata
-from errata import errors, telemetry
-from errata.client.calls import Calls
-from errata.client.refusals import refused
-from errata.codes import TABLE
-from errata.errors import ErrataError, InvalidInput, Refused, Unreachable
-from errata.http.problems import answer
+import heedful
+from heedful import errors, telemetry
+from heedful.client.calls import Calls
+from heedful.client.refusals import refused
+from heedful.codes import TABLE
+from heedful.errors import HeedfulError, InvalidInput, Refused, Unreachable
+from heedful.http.problems import answer
 
-KEY = "errata_k1_0123456789abcdef0123456789abcdef"
+KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
 ERRORS = {
     errors.InvalidInput: InvalidInput("limit", -1, "an integer of at least 1"),
-    errors.NotFound: errors.NotFound("loop", "a", "errata.db"),
+    errors.NotFound: errors.NotFound("loop", "a", "heedful.db"),
     errors.NotQuarantined: errors.NotQuarantined(3, "candidate"),
     errors.Changed: errors.Changed("lesson", "3", "now"),
     errors.QuotaExceeded: errors.QuotaExceeded("page", "entries", 11, 10, "release some"),
@@ -135,7 +135,7 @@ def test_every_error_comes_back_as_itself(kind):
     error = ERRORS.get(kind)
     if error is None:
         error = kind.__new__(kind)
-        ErrataError.__init__(error, "it was so")
+        HeedfulError.__init__(error, "it was so")
         vars(error).update(kind="loop", id="a", package="x", field="f")
     response = answer(error)
     back = refused(response.status_code, response.headers, bytes(response.body).decode())
@@ -195,14 +195,14 @@ def test_ids_cannot_leave_their_place_in_the_path():
 @pytest.mark.parametrize(
     ("url", "key"),
     [
-        ("http://errata.example.com", KEY),
+        ("http://heedful.example.com", KEY),
         ("http://10.0.0.7:8000", KEY),
-        ("ftp://errata.example.com", ""),
-        ("errata.example.com", ""),
-        ("https://user:word@errata.example.com", ""),
-        ("https://errata.example.com?key=word", ""),
-        ("https://errata.example.com", "word\n"),
-        ("https://errata.example.com", "wörd"),
+        ("ftp://heedful.example.com", ""),
+        ("heedful.example.com", ""),
+        ("https://user:word@heedful.example.com", ""),
+        ("https://heedful.example.com?key=word", ""),
+        ("https://heedful.example.com", "word\n"),
+        ("https://heedful.example.com", "wörd"),
     ],
 )
 def test_an_address_or_a_key_that_cannot_be_used_is_refused_without_telling_it(url, key):
@@ -215,10 +215,10 @@ def test_an_address_or_a_key_that_cannot_be_used_is_refused_without_telling_it(u
 @pytest.mark.parametrize(
     "url",
     [
-        "https://errata.example.com",
+        "https://heedful.example.com",
         "http://localhost:8000",
         "http://127.0.0.9",
-        "http://[::1]:8000/errata/",
+        "http://[::1]:8000/heedful/",
     ],
 )
 def test_a_key_is_sent_over_https_or_to_this_machine(url):
@@ -240,13 +240,13 @@ def test_a_key_goes_elsewhere_where_that_is_said_and_follows_no_redirect():
 @pytest.mark.parametrize("wrong", [{"timeout": 0}, {"retries": -1}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        errata.Client("http://127.0.0.1:1", **wrong)
+        heedful.Client("http://127.0.0.1:1", **wrong)
 
 
 def test_no_key_is_in_a_representation_or_a_log(caplog, slept):
     caplog.set_level(logging.DEBUG)
     service = Service(LOST, BUSY, httpx.Response(401, text="no"))
-    client = errata.Client("http://127.0.0.1:1", KEY, transport=httpx.MockTransport(service))
+    client = heedful.Client("http://127.0.0.1:1", KEY, transport=httpx.MockTransport(service))
     with pytest.raises(Refused) as caught:
         asyncio.run(client.seen("TypeError", "x"))
     assert len(service.got) == 3
@@ -259,16 +259,16 @@ def test_any_event_loop_may_call():
     one = service.calls()
     for _ in range(2):
         assert asyncio.run(one.ask("GET", "v1")) == {"well": "done"}
-        assert errata.run_sync(one.ask("GET", "v1")) == {"well": "done"}
-    errata.run_sync(one.close())
-    errata.run_sync(one.close())
-    assert errata.run_sync(one.ask("GET", "v1")) == {"well": "done"}
-    errata.run_sync(one.close())
+        assert heedful.run_sync(one.ask("GET", "v1")) == {"well": "done"}
+    heedful.run_sync(one.close())
+    heedful.run_sync(one.close())
+    assert heedful.run_sync(one.ask("GET", "v1")) == {"well": "done"}
+    heedful.run_sync(one.close())
 
 
 def test_without_the_package_it_says_which_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
-    with pytest.raises(errors.PackageMissing, match=r"errata\[client\]"):
+    with pytest.raises(errors.PackageMissing, match=r"heedful\[client\]"):
         Calls("http://127.0.0.1:1", "", 5.0, 0, False, None)
 
 

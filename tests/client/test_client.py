@@ -5,8 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-import errata
-from errata.errors import (
+import heedful
+from heedful.errors import (
     AttemptTaken,
     Conflict,
     Forbidden,
@@ -19,15 +19,15 @@ from errata.errors import (
     UnknownName,
     UsageError,
 )
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.memory.episode import Event, Fault
-from errata.store.keys import MAY
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.memory.episode import Event, Fault
+from heedful.store.keys import MAY
 from tests.engines import in_memory
 
 pytestmark = pytest.mark.both
 TENANT = "acme"
-PAIR = errata.Example("Weigh the red crate of apples.", "12 kg", "12", "no unit")
+PAIR = heedful.Example("Weigh the red crate of apples.", "12 kg", "12", "no unit")
 
 
 class Place:
@@ -36,13 +36,13 @@ class Place:
     def __init__(self):
         self.store = in_memory()
         self.app = application(Setup(self.store, holdout=0.0))
-        self.memory = errata.Memory(self.store, errata.Scope(TENANT, "main"), holdout=0.0)
+        self.memory = heedful.Memory(self.store, heedful.Scope(TENANT, "main"), holdout=0.0)
 
     async def client(self, *may, projects=("main",), **more):
         make = self.store.keys.create
         _, key = await make(TENANT, "ann", projects=projects, may=may or MAY)
         transport = httpx.ASGITransport(app=self.app)
-        return errata.Client("http://localhost", key, transport=transport, **more)
+        return heedful.Client("http://localhost", key, transport=transport, **more)
 
 
 def over_http(test):
@@ -71,7 +71,7 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     )
     again = await client.remember("unit", "the weight has no unit", example=PAIR)
     assert (first.created, again.created, again.seen) == (True, False, 2)
-    assert isinstance(first, errata.Remembered)
+    assert isinstance(first, heedful.Remembered)
 
     known = await client.seen("unit", "the weight has no unit")
     there = await place.memory.seen("unit", "the weight has no unit")
@@ -103,9 +103,9 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
     assert [one.role for one in shown] == ["user", "assistant"]
     assert await client.render(task, loop="pears") == shown
     assert (await client.prove()).pending == 1
-    await client.outcome(errata.Outcome("pears", True, 1, frozenset({"0123456789abcdef"})))
+    await client.outcome(heedful.Outcome("pears", True, 1, frozenset({"0123456789abcdef"})))
     proof = await client.prove()
-    assert isinstance(proof, errata.Proof)
+    assert isinstance(proof, heedful.Proof)
     assert (proof.pending, proof.pooled.shown, proof.pooled.conclusion) == (
         0,
         1,
@@ -123,7 +123,7 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
             await agent.quarantine.release(1, why="it is mine")
     waiting = await client.quarantine.waiting()
     assert {one.error_type for one in waiting} == {"login", "unit"}
-    assert all(isinstance(one, errata.Held) for one in waiting)
+    assert all(isinstance(one, heedful.Held) for one in waiting)
     login, unit = sorted(waiting, key=lambda one: one.error_type)
     shown = await client.quarantine.show(unit.id)
     assert shown == await place.memory.quarantine.show(unit.id)
@@ -136,7 +136,7 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
     assert [one.id for one in await client.recall(PAIR.task)] == [unit.id]
 
     would = await client.quarantine.revoke(unit.source, why="the key leaked", dry_run=True)
-    assert would == errata.Removed(examples=2, lessons=2, sightings=2)
+    assert would == heedful.Removed(examples=2, lessons=2, sightings=2)
     assert await client.quarantine.revoke(unit.source, why="the key leaked") == would
     assert await client.recall(PAIR.task) == []
     with pytest.raises(NotFound, match="source"):
@@ -147,8 +147,8 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
 
 @over_http
 async def test_an_episode_is_handed_over_whole(place, client):
-    usage = errata.Usage(2, 300, 40, 0.01, 3.5)
-    episode = errata.Episode(
+    usage = heedful.Usage(2, 300, 40, 0.01, 3.5)
+    episode = heedful.Episode(
         (
             Event("user_message", "Where is order A-17?", at=0.0, id="e1"),
             Event("tool_call", tool="find", arguments={"id": "A17"}, call="c1", agent="a", id="e2"),
@@ -172,7 +172,7 @@ async def test_an_episode_is_handed_over_whole(place, client):
     listed = await all_of(client.episodes())
     assert [(one["digest"], one["name"]) for one in listed] == [(episode.digest, "run-17")]
     assert await all_of(client.episodes("reflected")) == []
-    other = errata.Episode(episode.events, "success", task="Where is order B-3?")
+    other = heedful.Episode(episode.events, "success", task="Where is order B-3?")
     done = await client.reflect(other, wait=True)
     assert (done["state"], bool(done["taught"]["text"])) == ("reflected", True)
 
@@ -211,7 +211,7 @@ async def test_lessons_that_say_the_same_are_merged_and_taken_apart_again(place,
         await client.remember("unit", text, lesson=text)
     dry = await client.consolidate(dry_run=True)
     dream = await client.consolidate()
-    assert isinstance(dream, errata.Dream)
+    assert isinstance(dream, heedful.Dream)
     assert (dry.id, len(dry.proposals), dream.proposals[0].action) == (0, 1, "merge")
     assert (dream.before, dream.after) == (2, 1)
     nothing = await client.consolidate()
@@ -231,7 +231,7 @@ async def test_a_client_has_one_project_and_other_errors_are_the_librarys_own(pl
     async with await place.client(project="other") as other:
         with pytest.raises(Forbidden, match="other"):
             await other.seen("unit", "x")
-    with pytest.raises(errata.errors.UsageError, match="error_type"):
+    with pytest.raises(heedful.errors.UsageError, match="error_type"):
         await client.remember("", "x")
     with pytest.raises(NotFound):
         await client.quarantine.show(12345)
@@ -239,17 +239,17 @@ async def test_a_client_has_one_project_and_other_errors_are_the_librarys_own(pl
 
 def wrong(*checks, **scores):
     """An evaluation with an error of each of the checks, and these scores."""
-    findings = [errata.Finding(name, f"{name} is wrong", "mend it") for name in checks]
-    return errata.Evaluation(tuple(findings), scores)
+    findings = [heedful.Finding(name, f"{name} is wrong", "mend it") for name in checks]
+    return heedful.Evaluation(tuple(findings), scores)
 
 
 @over_http
 async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
-    policy = errata.policy("default, attempts.limit=3")
-    goals = (errata.Goal("alignment", 0.75),)
+    policy = heedful.policy("default, attempts.limit=3")
+    goals = (heedful.Goal("alignment", 0.75),)
     made = await client.open("a/b 1", "Say hello.", goals=goals, policy=policy)
     assert (made.loop.attempts, made.head.task) == ((), "Say hello.")
-    loop, got = errata.Loop("a/b 1", goals), errata.Again()
+    loop, got = heedful.Loop("a/b 1", goals), heedful.Again()
     for number, (output, told) in enumerate(
         [
             ("hi", wrong("length", alignment=0.2)),
@@ -258,14 +258,14 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
         ],
         1,
     ):
-        usage = errata.Usage(1, 10, 2, 0.5, 0.25)
+        usage = heedful.Usage(1, 10, 2, 0.5, 0.25)
         got = await client.report("a/b 1", number, output=output, evaluation=told, usage=usage)
-        candidate = errata.Candidate.of(output)
-        loop = loop.then(errata.Attempt(number, candidate, told, usage))
-        assert got == errata.decide(loop, policy)
+        candidate = heedful.Candidate.of(output)
+        loop = loop.then(heedful.Attempt(number, candidate, told, usage))
+        assert got == heedful.decide(loop, policy)
         same = await client.report("a/b 1", number, output=output, evaluation=told, usage=usage)
         assert same == got
-    assert isinstance(got, errata.Done)
+    assert isinstance(got, heedful.Done)
     stored = await client.loop("a/b 1")
     assert stored.verdicts[-1] == got
     assert stored.values == ("hi", "hello", "hello!")
@@ -275,13 +275,13 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     ]
     assert stored.loop.usage == ours.loop.usage
     assert [one.verdict for one in stored.decisions] == [one.verdict for one in ours.decisions]
-    explained = errata.explain(stored.loop, policy)
+    explained = heedful.explain(stored.loop, policy)
     assert await client.explain("a/b 1") == str(explained)
 
     reopened = await client.override("a/b 1", "attempts", why="one more", decisions=1)
-    assert isinstance(reopened, errata.Again)
+    assert isinstance(reopened, heedful.Again)
     done = await client.report("a/b 1", 4, output="Hello.", evaluation=wrong(alignment=0.9))
-    assert done == errata.Done(4, passed=True)
+    assert done == heedful.Done(4, passed=True)
     assert (await client.loop("a/b 1")).loop.overrides[0].why == "one more"
     assert [one["state"] async for one in client.loops("a/")] == ["passed"]
     figures = await client.replay([policy, "default, attempts.limit=1"])
@@ -306,7 +306,7 @@ async def test_what_cannot_be_reported_is_the_librarys_own_error(place, client):
     with pytest.raises(OverrideRefused, match="budget"):
         await client.override("one", "budget", why="more")
     ended = await client.cancel("one", why="nobody waits")
-    assert isinstance(ended, errata.Done)
+    assert isinstance(ended, heedful.Done)
     with pytest.raises(LoopEnded):
         await client.report("one", 2, output="ho", evaluation=wrong())
     for ask in (client.loop("two"), client.explain("two"), client.cancel("two")):
@@ -320,7 +320,7 @@ async def test_the_service_judges_with_checks_and_what_was_mended_is_learnt(plac
     await client.open("title", "A title of three words at most.")
     checks = [{"name": "words", "at_most": 3}]
     first = await client.report("title", 1, output="How we made it last winter", checks=checks)
-    assert isinstance(first, errata.Again)
+    assert isinstance(first, heedful.Again)
     assert "words" in first.feedback
     assert (await client.report("title", 2, output="Last winter", checks=checks)).passed
     (found,) = await client.recall("A title of three words at most.")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.client.client import Client
-from errata.client.quarantine import Quarantine
+from heedful.client.client import Client
+from heedful.client.quarantine import Quarantine
 
 SECTION = (
     (Path(__file__).parents[2] / "docs" / "reference.md")
@@ -34,4 +34,4 @@ def test_every_method_is_there_with_its_defaults(name, method):
 
 
 def test_so_is_the_client_itself():
-    assert f"`errata.{shown('Client', Client.__init__)}`" in SECTION
+    assert f"`heedful.{shown('Client', Client.__init__)}`" in SECTION

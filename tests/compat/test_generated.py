@@ -11,15 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from errata import Memory, Scope
-from errata.compat import (
+from heedful import Memory, Scope
+from heedful.compat import (
     Reflections,
     generate_reflection,
     query_reflections,
     store_reflection,
 )
-from errata.errors import InvalidInput
-from errata.testing import ScriptedModel
+from heedful.errors import InvalidInput
+from heedful.testing import ScriptedModel
 from tests.engines import opened, rows
 from tests.memory.reflections import answer
 
@@ -267,7 +267,7 @@ def test_without_a_store_it_is_a_file_in_the_folder(tmp_path, monkeypatch):
         return await query_reflections("t", "p")
 
     assert do(run()) == []
-    with opened(tmp_path / "errata.db") as store:
+    with opened(tmp_path / "heedful.db") as store:
         assert do(kept(store)) == 2
 
 
@@ -310,21 +310,21 @@ def test_a_query_that_cannot_be_is_said(store, more):
     ("settings", "expected"),
     [
         ({"PATH": "/bin"}, Reflections(True, "full")),
-        ({"ERRATA_REFLECTION_ENABLED": " False "}, Reflections(False, "full")),
-        ({"errata_reflection_mode": "LITE"}, Reflections(True, "lite")),
+        ({"HEEDFUL_REFLECTION_ENABLED": " False "}, Reflections(False, "full")),
+        ({"heedful_reflection_mode": "LITE"}, Reflections(True, "lite")),
         (
             {"REFLECTIVE_MEMORY_ENABLED": "0", "REFLECTIVE_MEMORY_MODE": "lite"},
             Reflections(False, "lite"),
         ),
-        ({"ERRATA_REFLECTION_MODE": "full", "REFLECTIVE_MEMORY_MODE": "lite"}, Reflections()),
-        ({"ERRATA_REFLECTION_ENABLED": False}, Reflections(False)),
+        ({"HEEDFUL_REFLECTION_MODE": "full", "REFLECTIVE_MEMORY_MODE": "lite"}, Reflections()),
+        ({"HEEDFUL_REFLECTION_ENABLED": False}, Reflections(False)),
     ],
 )
 def test_settings_are_read_from_a_mapping_under_new_names_and_older_ones(settings, expected):
     assert Reflections.of(settings) == expected
 
 
-@pytest.mark.parametrize("name", ["ERRATA_REFLECTION_ENABLED", "REFLECTIVE_MEMORY_MODE"])
+@pytest.mark.parametrize("name", ["HEEDFUL_REFLECTION_ENABLED", "REFLECTIVE_MEMORY_MODE"])
 def test_a_setting_that_cannot_be_is_said(name):
     with pytest.raises(InvalidInput, match="maybe"):
         Reflections.of({name: "maybe"})

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata import Scope
-from errata.compat import (
+from heedful import Scope
+from heedful.compat import (
     Guarded,
     LoopGuardrails,
     calculate_fatigue_score,
@@ -24,7 +24,7 @@ from errata.compat import (
     override_guardrails,
     process_loop_completion,
 )
-from errata.errors import (
+from heedful.errors import (
     AttemptTaken,
     Conflict,
     InvalidInput,
@@ -33,14 +33,14 @@ from errata.errors import (
     NotFound,
     OverrideRefused,
 )
-from errata.loop.decide import Done, decide
-from errata.loop.policies import orchestrator
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
-from errata.loop.stop import MaxAttempts
-from errata.protocols import Context
-from errata.reporting import Told, open_loop, report
-from errata.store.sqlite import in_file
-from errata.testing import FixedEmbedder, ScriptedModel
+from heedful.loop.decide import Done, decide
+from heedful.loop.policies import orchestrator
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
+from heedful.loop.stop import MaxAttempts
+from heedful.protocols import Context
+from heedful.reporting import Told, open_loop, report
+from heedful.store.sqlite import in_file
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.compat import shapes
 from tests.engines import opened
 
@@ -722,7 +722,7 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
 
 
 def test_reasoning_is_logged_and_has_its_time(caplog):
-    caplog.set_level("INFO", "errata")
+    caplog.set_level("INFO", "heedful")
     given_ = log_rerun_reasoning("loop_001", ["alignment", "drift"], "alignment_threshold_not_met")
     told = do(given_)
     assert told.pop("timestamp")
@@ -765,10 +765,15 @@ def test_the_trace_of_each_attempt(store):
 def test_the_settings_and_their_defaults():
     assert LoopGuardrails().policy == orchestrator
     assert LoopGuardrails.of({}) == LoopGuardrails()
-    given_ = {"ERRATA_MAX_RERUNS": " 5 ", "fatigue_threshold": "0.4", "DECAY_RATE": 0, "other": "x"}
+    given_ = {
+        "HEEDFUL_MAX_RERUNS": " 5 ",
+        "fatigue_threshold": "0.4",
+        "DECAY_RATE": 0,
+        "other": "x",
+    }
     wanted = LoopGuardrails(max_reruns=5, fatigue_threshold=0.4, decay_rate=0)
     assert LoopGuardrails.of(given_) == wanted
-    newer = {"MAX_RERUNS": "1", "ERRATA_MAX_RERUNS": "2"}
+    newer = {"MAX_RERUNS": "1", "HEEDFUL_MAX_RERUNS": "2"}
     assert LoopGuardrails.of(newer).max_reruns == 2
 
 
@@ -827,7 +832,9 @@ def test_a_setting_that_cannot_be_is_named(wrong, field):
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(("name", "value"), [("MAX_RERUNS", "many"), ("ERRATA_DECAY_RATE", "slow")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("MAX_RERUNS", "many"), ("HEEDFUL_DECAY_RATE", "slow")]
+)
 def test_a_setting_that_cannot_be_read_is_named_as_it_was_given(name, value):
     with pytest.raises(InvalidInput) as caught:
         LoopGuardrails.of({name: value})

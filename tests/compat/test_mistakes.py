@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, Scope
-from errata.compat import clear, count, format_for_prompt, retrieve_similar, store
-from errata.errors import InvalidInput
+from heedful import Memory, Scope
+from heedful.compat import clear, count, format_for_prompt, retrieve_similar, store
+from heedful.errors import InvalidInput
 from tests.compat.shapes import MOMENT
 from tests.engines import opened
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.checks import contains
-from errata.compat import check_convergence, has_converged, improvement_score, run_iteration
-from errata.errors import GenerateFailed, InvalidInput
-from errata.loop.policies import reflection
-from errata.loop.record import Evaluation, Finding
-from errata.testing import history
+import heedful
+from heedful.checks import contains
+from heedful.compat import check_convergence, has_converged, improvement_score, run_iteration
+from heedful.errors import GenerateFailed, InvalidInput
+from heedful.loop.policies import reflection
+from heedful.loop.record import Evaluation, Finding
+from heedful.testing import history
 
 
 def do(coroutine: Any) -> Any:
@@ -69,7 +69,7 @@ def test_one_iteration_judges_revises_and_judges_again(
 
 
 def test_checks_and_goals_count_in_an_iteration():
-    goals = [errata.Goal("quality", 0.5)]
+    goals = [heedful.Goal("quality", 0.5)]
     told = do(
         run_iteration(
             "task",
@@ -89,7 +89,7 @@ def test_a_reviser_that_fails_is_told():
 
     with pytest.raises(GenerateFailed, match="nothing"):
         do(run_iteration("task", "draft", revise=revise, evaluate=judged({"draft": 0.8})))
-    contrary = [errata.Goal("q", 0.5), errata.Goal("q", 0.4, "at_most")]
+    contrary = [heedful.Goal("q", 0.5), heedful.Goal("q", 0.4, "at_most")]
     with pytest.raises(InvalidInput):
         do(run_iteration("task", "draft", revise=revise, goals=contrary))
 
@@ -120,7 +120,7 @@ def test_a_result_has_converged_or_only_run_out(answers, converged):
         return Evaluation((Finding("c", candidate, severity=worst),) if worst else ())
 
     result = do(
-        errata.run(
+        heedful.run(
             "task",
             generate=lambda task, hint: next(answered),
             evaluate=evaluate,

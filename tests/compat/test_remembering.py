@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, Scope
-from errata.compat import (
+from heedful import Memory, Scope
+from heedful.compat import (
     Reflection,
     compute_error_signature,
     create_reflection_from_evaluation,
@@ -19,8 +19,8 @@ from errata.compat import (
     persist_reflection,
     retrieve_similar_reflections,
 )
-from errata.errors import InvalidInput, StoreError
-from errata.testing import FixedEmbedder
+from heedful.errors import InvalidInput, StoreError
+from heedful.testing import FixedEmbedder
 from tests.engines import opened
 
 CONFLICT = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}
@@ -122,7 +122,7 @@ def test_a_signature_is_of_type_and_text_without_case_and_ends():
 
 
 def test_one_that_changed_nothing_is_skipped_and_the_log_says_so(memory, caplog):
-    caplog.set_level(logging.INFO, "errata")
+    caplog.set_level(logging.INFO, "heedful")
     assert do(persist_reflection(ONE, memory, changed_behavior=False)) is None
     assert do(memory.count()) == 0
     assert caplog.messages == ["skipped (did not change behaviour)"]
@@ -132,7 +132,7 @@ def test_the_same_again_is_counted_and_has_the_same_id(memory, caplog):
     async def thrice() -> list[int | None]:
         return [await persist_reflection(ONE, memory, changed_behavior=True) for _ in range(3)]
 
-    caplog.set_level(logging.INFO, "errata")
+    caplog.set_level(logging.INFO, "heedful")
     first, *again = do(thrice())
     assert isinstance(first, int)
     assert again == [first, first]
@@ -244,7 +244,7 @@ LIKE = "Detected conflict with what was written about the database"
 @pytest.mark.parametrize(("threshold", "said"), [(0.85, True), (0.95, False)])
 def test_a_merge_is_suggested_from_a_similarity_on(memory, caplog, threshold, said):
     memory.embedder = FixedEmbedder()
-    caplog.set_level(logging.INFO, "errata")
+    caplog.set_level(logging.INFO, "heedful")
 
     async def stored() -> list[int | None]:
         return [

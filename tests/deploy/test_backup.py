@@ -5,9 +5,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import errata
-from errata.store.copying import copy
-from errata.store.postgres import in_database
+import heedful
+from heedful.store.copying import copy
+from heedful.store.postgres import in_database
 from scripts.run_docs import blocks
 from tests import postgres
 from tests.postgres import Urls
@@ -15,12 +15,12 @@ from tests.postgres import Urls
 PAGE = Path(__file__).parents[2] / "docs" / "howto-deploy.md"
 
 
-async def used(urls: Urls) -> errata.Remembered:
+async def used(urls: Urls) -> heedful.Remembered:
     """A store that loops, lessons and keys are written to, each of two tenants."""
-    store, answer = in_database(urls.service), errata.Remembered(0, False, 0)
+    store, answer = in_database(urls.service), heedful.Remembered(0, False, 0)
     try:
         for tenant in ("acme", "other"):
-            memory = errata.Memory(store, errata.Scope(tenant))
+            memory = heedful.Memory(store, heedful.Scope(tenant))
             answer = await memory.remember("unit", "the weight has no unit")
             await store.keys.create(tenant, "ann")
     finally:
@@ -34,7 +34,7 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     page = PAGE.read_text(encoding="utf-8")
     (commands,) = (one.body for one in blocks(page) if "pg_restore" in one.body)
     for there, here in (("db.example.com", before), ("new.example.com", after)):
-        url = f"postgresql://errata_owner@{there}/errata"
+        url = f"postgresql://heedful_owner@{there}/heedful"
         assert url in commands
         commands = commands.replace(url, f"'{here.owner}'")
     programs = f"{postgres.server()._server.bin_path}{os.pathsep}{os.environ['PATH']}"

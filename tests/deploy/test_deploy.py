@@ -1,4 +1,4 @@
-"""What `deploy/` holds is what errata takes: command lines, roles, settings, and no secret."""
+"""What `deploy/` holds is what heedful takes: command lines, roles, settings, and no secret."""
 
 import asyncio
 import os
@@ -17,10 +17,10 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-import errata
-from errata.cli.app import app
-from errata.errors import RoleRefused
-from errata.store.postgres import in_database
+import heedful
+from heedful.cli.app import app
+from heedful.errors import RoleRefused
+from heedful.store.postgres import in_database
 from tests.http.running import running
 from tests.postgres import rows, server
 
@@ -29,13 +29,13 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 UNITS = sorted(DEPLOY.glob("*.service"))
-PASSWORDS = ("POSTGRES_PASSWORD", "ERRATA_OWNER_PASSWORD", "ERRATA_PASSWORD")
+PASSWORDS = ("POSTGRES_PASSWORD", "HEEDFUL_OWNER_PASSWORD", "HEEDFUL_PASSWORD")
 
 
 def parsed(*words: str) -> Any:
-    """The command line as errata takes it; raises what a user would be told."""
+    """The command line as heedful takes it; raises what a user would be told."""
     command: Any = typer.main.get_command(app)
-    context, rest = command.make_context("errata", list(words)), list(words)
+    context, rest = command.make_context("heedful", list(words)), list(words)
     while hasattr(command, "commands"):
         name, command, rest = command.resolve_command(context, rest)
         context = command.make_context(name, list(rest), parent=context)
@@ -63,7 +63,7 @@ def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
     final = steps()[last:]
     assert [value for name, value in final if name == "USER"] == ["10001"]
     assert all("slim" in value for name, value in steps() if name == "FROM")
-    assert not re.search(r"(?i)password|secret|token|errata_[0-9a-f]{12}", str(steps()))
+    assert not re.search(r"(?i)password|secret|token|heedful_[0-9a-f]{12}", str(steps()))
     assert "HEALTHCHECK" in dict(final)
 
 
@@ -82,9 +82,9 @@ def test_what_the_image_is_made_of_is_there():
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
 
 
-def test_the_image_begins_with_a_command_that_errata_takes():
+def test_the_image_begins_with_a_command_that_heedful_takes():
     words = dict(steps())
-    assert yaml.safe_load(words["ENTRYPOINT"]) == ["errata"]
+    assert yaml.safe_load(words["ENTRYPOINT"]) == ["heedful"]
     context = parsed(*yaml.safe_load(words["CMD"]))
     assert (context.params["host"], context.params["key_required"]) == ("0.0.0.0", True)
     assert str(context.params["port"]) == words["EXPOSE"]
@@ -101,7 +101,7 @@ def test_the_image_knows_whether_it_lives(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["migrate", "serve", "worker"])
-def test_each_of_the_containers_begins_with_a_command_that_errata_takes(name):
+def test_each_of_the_containers_begins_with_a_command_that_heedful_takes(name):
     one = COMPOSE["services"][name]
     assert parsed(*one["command"]).info_name == name
     assert one["read_only"]
@@ -122,10 +122,10 @@ def test_two_services_and_three_workers_wait_for_the_schema_and_it_for_the_datab
 
 def test_the_owner_is_named_where_the_schema_is_made_and_nowhere_else():
     services = COMPOSE["services"]
-    urls = {name: services[name].get("environment", {}).get("ERRATA_DB") for name in services}
-    assert "//errata_owner:${ERRATA_OWNER_PASSWORD" in urls["migrate"]
+    urls = {name: services[name].get("environment", {}).get("HEEDFUL_DB") for name in services}
+    assert "//heedful_owner:${HEEDFUL_OWNER_PASSWORD" in urls["migrate"]
     for name in ("serve", "worker"):
-        assert "//errata:${ERRATA_PASSWORD" in urls[name]
+        assert "//heedful:${HEEDFUL_PASSWORD" in urls[name]
         assert "OWNER" not in str(services[name])
 
 
@@ -141,17 +141,17 @@ def test_only_this_machine_reaches_the_services():
         assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
 
 
-def test_the_commands_that_it_tells_at_the_top_are_those_of_errata():
-    head = (DEPLOY / "compose.yaml").read_text().partition("name: errata")[0]
+def test_the_commands_that_it_tells_at_the_top_are_those_of_heedful():
+    head = (DEPLOY / "compose.yaml").read_text().partition("name: heedful")[0]
     (told,) = re.findall(r"run --build --rm serve (.*)", head)
     assert [*parsed(*shlex.split(told)).params["may"]] == ["read,write,approve,admin"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_begins_with_a_command_that_errata_takes(path):
+def test_a_unit_begins_with_a_command_that_heedful_takes(path):
     (command,) = unit(path)["ExecStart"]
     program, *words = shlex.split(command)
-    assert program == "/usr/local/lib/errata/bin/errata"
+    assert program == "/usr/local/lib/heedful/bin/heedful"
     assert parsed(*words).info_name in ("serve", "worker")
 
 
@@ -162,7 +162,7 @@ def test_a_unit_may_do_little_and_holds_no_secret(path):
         assert found[name] == ["yes"]
     assert found["ProtectSystem"] == ["strict"]
     assert found["CapabilityBoundingSet"] == [""]
-    assert found["EnvironmentFile"] == ["-/etc/errata/errata.env"]
+    assert found["EnvironmentFile"] == ["-/etc/heedful/heedful.env"]
     assert "Environment" not in found
 
 
@@ -172,9 +172,9 @@ def test_systemd_has_nothing_against_a_unit(path, tmp_path):
     if analyze is None:
         assert sys.platform != "linux" or not Path("/run/systemd/system").exists()
         return
-    program = Path(sys.executable).parent / "errata"
+    program = Path(sys.executable).parent / "heedful"
     there = tmp_path / path.name
-    there.write_text(path.read_text().replace("/usr/local/lib/errata/bin/errata", str(program)))
+    there.write_text(path.read_text().replace("/usr/local/lib/heedful/bin/heedful", str(program)))
     for words in (["verify"], ["security", "--offline=true", "--threshold=20"]):
         done = subprocess.run(
             [analyze, *words, str(there)], capture_output=True, text=True, check=False
@@ -182,12 +182,12 @@ def test_systemd_has_nothing_against_a_unit(path, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_roles_make_a_database_that_errata_migrates_and_serves(tmp_path, monkeypatch):
+def test_the_roles_make_a_database_that_heedful_migrates_and_serves(tmp_path, monkeypatch):
     for name in PASSWORDS[1:]:
         monkeypatch.setenv(name, "a password with 'quotes'")
     owner, service = f"deploy_owner_{os.getpid()}", f"deploy_{os.getpid()}"
     script = (DEPLOY / "roles.sql").read_text()
-    script = script.replace("errata_owner", owner).replace("errata", service)  # beside others
+    script = script.replace("heedful_owner", owner).replace("heedful", service)  # beside others
     psql = server()._server.bin_path / "psql"
     words = [str(psql), "--set", "ON_ERROR_STOP=1", "--quiet", server().url()]
     try:
@@ -213,7 +213,7 @@ async def kept(url: str) -> int:
     """How many lessons there are after one was remembered."""
     store = in_database(url)
     try:
-        memory = errata.Memory(store)
+        memory = heedful.Memory(store)
         await memory.remember("unit", "no unit")
         return await memory.count()
     finally:

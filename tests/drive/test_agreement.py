@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.drive import Run
-from errata.loop.decide import Again, Done, Policy, decide, spent
-from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
-from errata.loop.replay import replay
-from errata.loop.stop import MaxAttempts
-from errata.near import near
-from errata.protocols import Context, Usage
-from errata.store.sqlite import in_file
+from heedful.drive import Run
+from heedful.loop.decide import Again, Done, Policy, decide, spent
+from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
+from heedful.loop.replay import replay
+from heedful.loop.stop import MaxAttempts
+from heedful.near import near
+from heedful.protocols import Context, Usage
+from heedful.store.sqlite import in_file
 from tests.loop import support
 
 TEXTS = ["alpha", "beta gamma delta", "x = 1", "x = 2", "the same words again and again"]

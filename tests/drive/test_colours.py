@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.decorator import self_correcting
-from errata.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
-from errata.portal import run_sync
-from errata.store.sqlite import in_file
+import heedful
+from heedful.decorator import self_correcting
+from heedful.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
+from heedful.portal import run_sync
+from heedful.store.sqlite import in_file
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
 
@@ -116,7 +116,7 @@ def test_exhausted_raises_with_the_result_or_answers_with_the_best(asynchronous)
         generate = Generator("ab", "a", "abc", "abcd")
 
         def check(candidate: Any, context: Any) -> Any:
-            return [errata.Finding("c", letter) for letter in candidate]
+            return [heedful.Finding("c", letter) for letter in candidate]
 
         decorate = self_correcting(
             checks=[check], policy=FOUR, store=None, on_exhausted=on_exhausted
@@ -137,7 +137,7 @@ def test_exhausted_raises_with_the_result_or_answers_with_the_best(asynchronous)
 
 
 def test_best_of_nothing_raises_all_the_same():
-    policy = errata.Policy((errata.Budget(seconds=0.01),))
+    policy = heedful.Policy((heedful.Budget(seconds=0.01),))
 
     @self_correcting(policy=policy, store=None, on_exhausted="best")
     async def never(task: str, hint: str) -> str:
@@ -204,7 +204,7 @@ def test_run_sync_works_from_many_threads_and_nests_without_starving():
 
 def test_context_variables_of_the_caller_are_seen():
     async def name() -> str:
-        return str(errata.context().task)
+        return str(heedful.context().task)
 
     @self_correcting(checks=[Check()], store=None)
     def function(task: str, hint: str) -> str:
@@ -226,7 +226,7 @@ def test_an_error_of_the_function_is_typed():
 
 CLEANING = """
 import asyncio, os, signal
-from errata.portal import run_sync
+from heedful.portal import run_sync
 
 async def working(fails):
     try:
@@ -254,8 +254,8 @@ def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up():
 
 INTERRUPTED = """
 import os, signal, sys, threading
-import errata
-from errata.testing import ScriptedModel
+import heedful
+from heedful.testing import ScriptedModel
 
 calls = []
 def generate(task, hint):
@@ -266,14 +266,14 @@ def generate(task, hint):
     return f"answer {len(calls)}"
 
 def check(candidate, context):
-    return [] if context.attempt == 3 else [errata.Finding("c", "again")]
+    return [] if context.attempt == 3 else [heedful.Finding("c", "again")]
 
 options = dict(generate=generate, checks=[check], store=sys.argv[1], id="a")
 try:
-    errata.run_sync(errata.run("t", **options))
+    heedful.run_sync(heedful.run("t", **options))
 except KeyboardInterrupt:
     print("interrupted")
-result = errata.run_sync(errata.run("t", **options))
+result = heedful.run_sync(heedful.run("t", **options))
 print(len(result.loop.attempts), len(calls), result.passed)
 """
 
@@ -291,5 +291,5 @@ def test_with_a_store_a_plain_function_is_durable(tmp_path):
         return WANTED if "not right" in hint else "no"
 
     assert function("one") == WANTED
-    assert len(asyncio.run(store.loops(errata.Scope(), 9))) == 1
+    assert len(asyncio.run(store.loops(heedful.Scope(), 9))) == 1
     asyncio.run(store.close())

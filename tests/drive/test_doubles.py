@@ -7,10 +7,10 @@ from math import isclose
 
 import pytest
 
-from errata.errors import ModelError, ModelTimeout
-from errata.loop.record import Goal
-from errata.protocols import Answer, Embedder, Message, Model, Usage
-from errata.testing import FixedEmbedder, ScriptedModel, history
+from heedful.errors import ModelError, ModelTimeout
+from heedful.loop.record import Goal
+from heedful.protocols import Answer, Embedder, Message, Model, Usage
+from heedful.testing import FixedEmbedder, ScriptedModel, history
 
 ASK = [Message("user", "four letters each")]
 

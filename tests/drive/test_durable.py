@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from errata import journal
-from errata.drive import Run, run
-from errata.errors import Conflict, LeaseLost, OverrideRefused, StoreError
-from errata.loop.decide import Again, Done
-from errata.loop.record import Finding
-from errata.loop.stop import MaxAttempts, Stop
-from errata.memory.memory import Memory
-from errata.protocols import Answer, Context, Head, Message, Scope, Usage
-from errata.store.lease import new_owner
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
-from errata.testing import ScriptedModel
+from heedful import journal
+from heedful.drive import Run, run
+from heedful.errors import Conflict, LeaseLost, OverrideRefused, StoreError
+from heedful.loop.decide import Again, Done
+from heedful.loop.record import Finding
+from heedful.loop.stop import MaxAttempts, Stop
+from heedful.memory.memory import Memory
+from heedful.protocols import Answer, Context, Head, Message, Scope, Usage
+from heedful.store.lease import new_owner
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.store.support import rows
 
@@ -542,4 +542,4 @@ def test_no_thread_or_connection_is_left(tmp_path: Path):
 
     asyncio.run(scenario())
     left = set(threading.enumerate()) - known
-    assert [one.name for one in left if one.name == "errata-store"] == []
+    assert [one.name for one in left if one.name == "heedful-store"] == []

@@ -11,28 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-import errata
-from errata.errors import CheckFailed, GenerateFailed, InvalidInput
-from errata.evaluate import evaluated
-from errata.loop.record import Finding
-from errata.protocols import Context
-from errata.testing import ScriptedModel
+import heedful
+from heedful.errors import CheckFailed, GenerateFailed, InvalidInput
+from heedful.evaluate import evaluated
+from heedful.loop.record import Finding
+from heedful.protocols import Context
+from heedful.testing import ScriptedModel
 
-GOAL = errata.Goal("quality", 0.5)
+GOAL = heedful.Goal("quality", 0.5)
 
 
 def judge(score: Any, calls: int = 1) -> Any:
     """An evaluator that asks a model."""
 
-    async def judged(candidate: str, at: errata.Context) -> errata.Evaluation:
-        return errata.Evaluation(scores={"quality": score}, usage=errata.Usage(calls, 10, 2))
+    async def judged(candidate: str, at: heedful.Context) -> heedful.Evaluation:
+        return heedful.Evaluation(scores={"quality": score}, usage=heedful.Usage(calls, 10, 2))
 
     return judged
 
 
-def driven(**options: Any) -> errata.Result[Any]:
+def driven(**options: Any) -> heedful.Result[Any]:
     options = {"generate": ScriptedModel("a", "b", "c", "d"), "store": None} | options
-    return asyncio.run(errata.run("task", **options))
+    return asyncio.run(heedful.run("task", **options))
 
 
 def test_what_a_judge_spends_counts_for_every_candidate():
@@ -45,14 +45,14 @@ def test_what_a_judge_spends_counts_for_every_candidate():
 
 
 def test_what_a_check_spends_ends_a_budget():
-    policy = errata.Policy((errata.Budget(calls=4), errata.MaxAttempts(9)))
+    policy = heedful.Policy((heedful.Budget(calls=4), heedful.MaxAttempts(9)))
     result = driven(checks=[judge(0.1)], goals=[GOAL], policy=policy)
     assert len(result.loop.attempts) == 2
     assert result.stopped_by[0].rule == "budget"
 
 
 def test_what_a_judge_spent_is_stored(tmp_path: Path):
-    store = str(tmp_path / "errata.db")
+    store = str(tmp_path / "heedful.db")
     made = driven(evaluate=judge(0.9), goals=[GOAL], store=store, id="a")
     again = driven(evaluate=judge(0.9), goals=[GOAL], store=store, id="a")
     assert again.loop.attempts == made.loop.attempts
@@ -65,7 +65,7 @@ def test_what_a_judge_spent_is_stored(tmp_path: Path):
 def test_a_plain_check_that_is_not_pure_runs_in_a_thread(pure, elsewhere):
     seen = []
 
-    def check(candidate: str, at: errata.Context) -> list[errata.Finding]:
+    def check(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
         seen.append(threading.current_thread() is not threading.main_thread())
         return []
 
@@ -77,29 +77,29 @@ def test_a_plain_check_that_is_not_pure_runs_in_a_thread(pure, elsewhere):
 def test_a_check_that_blocks_does_not_hold_up_another_loop():
     blocked, free = threading.Event(), threading.Event()
 
-    def waits(candidate: str, at: errata.Context) -> list[errata.Finding]:
+    def waits(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
         blocked.set()
         assert free.wait(30)
         return []
 
-    def frees(candidate: str, at: errata.Context) -> list[errata.Finding]:
+    def frees(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
         assert blocked.wait(30)
         free.set()
         return []
 
-    async def both() -> list[errata.Result[Any]]:
+    async def both() -> list[heedful.Result[Any]]:
         models = ScriptedModel("a"), ScriptedModel("b")
         runs = zip(models, (waits, frees), strict=True)
         return await asyncio.gather(
-            *(errata.run("t", generate=m, checks=[c], store=None) for m, c in runs)
+            *(heedful.run("t", generate=m, checks=[c], store=None) for m, c in runs)
         )
 
     assert [result.passed for result in asyncio.run(both())] == [True, True]
 
 
 def test_a_finding_that_cannot_be_made_names_the_check():
-    def careless(candidate: str, at: errata.Context) -> list[errata.Finding]:
-        return [errata.Finding("careless", "no", severity=9)]
+    def careless(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+        return [heedful.Finding("careless", "no", severity=9)]
 
     with pytest.raises(CheckFailed, match=r"'careless'.*severity is 9"):
         driven(checks=[careless])
@@ -107,7 +107,7 @@ def test_a_finding_that_cannot_be_made_names_the_check():
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
 def test_scores_of_numpy_are_numbers(kind, tmp_path: Path):
-    store = str(tmp_path / "errata.db")
+    store = str(tmp_path / "heedful.db")
     result = driven(evaluate=judge(kind(1)), goals=[GOAL], store=store)
     assert result.passed
     evaluation = result.loop.attempts[0].evaluation
@@ -141,7 +141,7 @@ def test_calls_that_failed_spend_the_budget_before_another_is_made(tmp_path: Pat
         calls.append(task)
         raise RuntimeError("no")
 
-    policy = errata.Policy((errata.Budget(calls=2), errata.MaxAttempts(9)))
+    policy = heedful.Policy((heedful.Budget(calls=2), heedful.MaxAttempts(9)))
     options = {"generate": broken, "policy": policy, "store": str(tmp_path / "e.db"), "id": "a"}
     for _ in range(2):
         with pytest.raises(GenerateFailed):

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata import Goal, checks
-from errata.errors import MalformedAnswer
-from errata.loop.decide import Done
-from errata.protocols import Scope
-from errata.testing import ScriptedModel
+import heedful
+from heedful import Goal, checks
+from heedful.errors import MalformedAnswer
+from heedful.loop.decide import Done
+from heedful.protocols import Scope
+from heedful.testing import ScriptedModel
 
 
-def judged(judge: ScriptedModel, **options: Any) -> errata.Run[str]:
-    return errata.Run(
+def judged(judge: ScriptedModel, **options: Any) -> heedful.Run[str]:
+    return heedful.Run(
         "t",
         generate=lambda task, hint: "x",
         evaluate=checks.critic("alignment", judge),
         goals=[Goal("alignment", 0.5)],
-        policy=errata.policy("stage, budget.calls=5"),
+        policy=heedful.policy("stage, budget.calls=5"),
         id="a",
         **options,
     )
@@ -29,7 +29,7 @@ def judged(judge: ScriptedModel, **options: Any) -> errata.Run[str]:
 
 def test_a_budget_of_calls_ends_a_loop_whose_critic_never_answers_well():
     judge = ScriptedModel("junk", forever=True)
-    store = errata.open_store(":memory:")
+    store = heedful.open_store(":memory:")
 
     async def scenario() -> None:
         for _ in range(3):

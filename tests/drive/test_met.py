@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata.checks import python_tests
-from errata.drive import Run
-from errata.errors import CheckFailed
-from errata.evaluate import evaluated
-from errata.generate import Writer
-from errata.loop.decide import Done, Policy
-from errata.loop.record import Evaluation, Finding, Goal
-from errata.loop.stop import All, MaxAttempts, NothingMet, Repeat
-from errata.protocols import Context, Scope, Usage
-from errata.store.sqlite import in_file
-from errata.testing import ScriptedModel
+import heedful
+from heedful.checks import python_tests
+from heedful.drive import Run
+from heedful.errors import CheckFailed
+from heedful.evaluate import evaluated
+from heedful.generate import Writer
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.stop import All, MaxAttempts, NothingMet, Repeat
+from heedful.protocols import Context, Scope, Usage
+from heedful.store.sqlite import in_file
+from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
 
 AT = Context("task")
@@ -136,7 +136,7 @@ def test_the_share_is_stored(tmp_path):
 
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))
-        made = await errata.run("t", generate=Generator("x"), store=store, id="a", **options)
+        made = await heedful.run("t", generate=Generator("x"), store=store, id="a", **options)
         stored = await store.read(Scope(), "a")
         assert stored.loop.attempts == made.loop.attempts
         evaluation = stored.loop.attempts[0].evaluation
@@ -152,7 +152,7 @@ def test_where_nothing_was_ever_met_the_same_again_is_hopeless():
         policy = Policy((MaxAttempts(4), All(Repeat(near=False), NothingMet())))
         evaluate = giving(findings=ONE_ERROR, met=met)
         return asyncio.run(
-            errata.run("t", generate=Generator("x"), evaluate=evaluate, policy=policy, store=None)
+            heedful.run("t", generate=Generator("x"), evaluate=evaluate, policy=policy, store=None)
         )
 
     hopeless, hopeful = driven(0.0), driven(0.1)
@@ -170,7 +170,7 @@ def chosen(candidates: dict[str, Evaluation], goals: Sequence[Goal] = GOALS) -> 
         return candidates[candidate]
 
     return asyncio.run(
-        errata.run(
+        heedful.run(
             "t",
             generate=lambda task, hint: list(candidates),
             evaluate=judge,
@@ -213,7 +213,7 @@ def test_of_candidates_equal_in_errors_and_goals_the_preferred_is_chosen(candida
 def test_between_attempts_preference_decides_nothing():
     made = iter([of(0.3, 0.9, 5.0), of(0.4, 0.8, 0.0)])
     result = asyncio.run(
-        errata.run(
+        heedful.run(
             "t",
             generate=Generator("one", "two"),
             evaluate=lambda candidate, at: next(made),
@@ -238,7 +238,7 @@ AT_THE_FIRST = Policy((MaxAttempts(6), Repeat()))
 
 def sampled(generate: Any, **options: Any) -> tuple[int, list[bool]]:
     options = {"checks": [Check()], "policy": AT_THE_FIRST, "store": None, **options}
-    result = asyncio.run(errata.run("t", generate=generate, **options))
+    result = asyncio.run(heedful.run("t", generate=generate, **options))
     assert isinstance(result.verdict, Done)
     return len(result.loop.attempts), [attempt.greedy for attempt in result.loop.attempts]
 
@@ -298,7 +298,7 @@ def test_a_loop_without_goals_has_those_of_its_policy(tmp_path, given_, attempts
 
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))
-        result = await errata.run(
+        result = await heedful.run(
             "t",
             generate=Generator("a", "b", "c"),
             evaluate=scoring(0.6, 0.7, 0.8),
@@ -310,7 +310,7 @@ def test_a_loop_without_goals_has_those_of_its_policy(tmp_path, given_, attempts
         assert (len(result.loop.attempts), result.passed) == (attempts, passed)
         stored = await store.read(Scope(), "a")
         assert stored.loop.goals == result.loop.goals == (given_ or policy.goals)
-        assert str(errata.explain(stored.loop, policy)) == str(result.explain())
+        assert str(heedful.explain(stored.loop, policy)) == str(result.explain())
         await store.close()
 
     asyncio.run(scenario())
@@ -324,11 +324,11 @@ def test_the_orchestrator_preset_drives_a_loop():
         return Evaluation(scores={"alignment": alignment, "drift": drift})
 
     result = asyncio.run(
-        errata.run(
+        heedful.run(
             "t",
             generate=Generator("a", "b", WANTED),
             evaluate=judge,
-            policy=errata.policies.orchestrator,
+            policy=heedful.policies.orchestrator,
             store=None,
         )
     )

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata.codec import decision_to, policy_to
-from errata.decisions import standing
-from errata.drive import Run
-from errata.errors import LeaseLost, NotFound, OverrideRefused
-from errata.loop.decide import Again, Done, Policy, Verdict
-from errata.loop.record import Evaluation, Goal, Loop, Override
-from errata.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
-from errata.protocols import Context, Head, Scope, Stored
-from errata.store.lease import new_owner
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+import heedful
+from heedful.codec import decision_to, policy_to
+from heedful.decisions import standing
+from heedful.drive import Run
+from heedful.errors import LeaseLost, NotFound, OverrideRefused
+from heedful.loop.decide import Again, Done, Policy, Verdict
+from heedful.loop.record import Evaluation, Goal, Loop, Override
+from heedful.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
+from heedful.protocols import Context, Head, Scope, Stored
+from heedful.store.lease import new_owner
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.loop import support
 from tests.store.support import ended, python, rows
@@ -52,7 +52,7 @@ def session(store: SqlStore, *answers: Any, policy: Policy = FOUR, id: str = "a"
 
 async def given_by_ada(store: SqlStore, rule: str = "attempts", **options: Any) -> Verdict:
     options = {"by": "ada", "store": store, **options}
-    return await errata.override("a", rule, **options)
+    return await heedful.override("a", rule, **options)
 
 
 def everything(path: Path) -> list[Any]:
@@ -101,7 +101,7 @@ def test_its_decision_rests_on_what_the_stopped_one_did(store):
         assert reopened.standing == stopped.standing == standing(stored.loop, policy)
         assert reopened.standing.fatigue == 0.15
         assert stopped.at <= reopened.at <= time.time()
-        told = errata.reasoning(stored.loop, stored.decisions)
+        told = heedful.reasoning(stored.loop, stored.decisions)
         assert [one.decided for one in told] == ["again", "stopped", "again"]
         assert [[one.stop.rule for one in each.lifted] for each in told] == [[], [], ["attempts"]]
         assert [[stop.rule for stop in each.spoke] for each in told] == [
@@ -186,12 +186,12 @@ def test_a_task_with_secrets_and_a_scope_of_its_own(path):
 
     async def scenario() -> None:
         kept = {"policy": Policy((MaxAttempts(1),)), "id": "a", **options}
-        await errata.run(task, generate=Generator("no"), **kept)
+        await heedful.run(task, generate=Generator("no"), **kept)
         with pytest.raises(NotFound):
-            await errata.override("a", "attempts", by="ada", store=str(path))
-        verdict = await errata.override("a", "attempts", by="ada", store=str(path), scope=scope)
+            await heedful.override("a", "attempts", by="ada", store=str(path))
+        verdict = await heedful.override("a", "attempts", by="ada", store=str(path), scope=scope)
         assert isinstance(verdict, Again)
-        result = await errata.run(task, generate=Generator(WANTED), **kept)
+        result = await heedful.run(task, generate=Generator(WANTED), **kept)
         assert (result.passed, len(result.loop.attempts)) == (True, 2)
 
     asyncio.run(scenario())
@@ -258,7 +258,7 @@ def test_what_cannot_be_given_is_refused_by_name_and_leaves_no_trace(
         await run.finish()
         before = everything(path)
         if outside:
-            refused = errata.override("a", store=store, **options)
+            refused = heedful.override("a", store=store, **options)
         else:
             refused = run.override(**options)
         with pytest.raises(OverrideRefused, match=why):
@@ -287,7 +287,7 @@ def test_an_unknown_loop_is_not_created(store, path):
         with pytest.raises(NotFound, match="no loop 'a'"):
             await given_by_ada(store, scope=Scope("other"))
         with pytest.raises(NotFound):
-            await errata.override("A", "attempts", by="ada", store=store)
+            await heedful.override("A", "attempts", by="ada", store=store)
 
     asyncio.run(scenario())
     assert rows(path, "select id, tenant from loop") == [("a", "default")]
@@ -380,7 +380,7 @@ def test_while_it_is_driven_nothing_is_given(store, path):
 
 DRIVEN = """
 import asyncio, sys
-from errata.drive import Run
+from heedful.drive import Run
 from tests.drive.support import FOUR, Check, Generator
 
 async def hang(task, hint):
@@ -412,7 +412,7 @@ def test_another_process_that_drives_it_is_not_disturbed_and_one_that_is_gone_is
 
 RESUMED = """
 import asyncio, sys
-from errata.drive import Run
+from heedful.drive import Run
 from tests.drive.support import FOUR, WANTED, Check, Generator
 
 known = {"policy": FOUR, "store": sys.argv[1], "id": "a"}
@@ -471,7 +471,7 @@ def test_one_that_expires_between_giving_and_deciding_lifts_nothing(store, expir
         last = stored.verdicts[-1]
         assert isinstance(last, Done)
         assert last.lifted == ()
-        assert str(errata.explain(stored.loop, FOUR)) == str(result.explain())
+        assert str(heedful.explain(stored.loop, FOUR)) == str(result.explain())
         assert [line.decided[:5] for line in result.explain().lines] == [
             *["again"] * (attempts - 1),
             "stopp",
@@ -512,7 +512,7 @@ def test_given_outside_it_is_decided_as_inside(made, goals, policy, data):
     policy = replace(policy, rules=(*rules, MaxAttempts(len(made))))
 
     def generate(task: Any, hint: str) -> str:
-        return str(made[errata.context().attempt - 1][0])
+        return str(made[heedful.context().attempt - 1][0])
 
     def evaluate(candidate: Any, at: Context) -> Evaluation:
         evaluation: Evaluation = made[at.attempt - 1][1]

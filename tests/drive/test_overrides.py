@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.drive import Run
-from errata.errors import ModelError
-from errata.loop.decide import Again, Done, Policy
-from errata.loop.record import Finding
-from errata.loop.stop import Budget, Echo, MaxAttempts
-from errata.protocols import Scope
+import heedful
+from heedful.drive import Run
+from heedful.errors import ModelError
+from heedful.loop.decide import Again, Done, Policy
+from heedful.loop.record import Finding
+from heedful.loop.stop import Budget, Echo, MaxAttempts
+from heedful.protocols import Scope
 from tests.drive.support import Check, Generator
 from tests.engines import opened
 
@@ -44,7 +44,7 @@ def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(store, o
         await loop("first").finish()
         assert isinstance(await loop("second").step(), Done)
         if outside:
-            verdict = await errata.override("second", "attempts", by="ada", store=store)
+            verdict = await heedful.override("second", "attempts", by="ada", store=store)
         else:
             verdict = await loop("second").override("attempts", "ada")
         assert isinstance(verdict, Done)
@@ -52,7 +52,7 @@ def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(store, o
         stored = await store.read(Scope(), "second")
         assert [d.standing.echoes for d in stored.decisions] == [{"same": 3}] * 2
         assert [o.used for o in stored.loop.overrides] == [0]
-        assert isinstance(await errata.override("second", "echo", by="ada", store=store), Again)
+        assert isinstance(await heedful.override("second", "echo", by="ada", store=store), Again)
 
     asyncio.run(scenario())
 
@@ -89,7 +89,7 @@ def test_what_ends_a_loop_is_decided_when_it_ends(store, monkeypatch, end, rule,
         verdict = await run.step()
         assert isinstance(verdict, Again)
         assert [one.stop.rule for one in verdict.lifted] == ["attempts"]
-        monkeypatch.setattr("errata.drive.time.time", lambda: now[0] + 11)
+        monkeypatch.setattr("heedful.drive.time.time", lambda: now[0] + 11)
         ended = await end(loop() if again else run, generate)
         assert [stop.rule for stop in ended.stopped_by] == [rule, "attempts"]
         assert ended.lifted == ()

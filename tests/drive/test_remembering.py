@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.drive import Run, run
-from errata.errors import InvalidInput, UserCodeError
-from errata.loop.decide import Done, Policy
-from errata.loop.record import Evaluation, Finding, Goal
-from errata.loop.stop import Budget, MaxAttempts
-from errata.memory.briefing import FIRST, together, withheld
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.signature import signature
-from errata.protocols import Context, Scope
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
-from errata.testing import ScriptedModel
+import heedful
+from heedful.drive import Run, run
+from heedful.errors import InvalidInput, UserCodeError
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.stop import Budget, MaxAttempts
+from heedful.memory.briefing import FIRST, together, withheld
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.signature import signature
+from heedful.protocols import Context, Scope
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.engines import opened, rows
 
@@ -228,7 +228,7 @@ def test_a_resumed_loop_is_shown_what_it_was_shown_whatever_was_learnt_since(kep
     memory = Memory(other, holdout=0.5)
 
     def at_the_second(task: Any, hint: str) -> str:
-        if errata.context().attempt == 2:
+        if heedful.context().attempt == 2:
             raise ValueError("the model fell over")
         return "wrong"
 
@@ -432,7 +432,7 @@ def test_an_override_after_the_end_does_not_change_the_outcome(store, path):
         await drive(store, memory, "l", model=ScriptedModel("x"), policy=policy)
         before = outcomes(path)
         assert before[0][1:3] == (0, 1)
-        await errata.override("l", "attempts", by="ada", store=store)
+        await heedful.override("l", "attempts", by="ada", store=store)
         await drive(store, memory, "l", policy=policy)
         assert (await store.read(SCOPE, "l")).verdicts[-1].passed
         assert outcomes(path) == before

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from errata.drive import Run
-from errata.errors import LeaseLost, StoreError, UserCodeError
-from errata.loop.decide import Done, Policy
-from errata.loop.stop import MaxAttempts
-from errata.memory.memory import Memory
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
-from errata.testing import ScriptedModel
+from heedful.drive import Run
+from heedful.errors import LeaseLost, StoreError, UserCodeError
+from heedful.loop.decide import Done, Policy
+from heedful.loop.stop import MaxAttempts
+from heedful.memory.memory import Memory
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
 from tests.drive.test_remembering import SCOPE, TASK, exposed, outcomes, shown, taught
 from tests.store.support import rows
@@ -180,11 +180,11 @@ def test_a_look_that_fails_fails_no_loop_and_is_told(stores, tmp_path, caplog, a
     path = tmp_path / "memory.db"
     execute(path, "update reflection set useful = 0.9")
     broken(path, "update of useful on reflection")
-    with caplog.at_level(logging.WARNING, logger="errata"):
+    with caplog.at_level(logging.WARNING, logger="heedful"):
         result = asyncio.run(begun((journal, other), WANTED).finish())
     assert result.passed
     (told,) = caplog.records
-    assert told.name == "errata"
+    assert told.name == "heedful"
     assert "loop l has ended" in told.getMessage()
     assert "the disk is full" in told.getMessage()
     mended(path)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata import outside
-from errata.drive import Run
-from errata.errors import (
+import heedful
+from heedful import outside
+from heedful.drive import Run
+from heedful.errors import (
     AttemptTaken,
     CheckFailed,
     Conflict,
@@ -27,15 +27,15 @@ from errata.errors import (
     OutOfOrder,
     OverrideRefused,
 )
-from errata.loop.decide import Again, Done, Policy
-from errata.loop.record import Evaluation, Finding, Goal
-from errata.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
-from errata.memory.memory import Memory
-from errata.protocols import Context, Entry, Scope, Usage
-from errata.reporting import Reported, Told, cancel, open_loop, report
-from errata.store.sqlite import BUSY_SECONDS, Connection, File
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.loop.decide import Again, Done, Policy
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
+from heedful.memory.memory import Memory
+from heedful.protocols import Context, Entry, Scope, Usage
+from heedful.reporting import Reported, Told, cancel, open_loop, report
+from heedful.store.sqlite import BUSY_SECONDS, Connection, File
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.engines import opened, rows
 from tests.loop.support import evaluated, rules
@@ -103,7 +103,7 @@ def test_a_loop_is_opened_once(store):
     asyncio.run(scenario())
 
 
-def mine(loop: errata.Loop) -> str | None:
+def mine(loop: heedful.Loop) -> str | None:
     return None
 
 
@@ -236,7 +236,7 @@ def test_the_rules_of_the_policy_stop_it_and_an_override_reopens_it(store):
         assert rules(last.verdict) == ["attempts"]
         with pytest.raises(LoopEnded, match="loop 'a' was stopped by attempts; attempt 3 comes"):
             await told(store, 3, "three")
-        reopened = await errata.override("a", "attempts", by="ada", store=store)
+        reopened = await heedful.override("a", "attempts", by="ada", store=store)
         assert isinstance(reopened, Again)
         assert (await told(store, 2, "two")).verdict == last.verdict  # as it fell then
         third = await told(store, 3, "three")
@@ -252,7 +252,7 @@ def test_the_rules_of_the_policy_stop_it_and_an_override_reopens_it(store):
 def test_an_override_given_ahead_is_consumed_by_the_decision_that_needs_it(store):
     async def scenario() -> None:
         await begun(store, Policy((MaxAttempts(1),)))
-        await errata.override("a", "attempts", by="ada", decisions=2, store=store)
+        await heedful.override("a", "attempts", by="ada", decisions=2, store=store)
         for number in (1, 2):
             verdict = (await told(store, number, str(number))).verdict
             assert isinstance(verdict, Again)
@@ -260,7 +260,7 @@ def test_an_override_given_ahead_is_consumed_by_the_decision_that_needs_it(store
         assert rules((await told(store, 3, "3")).verdict) == ["attempts"]
         expired = time.time() - 1
         with pytest.raises(OverrideRefused, match="must lie in the future"):
-            await errata.override("a", "attempts", by="ada", until=expired, store=store)
+            await heedful.override("a", "attempts", by="ada", until=expired, store=store)
 
     asyncio.run(scenario())
 
@@ -345,7 +345,7 @@ def test_a_loop_is_cancelled_once(store):
         assert await store.read(SCOPE, "a") == before
         with pytest.raises(LoopEnded):
             await told(store, 2, "two")
-        assert isinstance(await errata.override("a", "attempts", by="ada", store=store), Done)
+        assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Done)
 
     asyncio.run(scenario())
 
@@ -402,7 +402,7 @@ def test_what_is_judged_here_is_judged_once_however_often_it_has_to_be_written(s
     async def judge(candidate: Any, context: Context) -> list[Finding]:
         calls.append(1)
         if len(calls) == 1:  # somebody is quicker
-            await errata.override("a", "attempts", by="ada", store=store)
+            await heedful.override("a", "attempts", by="ada", store=store)
         return []
 
     async def scenario() -> None:
@@ -611,7 +611,7 @@ def test_who_is_always_overtaken_gives_up(store, monkeypatch):
 
     async def slow(turn: outside.Turn) -> None:
         turns.append(turn.known.stored.epoch)
-        await errata.override("a", "attempts", by="ada", store=store)
+        await heedful.override("a", "attempts", by="ada", store=store)
         await turn.commit(Entry("a", 0, cancelled="bo"))
 
     async def scenario() -> None:

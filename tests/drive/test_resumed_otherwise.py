@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.codec import goal_to, policy_to
-from errata.drive import Run
-from errata.errors import OverrideRefused
-from errata.loop.decide import Again, Policy
-from errata.loop.record import Evaluation, Goal, Loop
-from errata.loop.stop import MaxAttempts
-from errata.protocols import Scope, Stored
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+import heedful
+from heedful.codec import goal_to, policy_to
+from heedful.drive import Run
+from heedful.errors import OverrideRefused
+from heedful.loop.decide import Again, Policy
+from heedful.loop.record import Evaluation, Goal, Loop
+from heedful.loop.stop import MaxAttempts
+from heedful.protocols import Scope, Stored
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 from tests.store.support import rows
 
 SCOPE = Scope()
@@ -50,13 +50,13 @@ def test_an_override_from_outside_knows_the_goals_of_the_resume():
 
     async def scenario() -> None:
         store = in_file(":memory:")
-        await session(store, errata.policies.stage, [Goal("quality", 0.5)]).step()
-        result = await session(store, errata.policies.stage, [GOAL]).finish()
+        await session(store, heedful.policies.stage, [Goal("quality", 0.5)]).step()
+        result = await session(store, heedful.policies.stage, [GOAL]).finish()
         assert not result.passed
         stored = await read(store)
         assert stored.loop.goals == (GOAL,)
         assert stored.head.goals == [goal_to(GOAL)]
-        assert isinstance(await errata.override("a", "attempts", by="ada", store=store), Again)
+        assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Again)
         await store.close()
 
     asyncio.run(scenario())
@@ -65,7 +65,7 @@ def test_an_override_from_outside_knows_the_goals_of_the_resume():
 def test_they_are_stored_with_the_first_decision_on_them():
     async def scenario() -> None:
         store = in_file(":memory:")
-        policies = errata.policies.stage, errata.policy("stage, attempts.limit=2")
+        policies = heedful.policies.stage, heedful.policy("stage, attempts.limit=2")
         await session(store, policies[0], [GOAL]).step()
         second = session(store, policies[1], [GOAL])
         assert (await read(store)).head.policy == policy_to(policies[0])
@@ -89,7 +89,7 @@ def test_an_override_from_outside_leaves_the_policy_as_it_is():
     async def scenario() -> None:
         store = in_file(":memory:")
         await session(store, policy, [GOAL]).finish()
-        await errata.override("a", "attempts", by="ada", store=store)
+        await heedful.override("a", "attempts", by="ada", store=store)
         stored = await read(store)
         assert stored.head.policy == policy_to(policy)
         assert {"rule": "mine", "custom": True} in stored.head.policy["rules"]
@@ -101,13 +101,13 @@ def test_an_override_from_outside_leaves_the_policy_as_it_is():
 def test_a_rule_of_the_resume_can_be_lifted_from_outside():
     async def scenario() -> None:
         store = in_file(":memory:")
-        await session(store, errata.policies.stage, [GOAL]).step()
+        await session(store, heedful.policies.stage, [GOAL]).step()
         await session(
-            store, errata.policy("stage, plateau.patience=1, min_gain=0.2"), [GOAL]
+            store, heedful.policy("stage, plateau.patience=1, min_gain=0.2"), [GOAL]
         ).step()
         with pytest.raises(OverrideRefused, match="these can: attempts, plateau"):
-            await errata.override("a", "echo", by="ada", store=store)
-        assert isinstance(await errata.override("a", "plateau", by="ada", store=store), Again)
+            await heedful.override("a", "echo", by="ada", store=store)
+        assert isinstance(await heedful.override("a", "plateau", by="ada", store=store), Again)
         await store.close()
 
     asyncio.run(scenario())
@@ -118,9 +118,9 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
 
     async def scenario() -> None:
         store = in_file(str(path))
-        await session(store, errata.policies.stage, [GOAL]).step()
+        await session(store, heedful.policies.stage, [GOAL]).step()
         before = await read(store)
-        await session(store, errata.policies.stage, [Goal("quality", 0.5)]).finish()
+        await session(store, heedful.policies.stage, [Goal("quality", 0.5)]).finish()
         now = store.read
 
         async def late(scope: Scope, id: str) -> Stored:
@@ -129,7 +129,7 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
 
         monkeypatch.setattr(store, "read", late)
         with pytest.raises(OverrideRefused, match="the loop passed"):
-            await errata.override("a", "attempts", by="ada", store=store)
+            await heedful.override("a", "attempts", by="ada", store=store)
         await store.close()
 
     asyncio.run(scenario())

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.drive import Run, run
-from errata.errors import (
+import heedful
+from heedful.drive import Run, run
+from heedful.errors import (
     CheckFailed,
     GenerateFailed,
     InvalidInput,
@@ -21,13 +21,13 @@ from errata.errors import (
     NotJournalable,
     OverrideRefused,
 )
-from errata.generate import Writer, generator, targeted
-from errata.loop.decide import Again, Done, Policy
-from errata.loop.record import Evaluation, Finding, Goal
-from errata.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Repeat
-from errata.protocols import Answer, Context, Scope, Usage
-from errata.store.sqlite import in_file
-from errata.testing import ScriptedModel
+from heedful.generate import Writer, generator, targeted
+from heedful.loop.decide import Again, Done, Policy
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Repeat
+from heedful.protocols import Answer, Context, Scope, Usage
+from heedful.store.sqlite import in_file
+from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 
 
@@ -298,17 +298,17 @@ def test_context_is_known_inside_the_users_code(kind, kept):
 
     def generate(task: Any, hint: str) -> str:
         if kind == "generate":
-            seen.append(errata.context())
+            seen.append(heedful.context())
         return "wrong"
 
     async def revise(task: Any, candidate: Any, findings: Any) -> str:
         if kind == "revise":
-            seen.append(errata.context())
+            seen.append(heedful.context())
         return WANTED
 
     def check(candidate: Any, context: Context) -> list[Finding]:
         if kind == "check":
-            assert errata.context() is context
+            assert heedful.context() is context
             seen.append(context)
         return [] if candidate == WANTED else [Finding("c", "no")]
 
@@ -319,7 +319,7 @@ def test_context_is_known_inside_the_users_code(kind, kept):
     last = seen[-1]
     assert (last.attempt, last.previous) == ((1, None) if kind == "generate" else (2, "wrong"))
     with pytest.raises(LookupError):
-        errata.context()
+        heedful.context()
 
 
 # -- checks and judges

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.drive import Run, run
-from errata.errors import CheckFailed, GenerateFailed, ModelError
-from errata.evaluate import evaluated
-from errata.loop.decide import Again
-from errata.loop.record import Evaluation, Finding, Goal
-from errata.memory.memory import Memory
-from errata.protocols import Context, Scope
-from errata.store.sqlite import shared
-from errata.testing import ScriptedModel
+import heedful
+from heedful.drive import Run, run
+from heedful.errors import CheckFailed, GenerateFailed, ModelError
+from heedful.evaluate import evaluated
+from heedful.loop.decide import Again
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.memory.memory import Memory
+from heedful.protocols import Context, Scope
+from heedful.store.sqlite import shared
+from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import rows
 
@@ -117,7 +117,7 @@ def test_no_words_are_asked_for_where_it_ends() -> None:
         raise AssertionError
 
     for answers in ([WANTED], ["wrong"]):
-        policy = errata.Policy((errata.MaxAttempts(1),))
+        policy = heedful.Policy((heedful.MaxAttempts(1),))
         asyncio.run(
             run(
                 "t",
@@ -237,7 +237,7 @@ def test_an_override_from_outside_leaves_the_words_of_other_loops(path: str) -> 
         generate = Generator("wrong")
         given: dict[str, Any] = {"checks": [Check()], "policy": FOUR, "store": path, "id": "a"}
         await run("t", generate=generate, labels={"stage": "train"}, **given)
-        verdict = await errata.override("a", "attempts", by="ada", store=shared(path))
+        verdict = await heedful.override("a", "attempts", by="ada", store=shared(path))
         assert isinstance(verdict, Again)
         assert verdict.feedback.startswith("The last answer was not accepted:")
 

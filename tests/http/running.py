@@ -1,4 +1,4 @@
-"""A running service: `errata serve` in a process of its own, on any free port."""
+"""A running service: `heedful serve` in a process of its own, on any free port."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WAITING = 60.0  # seconds until a process that should have ended is given up
 
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[str]:
-    """The URL of a service that works in that folder, on `errata.db`; it has to end well.
+    """The URL of a service that works in that folder, on `heedful.db`; it has to end well.
 
     It has no weights, so that a program words what runs teach, and recall compares words.
     """
-    command = [sys.executable, "-m", "errata.cli", "serve", "--port", "0", *options]
-    env = {**os.environ, "ERRATA_CACHE": str(folder / "cache"), "ERRATA_SETTLED": "0.2"}
+    command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", *options]
+    env = {**os.environ, "HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_SETTLED": "0.2"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log)
     try:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.store.keys import MAY
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.store.keys import MAY
 from tests.engines import opened
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def served(folder: Path, **setup: Any) -> Iterator[Api]:
 
     One for a module of tests is quick: `with served(tmp_path_factory.mktemp("http")) as api: …`.
     """
-    with opened(folder / "errata.db") as store:
+    with opened(folder / "heedful.db") as store:
         api = Api(Setup(store, **setup))
         try:
             yield api

@@ -5,11 +5,11 @@ import json
 import jsonschema
 import pytest
 
-from errata.http.app import application
-from errata.http.described import describe, examples, operations
-from errata.http.routes import SHAPES
-from errata.http.setup import Setup
-from errata.store.sqlite import in_file
+from heedful.http.app import application
+from heedful.http.described import describe, examples, operations
+from heedful.http.routes import SHAPES
+from heedful.http.setup import Setup
+from heedful.store.sqlite import in_file
 from tests.http.support import served
 
 APP = application(Setup(in_file(":memory:")))

@@ -23,7 +23,7 @@ def url(tmp_path_factory):
 def said(words: Sequence[object], url: str, **more: str) -> list[str]:
     done = subprocess.run(
         list(map(str, words)),
-        env={"PATH": os.environ["PATH"], "ERRATA_URL": url, **more},
+        env={"PATH": os.environ["PATH"], "HEEDFUL_URL": url, **more},
         capture_output=True,
         text=True,
         check=False,
@@ -47,7 +47,7 @@ def test_a_loop_from_the_shell(url):
 def test_what_the_service_refuses_ends_the_script(url):
     done = subprocess.run(
         ["sh", HTTP / "loop.sh"],
-        env={"PATH": os.environ["PATH"], "ERRATA_URL": url, "ERRATA_KEY": "errata_wrong"},
+        env={"PATH": os.environ["PATH"], "HEEDFUL_URL": url, "HEEDFUL_KEY": "heedful_wrong"},
         capture_output=True,
         text=True,
         check=False,

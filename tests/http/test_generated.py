@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from errata.compat import Reflections
-from errata.http.wire.generated import ReflectionQuery
-from errata.testing import ScriptedModel
+from heedful.compat import Reflections
+from heedful.http.wire.generated import ReflectionQuery
+from heedful.testing import ScriptedModel
 from tests.compat.test_generated import FAILED, FOUND, METADATA, SPOKEN, TYPES, has_shape
 from tests.http.support import served
 from tests.memory.reflections import answer
@@ -135,7 +135,7 @@ def test_a_query_brings_what_fits_with_any_or_all_of_the_tags(api):
 def test_a_model_that_fails_leaves_a_marked_reflection_unless_it_is_to_raise(
     tmp_path, on_model_error, status
 ):
-    from errata.errors import ModelUnavailable
+    from heedful.errors import ModelUnavailable
 
     model = ScriptedModel(ModelUnavailable("the provider is away"))
     with served(tmp_path, model=model) as api:
@@ -197,7 +197,7 @@ def test_what_is_no_json_is_said_too(api):
 def test_reflections_can_be_switched_off(tmp_path):
     off = Reflections.of({"REFLECTIVE_MEMORY_ENABLED": "false"})
     with served(tmp_path, reflections=off) as api:
-        assert "ERRATA_REFLECTION_ENABLED" in refused(api.post(GENERATE, json=RUN), 503)
+        assert "HEEDFUL_REFLECTION_ENABLED" in refused(api.post(GENERATE, json=RUN), 503)
 
 
 def test_another_tenants_reflections_are_never_found(api):

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from errata.compat import LoopGuardrails
-from errata.http.wire import guardrails as wire
-from errata.loop.record import Evaluation
-from errata.testing import ScriptedModel
+from heedful.compat import LoopGuardrails
+from heedful.http.wire import guardrails as wire
+from heedful.loop.record import Evaluation
+from heedful.testing import ScriptedModel
 from tests.compat import shapes
 from tests.compat.test_generated import SPOKEN, TYPES, has_shape
 from tests.compat.test_guardrails import FIRST, GOOD, JUDGED, POOR, TAG
@@ -252,7 +252,7 @@ def test_or_by_its_model_and_without_one_it_is_said_what_to_do(tmp_path):
     (tmp_path / "other").mkdir()
     with served(tmp_path / "other") as api:
         response = api.post(COMPLETE, json={**DOCUMENTED, "summary": "All is well."})
-        assert "configure one (ERRATA_MODEL)" in refused(response, 422)
+        assert "configure one (HEEDFUL_MODEL)" in refused(response, 422)
         assert refused(api.get("/orchestrator/guardrails-status/loop_001"), 404)
 
 

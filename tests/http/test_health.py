@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from errata.errors import StoreUnavailable
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.protocols import Scope
-from errata.store.sqlite import in_file
-from errata.work import Depth
+from heedful.errors import StoreUnavailable
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.protocols import Scope
+from heedful.store.sqlite import in_file
+from heedful.work import Depth
 from tests.http.support import problem, served
 
 
@@ -34,7 +34,7 @@ def test_it_lives_and_is_ready(api):
 def test_without_a_key_nobody_learns_what_there_is(api):
     told = problem(api.get("/v1/nothing", key=""), 401, "key_refused")
     assert "Authorization" in told["detail"]
-    problem(api.get("/v1/nothing", key="errata_0_0"), 401, "key_refused")
+    problem(api.get("/v1/nothing", key="heedful_0_0"), 401, "key_refused")
     problem(api.get("/v1/nothing"), 404, "unknown_path")
     problem(api.post("/healthz"), 405, "method_not_allowed")
 
@@ -56,7 +56,7 @@ def test_it_lives_without_its_store_and_says_that_it_cannot_work(tmp_path):
     async def scenario() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            key = {"Authorization": f"Bearer errata_{12 * '0'}_{64 * '0'}"}
+            key = {"Authorization": f"Bearer heedful_{12 * '0'}_{64 * '0'}"}
             paths = ("/healthz", "/readyz", "/metrics")
             answers = [await client.get(path) for path in paths]
             return [*answers, await client.get("/v1/keys", headers=key)]
@@ -67,7 +67,7 @@ def test_it_lives_without_its_store_and_says_that_it_cannot_work(tmp_path):
         503,
         {"status": "unavailable", "store": "StoreUnavailable", "work": "StoreUnavailable"},
     )
-    assert "errata_work_reached 0.0" in metrics.text
+    assert "heedful_work_reached 0.0" in metrics.text
     assert problem(keys, 503, "store_unavailable")["detail"] == (
         "the store of the service failed; what it said is in the log"
     )
@@ -76,7 +76,7 @@ def test_it_lives_without_its_store_and_says_that_it_cannot_work(tmp_path):
 
 def test_with_its_store_back_it_is_ready(tmp_path):
     with served(tmp_path) as api:
-        file = tmp_path / "errata.db"
+        file = tmp_path / "heedful.db"
         api.run(api.setup.store.close())
         file.rename(tmp_path / "moved.db")
         file.mkdir()

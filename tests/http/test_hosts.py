@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from errata.codec import evaluation_to, goal_to, policy_to
-from errata.drive import Run
-from errata.http.setup import Setup
-from errata.loop.decide import Done, Policy
-from errata.loop.record import Evaluation, Goal, Override
-from errata.overrides import override
-from errata.pipeline import Pipeline
-from errata.protocols import Context, Scope, Stored
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+from heedful.codec import evaluation_to, goal_to, policy_to
+from heedful.drive import Run
+from heedful.http.setup import Setup
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Evaluation, Goal, Override
+from heedful.overrides import override
+from heedful.pipeline import Pipeline
+from heedful.protocols import Context, Scope, Stored
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 from tests.drive.test_agreement import bounded
 from tests.http.support import TENANT, Api
 from tests.loop import support
@@ -42,7 +42,7 @@ def api(request: pytest.FixtureRequest) -> Iterator[Api]:
         yield made
         made.close()
         return
-    from errata.store.postgres import in_database
+    from heedful.store.postgres import in_database
 
     urls = fresh()
     made = Api(Setup(in_database(urls.service)))

@@ -40,8 +40,8 @@ class Shell:
             "PATH": os.pathsep.join(
                 (str(Path(sys.executable).parent), str(NODE), os.environ["PATH"])
             ),
-            "ERRATA_PORT": str(port),
-            "ERRATA_CACHE": str(folder / "cache"),
+            "HEEDFUL_PORT": str(port),
+            "HEEDFUL_CACHE": str(folder / "cache"),
         }
         with (folder / "errors").open("w") as errors:
             self.process = subprocess.Popen(
@@ -83,16 +83,16 @@ def shell_of(block: Block) -> Iterator[str]:
     for line in block.body.splitlines():
         if line.startswith("pip ") or "psql" in line:
             continue
-        if line.startswith("errata serve"):
+        if line.startswith("heedful serve"):
             yield SERVE.replace("LINE", line)
-        elif line.startswith("errata worker &"):
+        elif line.startswith("heedful worker &"):
             yield line.replace("&", ">> worker.log 2>&1 &", 1)
-        elif line.startswith("errata key create --name ops"):
+        elif line.startswith("heedful key create --name ops"):
             yield f"{line} > made; cat made"
-        elif line == "errata doctor":
-            yield "errata doctor > signs || grep -q '✗ weights' signs"  # which are not fetched here
-        elif line.startswith("export ERRATA_KEY="):
-            yield "export ERRATA_KEY=$(head -n 1 made)"
+        elif line == "heedful doctor":
+            yield "heedful doctor > signs || grep -q '✗ weights' signs"  # not fetched here
+        elif line.startswith("export HEEDFUL_KEY="):
+            yield "export HEEDFUL_KEY=$(head -n 1 made)"
         else:
             yield line
 
@@ -107,15 +107,15 @@ def test_what_the_page_shows_is_done(tmp_path):
     urls, port = postgres.blank(), free_port()
     at_hand = {
         "127.0.0.1:8765": f"127.0.0.1:{port}",
-        "postgresql://errata_owner@db.example.com/errata": f"'{urls.owner}'",
-        "postgresql://errata@db.example.com/errata": f"'{urls.service}'",
+        "postgresql://heedful_owner@db.example.com/heedful": f"'{urls.owner}'",
+        "postgresql://heedful@db.example.com/heedful": f"'{urls.service}'",
     }
     page = PAGE.read_text(encoding="utf-8")
     for there, here in at_hand.items():
         assert there in page
         page = page.replace(there, here)
     shell, said, programs = Shell(tmp_path, port), "", 0
-    shell.run(f"export URL=http://127.0.0.1:{port} ERRATA_URL=http://127.0.0.1:{port}")
+    shell.run(f"export URL=http://127.0.0.1:{port} HEEDFUL_URL=http://127.0.0.1:{port}")
     try:
         for block in blocks(page):
             if block.language == "sh":

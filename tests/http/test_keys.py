@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from errata.errors import InvalidInput
-from errata.http.caller import KNOWN_FOR
-from errata.store.sqlite import File
-from errata.store.sqlstore import SqlStore
+from heedful.errors import InvalidInput
+from heedful.http.caller import KNOWN_FOR
+from heedful.store.sqlite import File
+from heedful.store.sqlstore import SqlStore
 from tests.engines import changed, rows
 from tests.http.support import problem, served
 
@@ -34,7 +34,7 @@ def made(api, **fields):
 def test_a_key_is_told_once_and_only_its_hash_is_kept(api):
     one = made(api)
     id, secret = one["secret"].split("_")[1:]
-    assert (one["id"], one["key"], len(secret)) == (id, f"errata_{id}", 64)
+    assert (one["id"], one["key"], len(secret)) == (id, f"heedful_{id}", 64)
     shown = {item["id"]: item for item in api.get("/v1/keys").json()["items"]}[id]
     assert "secret" not in shown
     assert shown == {name: value for name, value in one.items() if name != "secret"}
@@ -74,16 +74,16 @@ def test_where_nothing_can_be_written_a_key_is_still_good(tmp_path, caplog):
 @pytest.mark.parametrize(
     "key",
     [
-        "errata_000000000000_" + 64 * "0",
-        "errata_x_y",
+        "heedful_000000000000_" + 64 * "0",
+        "heedful_x_y",
         "sk-something",
-        "errata_000000000000_" + 63 * "0" + "é",
+        "heedful_000000000000_" + 63 * "0" + "é",
     ],
 )
 def test_unknown_keys_are_refused(api, key):
     answer = api.get("/v1/keys", key="", headers={"Authorization": f"Bearer {key}".encode()})
     problem(answer, 401, "key_refused")
-    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="errata"'
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="heedful"'
 
 
 def test_another_secret_another_scheme_revoked_or_expired_is_refused(api):
@@ -219,7 +219,7 @@ def test_a_row_that_is_changed_or_missing_is_found(tmp_path, tamper, what):
         audit = api.setup.store.audit
         whole = api.run(audit.verify("acme"))
         assert (whole.rows, whole.broken) == (3, 0)
-        changed(tmp_path / "errata.db", tamper)
+        changed(tmp_path / "heedful.db", tamper)
         broken = api.run(audit.verify("acme"))
         assert (broken.what, broken.head) == (what, whole.head)
         assert api.run(audit.verify("nobody")).rows == 0
@@ -234,7 +234,7 @@ def test_a_chain_that_is_written_anew_lacks_the_hash_that_was_kept(tmp_path):
         made(api, name="one more")
         assert not api.run(audit.verify("acme", kept)).broken
         for table in ("audit", "audit_head"):
-            changed(tmp_path / "errata.db", f"delete from {table}")
+            changed(tmp_path / "heedful.db", f"delete from {table}")
         made(api, name="as if nothing was")
         assert not api.run(audit.verify("acme")).broken
         assert kept in api.run(audit.verify("acme", kept)).what

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from errata.http.limits import KNOWN, Rates
-from errata.http.problems import Problem
-from errata.http.setup import Limits
+from heedful.http.limits import KNOWN, Rates
+from heedful.http.problems import Problem
+from heedful.http.setup import Limits
 from tests.engines import changed
 from tests.http.support import problem, served
 
@@ -235,7 +235,7 @@ def test_no_tenant_takes_all_the_places(tmp_path):
 
 
 def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
-    with caplog.at_level(logging.INFO, "errata.http"):
+    with caplog.at_level(logging.INFO, "heedful.http"):
         answer = api.get("/v1/test/fails?text=some-private-text")
     told = problem(answer, 500, "internal_error")
     assert "hunter2" not in str(told)
@@ -254,7 +254,7 @@ def test_an_answer_takes_its_time_and_no_more(api):
 
 def test_the_log_has_neither_keys_nor_bodies(api, caplog):
     key = api.key("read", "write")
-    with caplog.at_level(logging.DEBUG, "errata"):
+    with caplog.at_level(logging.DEBUG, "heedful"):
         api.post("/v1/test/echo", json={"secret-of-mine": 1}, key=key)
         api.get(f"/v1/loops/{key}", key=key)
     assert key.split("_")[2] not in caplog.text
@@ -284,10 +284,10 @@ def test_metrics_tell_of_nobody(api):
     api.get("/v1/private-name")
     api.request("PRIVATE", "/v1/private-name")
     text = api.get("/metrics", key="").text
-    assert 'errata_requests_total{method="GET",route="/v1/test/fails",status="500"}' in text
+    assert 'heedful_requests_total{method="GET",route="/v1/test/fails",status="500"}' in text
     assert 'route="(none)"' in text
-    assert "errata_request_seconds_bucket" in text
-    assert "errata_work_reached 1.0" in text
+    assert "heedful_request_seconds_bucket" in text
+    assert "heedful_work_reached 1.0" in text
     assert "_created" not in text
     for private in ("acme", "main", "private", "tests"):
         assert private not in text.lower().replace("/v1/test", "")
@@ -309,7 +309,7 @@ def test_verdicts_are_counted_once(api):
     text = api.get("/metrics", key="").text
     assert "+attempts" not in text
     for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1), ("all", 1)):
-        assert f'errata_decisions_total{{outcome="{outcome}"}} {times}.0' in text
+        assert f'heedful_decisions_total{{outcome="{outcome}"}} {times}.0' in text
 
 
 def test_without_keys_this_machine_alone_is_let_in(tmp_path):

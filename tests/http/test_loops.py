@@ -11,11 +11,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from errata.checks import words
-from errata.errors import ModelTimeout
-from errata.http.setup import APART
-from errata.protocols import Scope
-from errata.testing import ScriptedModel
+from heedful.checks import words
+from heedful.errors import ModelTimeout
+from heedful.http.setup import APART
+from heedful.protocols import Scope
+from heedful.testing import ScriptedModel
 from tests.engines import IN_SOAK
 from tests.http.support import PROJECT, TENANT, Api, problem, served
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from errata.errors import LeaseLost, StoreCorrupt
-from errata.http.described import examples, operations
-from errata.protocols import Scope
-from errata.store.answers import Call, SqlAnswers
-from errata.store.beside import Beside, also, beside
-from errata.store.database import Db
+from heedful.errors import LeaseLost, StoreCorrupt
+from heedful.http.described import examples, operations
+from heedful.protocols import Scope
+from heedful.store.answers import Call, SqlAnswers
+from heedful.store.beside import Beside, also, beside
+from heedful.store.database import Db
 from tests.engines import changed, opened, rows
 from tests.http.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -166,7 +166,7 @@ def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from errata.store.answers import SqlAnswers
+from heedful.store.answers import SqlAnswers
 from tests.http.support import served
 
 async def killed(*_):
@@ -191,7 +191,7 @@ def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
     done = subprocess.run(run, env={**os.environ, "PYTHONPATH": os.getcwd()}, check=False)
     assert done.returncode == -signal.SIGKILL
-    file = tmp_path / "errata.db"
+    file = tmp_path / "heedful.db"
     key = (tmp_path / "key").read_text()
     assert rows(file, "select n from answer where once = 'r'") == [(0,)]
     with served(tmp_path) as api:
@@ -219,7 +219,7 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
     call = Call("default", "caller", "once", "digest")
 
     async def scenario() -> None:
-        from errata.store.answers import write
+        from heedful.store.answers import write
 
         with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
             for store in (one, two):
@@ -276,8 +276,8 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("kind", ["os:system", "errata.nowhere:A", "errata.store.beside:also"])
-def test_what_is_no_value_of_errata_is_not_made(tmp_path, kind):
+@pytest.mark.parametrize("kind", ["os:system", "heedful.nowhere:A", "heedful.store.beside:also"])
+def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
     known = [{"name": "SqlStore.remember.<locals>.work", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
@@ -289,7 +289,7 @@ def test_what_is_no_value_of_errata_is_not_made(tmp_path, kind):
 
 
 def test_values_come_back_as_they_were(tmp_path):
-    from errata.protocols import Remembered
+    from heedful.protocols import Remembered
 
     value = [Remembered(1, True, 2), (1, None), {"a": ["x", 0.5]}, "text", False]
 

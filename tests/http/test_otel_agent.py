@@ -12,8 +12,8 @@ import httpx
 import pytest
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-from errata import Client
-from errata.store.sqlite import in_file
+from heedful import Client
+from heedful.store.sqlite import in_file
 from tests.http.clerk import LESSON, clerk, watched
 from tests.http.running import WAITING, running
 
@@ -24,7 +24,7 @@ MAY = ("read", "write", "approve")
 def service(tmp_path_factory) -> Iterator[tuple[str, str]]:
     """The URL of a running service, and a key."""
     folder: Path = tmp_path_factory.mktemp("service")
-    store = in_file(str(folder / "errata.db"))
+    store = in_file(str(folder / "heedful.db"))
 
     async def made() -> str:
         _, key = await store.keys.create("acme", "clerk", projects=["orders"], may=MAY, by="tests")
@@ -107,7 +107,7 @@ def test_a_client_is_shown_the_same(service):
     assert found == 2  # the strategy, and what went wrong
 
 
-def test_what_errata_put_into_a_prompt_is_not_learnt_from_the_next_trace(service, client):
+def test_what_heedful_put_into_a_prompt_is_not_learnt_from_the_next_trace(service, client):
     told = recalled(client, "Where is order C42?")["text"]
     assert LESSON in told
     before = len(got(client, "/v1/episodes?state=reflected"))

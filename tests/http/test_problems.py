@@ -7,15 +7,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
-from errata import errors
-from errata.codes import TABLE
-from errata.errors import ErrataError
-from errata.http import problems
+from heedful import errors
+from heedful.codes import TABLE
+from heedful.errors import HeedfulError
+from heedful.http import problems
 
 KINDS = [
     kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, ErrataError)
+    if isinstance(kind, type) and issubclass(kind, HeedfulError)
 ]
 
 
@@ -38,15 +38,15 @@ def told(error):
 
 def test_where_the_store_is_and_what_it_said_is_nobodys_business(caplog):
     for error in (
-        errors.StoreUnavailable("/var/lib/errata.db: disk I/O error"),
-        errors.StoreCorrupt("/var/lib/errata.db is damaged"),
+        errors.StoreUnavailable("/var/lib/heedful.db: disk I/O error"),
+        errors.StoreCorrupt("/var/lib/heedful.db is damaged"),
         errors.StoreInDoubt("server at 10.0.0.1 went away"),
     ):
         body, _ = told(error)
-        assert "errata.db" not in str(body)
+        assert "heedful.db" not in str(body)
         assert "10.0.0.1" not in str(body)
     assert "disk I/O error" in caplog.text
-    body, _ = told(errors.NotFound("loop", "a", "/var/lib/errata.db"))
+    body, _ = told(errors.NotFound("loop", "a", "/var/lib/heedful.db"))
     assert (body["code"], body["detail"]) == ("not_found", "no loop 'a'")
 
 
@@ -56,7 +56,7 @@ def test_where_the_store_is_and_what_it_said_is_nobodys_business(caplog):
         (errors.LeaseLost("at work"), 409, {"retry-after": "1"}),
         (errors.StoreUnavailable("gone"), 503, {"retry-after": "1"}),
         (errors.ModelUnavailable("gone"), 503, {"retry-after": "1"}),
-        (errors.KeyRefused("no"), 401, {"www-authenticate": 'Bearer realm="errata"'}),
+        (errors.KeyRefused("no"), 401, {"www-authenticate": 'Bearer realm="heedful"'}),
         (errors.Conflict("other"), 409, {}),
         (HTTPException(405, headers={"Allow": "GET"}), 405, {"allow": "GET"}),
         (RecursionError(), 422, {}),
@@ -85,7 +85,7 @@ def test_a_package_that_is_missing_is_the_services_and_not_the_callers():
 
 
 def test_no_secret_is_said_again():
-    secret = "errata_3f0c9a1b2d4e_" + 64 * "a"
+    secret = "heedful_3f0c9a1b2d4e_" + 64 * "a"
     bodies = []
     for error in (
         errors.InvalidInput("project", secret, "a name"),

@@ -21,11 +21,11 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.store.keys import MAY
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.store.keys import MAY
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.engines import ENGINES
 
@@ -102,9 +102,9 @@ class World(NamedTuple):
 def store(request, tmp_path_factory) -> Iterator[SqlStore]:
     """That of SQLite, and in a soak run that of PostgreSQL, too."""
     if request.param == "sqlite":
-        yield in_file(str(tmp_path_factory.mktemp("schema") / "errata.db"))
+        yield in_file(str(tmp_path_factory.mktemp("schema") / "heedful.db"))
         return
-    from errata.store.postgres import in_database
+    from heedful.store.postgres import in_database
     from tests.postgres import drop, fresh
 
     urls = fresh()

@@ -11,10 +11,10 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from errata.http.caller import _Needs
-from errata.http.described import examples
-from errata.http.routes import ROUTERS
-from errata.store.keys import MAY
+from heedful.http.caller import _Needs
+from heedful.http.described import examples
+from heedful.http.routes import ROUTERS
+from heedful.store.keys import MAY
 from tests.http.support import Api, problem, served
 
 pytestmark = pytest.mark.both

@@ -1,4 +1,4 @@
-"""`errata serve` as a process: it says where it is, ends well, and survives being killed."""
+"""`heedful serve` as a process: it says where it is, ends well, and survives being killed."""
 
 import json
 import os
@@ -16,11 +16,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from errata.cli.app import app
+from heedful.cli.app import app
 from tests.http.running import WAITING
 from tests.http.support import problem
 
-COMMAND = [sys.executable, "-m", "errata.cli"]
+COMMAND = [sys.executable, "-m", "heedful.cli"]
 SLOW = """
 import time
 from pathlib import Path
@@ -34,7 +34,7 @@ def slow(candidate, context):
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
 
 
-def errata(folder: Path, *words: str, code: int = 0) -> str:
+def heedful(folder: Path, *words: str, code: int = 0) -> str:
     """What a command says, on both streams; it ends with that code."""
     done = subprocess.run(
         [*COMMAND, *words], cwd=folder, capture_output=True, text=True, timeout=WAITING, check=False
@@ -51,7 +51,7 @@ class Service:
             self.process = subprocess.Popen(
                 [*COMMAND, "serve", "--port", "0", *options],
                 cwd=folder,
-                env={**os.environ, "ERRATA_CACHE": str(folder / "cache")},
+                env={**os.environ, "HEEDFUL_CACHE": str(folder / "cache")},
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -71,7 +71,7 @@ class Service:
 
 def slow_loop(folder: Path) -> None:
     (folder / "slowly.py").write_text(SLOW)
-    (folder / "errata.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
+    (folder / "heedful.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
 
 
 def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
@@ -86,10 +86,10 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
     assert service.end() == 0
     for words in (
         f"serves {service.url}",
-        "errata.db (SQLite)",
+        "heedful.db (SQLite)",
         f"{service.url}/docs",
         "only this machine is let in",
-        "Next: errata key create",
+        "Next: heedful key create",
         "stopped; every request that was taken is answered",
     ):
         assert words in service.said
@@ -105,7 +105,7 @@ def listens(url: str) -> bool:
 
 def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     (tmp_path / "slowly.py").write_text(SLOW)
-    (tmp_path / "errata.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
+    (tmp_path / "heedful.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
     service = Service(tmp_path, "--drain", "4")
     answers: dict[str, httpx.Response] = {}
 
@@ -136,7 +136,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
 
 
 def test_two_services_share_a_file_and_with_a_key_one_listens_everywhere(tmp_path):
-    made = json.loads(errata(tmp_path, "key", "create", "--name", "me", "--json"))
+    made = json.loads(heedful(tmp_path, "key", "create", "--name", "me", "--json"))
     headers = {"Authorization": f"Bearer {made['secret']}"}
     services = [Service(tmp_path), Service(tmp_path, "--host", "0.0.0.0", "--key-required")]
     urls = [f"http://127.0.0.1:{one.url.rpartition(':')[2]}/v1" for one in services]
@@ -158,7 +158,7 @@ def test_two_services_share_a_file_and_with_a_key_one_listens_everywhere(tmp_pat
 
 
 def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int, *words: str) -> str:
-    """What `errata serve` says where it does not begin."""
+    """What `heedful serve` says where it does not begin."""
     monkeypatch.chdir(folder)
     done = CliRunner().invoke(app, ["serve", *words])
     assert done.exit_code == code, done.output
@@ -181,14 +181,14 @@ def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
         (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         (("--port", "70000"), "--port is 70000"),
         (
-            ("--db", "postgresql://errata@db/errata", "--workers", "3"),
-            "start errata worker --concurrency 3",
+            ("--db", "postgresql://heedful@db/heedful", "--workers", "3"),
+            "start heedful worker --concurrency 3",
         ),
-        (("--db", "nowhere/errata.db"), "nowhere/errata.db cannot be opened"),
+        (("--db", "nowhere/heedful.db"), "nowhere/heedful.db cannot be opened"),
     ],
 )
 def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, said):
-    code = 4 if "nowhere/errata.db" in words else 2
+    code = 4 if "nowhere/heedful.db" in words else 2
     options = () if "--port" in words else ("--port", "0")
     assert said in refused(tmp_path, monkeypatch, code, *options, *words)
 
@@ -196,22 +196,22 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, sai
 @pytest.mark.parametrize(
     ("db", "model", "line"),
     [
-        ("errata.db", False, "  model  none: what runs teach goes by rules"),
-        ("errata.db", True, "  model  os.path:basename"),
-        ("postgresql://errata@db/errata", False, None),
+        ("heedful.db", False, "  model  none: what runs teach goes by rules"),
+        ("heedful.db", True, "  model  os.path:basename"),
+        ("postgresql://heedful@db/heedful", False, None),
         (
-            "postgresql://errata@db/errata",
+            "postgresql://heedful@db/heedful",
             True,
             "  model  os.path:basename judges and dreams where asked; a worker's words lessons",
         ),
     ],
 )
 def test_it_says_which_model_does_what(tmp_path, capsys, db, model, line):
-    from errata.cli.serve import _hello
-    from errata.cli.settings import settings
-    from errata.http.setup import Setup
-    from errata.models.function import Function
-    from errata.store.sqlite import in_file
+    from heedful.cli.serve import _hello
+    from heedful.cli.settings import settings
+    from heedful.http.setup import Setup
+    from heedful.models.function import Function
+    from heedful.store.sqlite import in_file
 
     store = in_file(str(tmp_path / "a.db"))
     words = Function("os.path:basename") if model else None
@@ -223,14 +223,14 @@ def test_it_says_which_model_does_what(tmp_path, capsys, db, model, line):
 def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path):
     import asyncio
 
-    from errata.cli.serve import working
-    from errata.cli.settings import settings
-    from errata.compat import Reflections
-    from errata.http.setup import Setup
-    from errata.memory.memory import Memory
-    from errata.protocols import Scope
-    from errata.store.sqlite import in_file
-    from errata.testing import FixedEmbedder
+    from heedful.cli.serve import working
+    from heedful.cli.settings import settings
+    from heedful.compat import Reflections
+    from heedful.http.setup import Setup
+    from heedful.memory.memory import Memory
+    from heedful.protocols import Scope
+    from heedful.store.sqlite import in_file
+    from heedful.testing import FixedEmbedder
     from tests.work.support import put
 
     async def scenario() -> None:
@@ -251,10 +251,10 @@ def test_whoever_does_not_finish_a_request_is_left(tmp_path, monkeypatch):
     """The head of a request has to come in time, the first and those that follow."""
     import asyncio
 
-    from errata.http import listening
-    from errata.http.app import application
-    from errata.http.setup import Setup
-    from errata.store.sqlite import in_file
+    from heedful.http import listening
+    from heedful.http.app import application
+    from heedful.http.setup import Setup
+    from heedful.store.sqlite import in_file
 
     monkeypatch.setattr(listening, "PATIENCE", 0.2)
 
@@ -296,8 +296,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
         return done.output
 
     for words in (("key", "list"), ("key", "revoke", "x"), ("audit", "list"), ("audit", "verify")):
-        assert "no database 'errata.db'" in said(*words, code=3)
-    assert not (tmp_path / "errata.db").exists()
+        assert "no database 'heedful.db'" in said(*words, code=3)
+    assert not (tmp_path / "heedful.db").exists()
     text = said(
         "key", "create", "--name", "me", "--may", "read", "--project", "a", "--expires", "9d"
     )
@@ -321,7 +321,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     assert json.loads(said("key", "revoke", made["id"], "--tenant", "acme", "--json"))["revoked"]
     said("key", "revoke", made["id"], code=3)
     strange = said("key", "revoke", made["secret"], code=3)
-    assert made["key"].removeprefix("errata_") in strange
+    assert made["key"].removeprefix("heedful_") in strange
     assert made["secret"].rpartition("_")[2] not in strange
     said("key", "revoke", made["secret"], "--tenant", "acme")
     said("key", "create", "--name", "me", "--may", "fly", code=2)
@@ -332,7 +332,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     ids = {one["detail"]["id"] for one in audit if one["action"] == "key.create"}
     assert {one["subject"] for one in audit if one["action"] == "key.revoke"} < ids
     assert "3 rows, all as they were written" in said("audit", "verify")
-    db = sqlite3.connect("errata.db")
+    db = sqlite3.connect("heedful.db")
     db.execute("update audit set by = 'nobody' where n = 1 and tenant = 'default'")
     db.commit()
     db.close()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from errata.collecting import Patience
-from errata.errors import StoreUnavailable
-from errata.protocols import Scope
-from errata.work import Depth
+from heedful.collecting import Patience
+from heedful.errors import StoreUnavailable
+from heedful.protocols import Scope
+from heedful.work import Depth
 from tests.http.support import Api, problem, served
 from tests.traces.runs import TRACE, Data, document, genai, protobuf
 
@@ -242,7 +242,7 @@ def test_what_a_trace_of_the_operator_says_is_trusted_as_such(api, project, name
 def test_traces_are_counted(api, project):
     def counted(outcome: str) -> float:
         text = api.get("/metrics", key="").text
-        lines = [line for line in text.splitlines() if line.startswith("errata_traces_total")]
+        lines = [line for line in text.splitlines() if line.startswith("heedful_traces_total")]
         values = {line.split('"')[1]: float(line.split()[-1]) for line in lines}
         return values.get(outcome, 0.0)
 

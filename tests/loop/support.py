@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from errata.loop.decide import Again, Done, Policy, Verdict
-from errata.loop.record import (
+from heedful.loop.decide import Again, Done, Policy, Verdict
+from heedful.loop.record import (
     Attempt,
     Candidate,
     Evaluation,
@@ -19,7 +19,7 @@ from errata.loop.record import (
     Loop,
     Override,
 )
-from errata.loop.stop import (
+from heedful.loop.stop import (
     All,
     Budget,
     Echo,
@@ -30,7 +30,7 @@ from errata.loop.stop import (
     Repeat,
     StopRule,
 )
-from errata.protocols import Usage
+from heedful.protocols import Usage
 
 QUALITY = Goal("quality", 0.75)
 DRIFT = Goal("drift", 0.25, "at_most")

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata import codec
-from errata.errors import InvalidInput
-from errata.loop.change import Change, changes
-from errata.loop.decide import Again, Done, Policy, Verdict, decide
-from errata.loop.record import Evaluation, Goal, Loop, Override, agreeing
-from errata.loop.stop import (
+from heedful import codec
+from heedful.errors import InvalidInput
+from heedful.loop.change import Change, changes
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide
+from heedful.loop.record import Evaluation, Goal, Loop, Override, agreeing
+from heedful.loop.stop import (
     All,
     Budget,
     Echo,
@@ -26,7 +26,7 @@ from errata.loop.stop import (
     Stop,
     StopRule,
 )
-from errata.protocols import Usage
+from heedful.protocols import Usage
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, scored
 

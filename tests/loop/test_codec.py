@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import codec
-from errata.decisions import Decision, Standing, standing
-from errata.errors import InvalidInput
-from errata.loop import stop
-from errata.loop.decide import Again, Policy, Trigger, decide
-from errata.loop.policies import PRESETS
-from errata.loop.record import Attempt, Candidate, Override
-from errata.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
+from heedful import codec
+from heedful.decisions import Decision, Standing, standing
+from heedful.errors import InvalidInput
+from heedful.loop import stop
+from heedful.loop.decide import Again, Policy, Trigger, decide
+from heedful.loop.policies import PRESETS
+from heedful.loop.record import Attempt, Candidate, Override
+from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
 from tests.loop import support
 
 candidates = st.text().map(Candidate.of) | st.builds(Candidate, st.text())

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import OverrideRefused
-from errata.loop.decide import (
+from heedful.errors import OverrideRefused
+from heedful.loop.decide import (
     Again,
     Done,
     Policy,
@@ -22,8 +22,8 @@ from errata.loop.decide import (
     spent,
     triggers,
 )
-from errata.loop.record import Attempt, Candidate, Evaluation, Goal, Improvement, Loop, Override
-from errata.loop.stop import (
+from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.stop import (
     PRECEDENCE,
     All,
     Budget,
@@ -35,8 +35,8 @@ from errata.loop.stop import (
     Stop,
     StopRule,
 )
-from errata.protocols import Usage
-from errata.testing import history
+from heedful.protocols import Usage
+from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules, scored
 

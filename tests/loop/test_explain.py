@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.loop.change import changes
-from errata.loop.decide import Again, Done, Policy, decide, spent
-from errata.loop.explain import explain
-from errata.loop.record import Improvement, Loop, Override
-from errata.loop.stop import (
+from heedful.loop.change import changes
+from heedful.loop.decide import Again, Done, Policy, decide, spent
+from heedful.loop.explain import explain
+from heedful.loop.record import Improvement, Loop, Override
+from heedful.loop.stop import (
     LIFTABLE,
     Budget,
     Echo,
@@ -22,7 +22,7 @@ from errata.loop.stop import (
     Repeat,
     Stop,
 )
-from errata.protocols import Usage
+from heedful.protocols import Usage
 from tests.loop import support
 from tests.loop.support import evaluated, loop_of, rules, scored
 

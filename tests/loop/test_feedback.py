@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.loop.decide import triggers
-from errata.loop.feedback import EACH, HEAD, MOST, clean, feedback
-from errata.loop.record import Evaluation, Finding, Goal
+from heedful.loop.decide import triggers
+from heedful.loop.feedback import EACH, HEAD, MOST, clean, feedback
+from heedful.loop.record import Evaluation, Finding, Goal
 from tests.loop import support
 
 NASTY = st.text(

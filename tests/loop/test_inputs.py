@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from errata.drive import Run
-from errata.errors import InvalidInput, UnknownName
-from errata.loop.decide import Policy
-from errata.loop.policies import PRESETS, preset
-from errata.loop.record import (
+from heedful.drive import Run
+from heedful.errors import InvalidInput, UnknownName
+from heedful.loop.decide import Policy
+from heedful.loop.policies import PRESETS, preset
+from heedful.loop.record import (
     Attempt,
     Candidate,
     Evaluation,
@@ -21,8 +21,8 @@ from errata.loop.record import (
     Loop,
     agreeing,
 )
-from errata.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
-from errata.protocols import Scope, Usage
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from heedful.protocols import Scope, Usage
 
 NAN, INF = math.nan, math.inf
 WRONG: list[tuple[str, Any, dict[str, Any]]] = [

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from errata.codec import policy_from, policy_to, rule_to
-from errata.errors import InvalidInput
-from errata.loop.decide import Policy, decide
-from errata.loop.reach import reach
-from errata.loop.record import Evaluation, Goal, Improvement, Loop
-from errata.loop.stop import All, Echo, Fatigue, MaxAttempts, Plateau
+from heedful.codec import policy_from, policy_to, rule_to
+from heedful.errors import InvalidInput
+from heedful.loop.decide import Policy, decide
+from heedful.loop.reach import reach
+from heedful.loop.record import Evaluation, Goal, Improvement, Loop
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Plateau
 from tests.loop.support import evaluated, loop_of, rules
 
 

@@ -9,12 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import errata
-from errata.errors import UnknownName
-from errata.loop.decide import Again, Done, Policy, decide
-from errata.loop.policies import PRESETS, default, orchestrator, preset, reflection, stage, thorough
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
-from errata.loop.stop import (
+import heedful
+from heedful.errors import UnknownName
+from heedful.loop.decide import Again, Done, Policy, decide
+from heedful.loop.policies import (
+    PRESETS,
+    default,
+    orchestrator,
+    preset,
+    reflection,
+    stage,
+    thorough,
+)
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from heedful.loop.stop import (
     All,
     Budget,
     Echo,
@@ -26,7 +34,7 @@ from errata.loop.stop import (
     StopRule,
     rule_name,
 )
-from errata.testing import history
+from heedful.testing import history
 from tests.loop.support import evaluated, loop_of, rules
 
 # -- what is in them: rules, min_gain, against what, goals
@@ -59,7 +67,7 @@ IN_THEM: dict[str, tuple[tuple[StopRule, ...], float, str, tuple[Goal, ...]]] = 
 def test_what_is_in_a_preset(name):
     policy, (rules_, gain, against, goals) = preset(name), IN_THEM[name]
     assert policy == Policy(rules_, Improvement(gain, against), "stop", name, goals)  # type: ignore[arg-type]
-    assert policy is PRESETS[name] is getattr(errata.policies, name)
+    assert policy is PRESETS[name] is getattr(heedful.policies, name)
 
 
 def test_there_are_no_others():

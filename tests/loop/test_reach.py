@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata.loop.decide import Again, Done, Policy, decide
-from errata.loop.policies import PRESETS, orchestrator
-from errata.loop.reach import Reach, reach
-from errata.loop.record import (
+import heedful
+from heedful.loop.decide import Again, Done, Policy, decide
+from heedful.loop.policies import PRESETS, orchestrator
+from heedful.loop.reach import Reach, reach
+from heedful.loop.record import (
     Attempt,
     Candidate,
     Evaluation,
@@ -25,7 +25,7 @@ from errata.loop.record import (
     Loop,
     Override,
 )
-from errata.loop.stop import (
+from heedful.loop.stop import (
     All,
     Budget,
     Echo,
@@ -37,7 +37,7 @@ from errata.loop.stop import (
     StopRule,
     rule_name,
 )
-from errata.protocols import NOTHING, Usage
+from heedful.protocols import NOTHING, Usage
 from tests.loop import support
 
 # -- every history of an alphabet of its own: what an attempt may be, for the rules there are
@@ -468,5 +468,5 @@ def test_whatever_the_goals_no_attempt_of_a_history_passes(goals):
 
 def test_it_is_the_same_each_time_and_public():
     assert reach(orchestrator) == reach(orchestrator)
-    assert errata.reach is reach
-    assert [one.name for one in errata.reach(orchestrator)] == ["attempts", "fatigue", "echo"]
+    assert heedful.reach is reach
+    assert [one.name for one in heedful.reach(orchestrator)] == ["attempts", "fatigue", "echo"]

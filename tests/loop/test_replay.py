@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.loop.decide import Again, Done, Policy, Verdict, decide, spent
-from errata.loop.policies import PRESETS, default
-from errata.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
-from errata.loop.replay import Figures, Recorded, Replayed, compare, replay
-from errata.loop.stop import Budget, Fatigue, MaxAttempts, Plateau, Repeat, Stop
-from errata.protocols import NOTHING, Usage
-from errata.testing import history
+from heedful.errors import InvalidInput
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
+from heedful.loop.policies import PRESETS, default
+from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.replay import Figures, Recorded, Replayed, compare, replay
+from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Plateau, Repeat, Stop
+from heedful.protocols import NOTHING, Usage
+from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, loop_of, scored
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from errata.loop.stop import (
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.loop.stop import (
     All,
     Budget,
     Echo,
@@ -20,9 +20,9 @@ from errata.loop.stop import (
     Repeat,
     rule_name,
 )
-from errata.near import near
-from errata.protocols import Usage
-from errata.testing import history
+from heedful.near import near
+from heedful.protocols import Usage
+from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import evaluated, finding, loop_of, scored
 

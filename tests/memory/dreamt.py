@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from errata.memory.memory import Memory
+from heedful.memory.memory import Memory
 from tests.engines import whole
 
 TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"

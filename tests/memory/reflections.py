@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from errata import Episode, Event, Fault
+from heedful import Episode, Event, Fault
 
 TASK = "What does the blue kettle cost?"
 FAILED = Episode(

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import errata
-from errata import Episode, Evaluation, Event, Expected, Finding, Usage, appraise, checks
-from errata.errors import InvalidInput, MalformedAnswer
-from errata.memory.appraisal import appraised
-from errata.memory.deeds import MOST_KEYS
-from errata.memory.judgement import MOST_TOLD, SCORES, Judgement, evaluation
-from errata.testing import ScriptedModel
+import heedful
+from heedful import Episode, Evaluation, Event, Expected, Finding, Usage, appraise, checks
+from heedful.errors import InvalidInput, MalformedAnswer
+from heedful.memory.appraisal import appraised
+from heedful.memory.deeds import MOST_KEYS
+from heedful.memory.judgement import MOST_TOLD, SCORES, Judgement, evaluation
+from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
 from tests.memory.test_signals import TRACES, WORDS, call, chat, result, said
 
@@ -563,5 +563,5 @@ def test_long_runs_are_judged():
 
 
 def test_it_is_public():
-    assert errata.appraise is appraise
-    assert errata.Expected is Expected
+    assert heedful.appraise is appraise
+    assert heedful.Expected is Expected

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from errata import Example, Memory, Quota
-from errata.errors import InvalidInput, NotFound
+from heedful import Example, Memory, Quota
+from heedful.errors import InvalidInput, NotFound
 from tests.store.support import opened
 
 NAN = float("nan")
@@ -164,10 +164,10 @@ def test_a_time_without_use(memory, value):
 
 def test_what_is_not_found_says_where_to_look(memory):
     for remedy, call in (
-        ("errata quarantine list", lambda: memory.quarantine.show(9)),
-        ("errata quarantine list", lambda: memory.quarantine.release([9], by="ada")),
-        ("errata quarantine list", lambda: memory.quarantine.revoke("nobody", by="ada")),
-        ("errata lessons", lambda: memory.pin(9, by="ada")),
+        ("heedful quarantine list", lambda: memory.quarantine.show(9)),
+        ("heedful quarantine list", lambda: memory.quarantine.release([9], by="ada")),
+        ("heedful quarantine list", lambda: memory.quarantine.revoke("nobody", by="ada")),
+        ("heedful lessons", lambda: memory.pin(9, by="ada")),
     ):
         with pytest.raises(NotFound, match=f"default/default; {remedy} shows"):
             asyncio.run(call())

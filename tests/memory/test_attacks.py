@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.protocols import Filter, Scope
-from errata.testing import FixedEmbedder
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.protocols import Filter, Scope
+from heedful.testing import FixedEmbedder
 from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
 from tests.store.support import opened
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.memory.attribution import (
+from heedful.memory.attribution import (
     GROUNDS,
     MOST,
     MOST_REASONS,
@@ -20,9 +20,9 @@ from errata.memory.attribution import (
     observed,
     ranked,
 )
-from errata.memory.course import course
-from errata.memory.episode import Episode, Event
-from errata.memory.signal import MOST_EVIDENCE
+from heedful.memory.course import course
+from heedful.memory.episode import Episode, Event
+from heedful.memory.signal import MOST_EVIDENCE
 from tests.memory.test_signals import (
     ASKED,
     LOST,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import errata
-from errata.loop.record import Attempt, Candidate
-from errata.memory.learn import MOST, learn
-from errata.memory.recall import BUDGET, choose
-from errata.protocols import Found
-from errata.testing import FixedEmbedder
+import heedful
+from heedful.loop.record import Attempt, Candidate
+from heedful.memory.learn import MOST, learn
+from heedful.memory.recall import BUDGET, choose
+from heedful.protocols import Found
+from heedful.testing import FixedEmbedder
 
 
 def found(id: int, task: str, accepted: str) -> Found:
-    return Found(id, id, errata.Example(task, accepted), "check", True, 1, 0.5, 0.0, 0.9 - id / 100)
+    return Found(
+        id, id, heedful.Example(task, accepted), "check", True, 1, 0.5, 0.0, 0.9 - id / 100
+    )
 
 
 def test_all_examples_together_have_a_bound():
@@ -28,25 +30,25 @@ def test_all_examples_together_have_a_bound():
 
 def test_a_loop_gives_at_most_so_many_lessons_the_most_severe():
     findings = tuple(
-        errata.Finding("c", f"wrong {n}", key=f"key {n}", severity=n / 100) for n in range(60)
+        heedful.Finding("c", f"wrong {n}", key=f"key {n}", severity=n / 100) for n in range(60)
     )
     attempts = (
-        Attempt(1, Candidate.of("bad"), errata.Evaluation(findings)),
-        Attempt(2, Candidate.of("good"), errata.Evaluation()),
+        Attempt(1, Candidate.of("bad"), heedful.Evaluation(findings)),
+        Attempt(2, Candidate.of("good"), heedful.Evaluation()),
     )
-    lessons = learn(errata.Loop("a", attempts=attempts), "task")
+    lessons = learn(heedful.Loop("a", attempts=attempts), "task")
     assert len(lessons) == MOST
     assert {one.sighting for one in lessons} == {f"wrong {n}" for n in range(40, 60)}
 
 
 def test_an_example_gets_its_place_when_there_is_an_embedder(tmp_path: Path):
-    path = str(tmp_path / "errata.db")
-    example = errata.Example("weigh the parcel", "KG:3")
+    path = str(tmp_path / "heedful.db")
+    example = heedful.Example("weigh the parcel", "KG:3")
 
     async def remembered() -> list[float | None]:
         places = []
         for embedder in (None, FixedEmbedder()):
-            memory = errata.Memory(path, embedder=embedder)
+            memory = heedful.Memory(path, embedder=embedder)
             await memory.remember("Format", "wrong form", example=example)
             places += [one.cosine for one in await memory.recall("weigh the parcel")]
         return places

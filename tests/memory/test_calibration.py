@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-import errata
-from errata.memory.recall import COSINE, COVERAGE, PROMPT_COSINE, PROMPT_WORDS, choose, rank
-from errata.protocols import Found
+import heedful
+from heedful.memory.recall import COSINE, COVERAGE, PROMPT_COSINE, PROMPT_WORDS, choose, rank
+from heedful.protocols import Found
 
 ROOT = Path(__file__).parents[2]
 
 
 def found(task: str, cosine: float | None, coverage: float = 0.0) -> Found:
-    example = errata.Example(task, "answer")
+    example = heedful.Example(task, "answer")
     return Found(1, 1, example, "check", True, 1, 0.5, 0.0, cosine, coverage=coverage)
 
 
@@ -53,8 +53,8 @@ def test_the_thresholds_are_those_of_the_reference():
 
 def test_the_short_words_of_a_task_find_it_too(tmp_path: Path):
     async def recalled() -> int:
-        memory = errata.Memory(str(tmp_path / "errata.db"))
-        example = errata.Example("weigh the red box now", "KG:3")
+        memory = heedful.Memory(str(tmp_path / "heedful.db"))
+        example = heedful.Example("weigh the red box now", "KG:3")
         await memory.remember("Format", "wrong form", example=example)
         return len(await memory.recall("weigh the red box now immediately please"))
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.memory.consolidate import (
+from heedful.memory.consolidate import (
     ALIKE_WORDS,
     DREAM,
     GROUP,
@@ -25,8 +25,8 @@ from errata.memory.consolidate import (
     veto,
     worse,
 )
-from errata.memory.particulars import Difference, difference, names_of, opposed
-from errata.memory.words import words
+from heedful.memory.particulars import Difference, difference, names_of, opposed
+from heedful.memory.words import words
 
 NOW = 1_000_000_000.0
 TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
@@ -213,7 +213,7 @@ def test_every_member_is_near_its_survivor():
 def test_vectors_are_compared_in_parts_as_they_are_at_once(monkeypatch):
     vectors = [[1.0, 0.0], [0.99, 0.14], [0.0, 1.0], [0.9, 0.44], [0.1, 0.99]]
     whole = list(near_vectors(vectors))
-    monkeypatch.setattr("errata.memory.consolidate.PART", 10)
+    monkeypatch.setattr("heedful.memory.consolidate.PART", 10)
     assert [pair[:2] for pair in near_vectors(vectors)] == [pair[:2] for pair in whole]
     assert [pair[:2] for pair in whole] == [(0, 1), (0, 3), (1, 3), (2, 4)]
 

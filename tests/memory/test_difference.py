@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.memory.difference import LINES, WIDEST, WORK, Difference, Edit, difference, pieces
+from heedful.errors import InvalidInput
+from heedful.memory.difference import LINES, WIDEST, WORK, Difference, Edit, difference, pieces
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata import Dreams, Example, consolidate
-from errata.errors import (
+import heedful
+from heedful import Dreams, Example, consolidate
+from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
     ModelUnavailable,
@@ -21,11 +21,11 @@ from errata.errors import (
     RollbackRefused,
     StoreError,
 )
-from errata.memory.dreaming import WORSE
-from errata.memory.memory import Memory
-from errata.protocols import Scope
-from errata.store.dreams import CHANGED
-from errata.testing import FixedEmbedder, ScriptedModel
+from heedful.memory.dreaming import WORSE
+from heedful.memory.memory import Memory
+from heedful.protocols import Scope
+from heedful.store.dreams import CHANGED
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
 from tests.store.support import opened, rows
@@ -121,7 +121,7 @@ def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
         assert two.done[0].members == (merge.survivor,)
         seen = await memory.seen("k", SAME)
         assert (seen.count, seen.lessons[0]["id"]) == (3, 3)
-        with pytest.raises(RollbackRefused, match="errata dream rollback 2") as refused:
+        with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
             await Dreams(memory).rollback(one.id, **BY)
         assert (refused.value.id, refused.value.first) == (1, 2)
         assert await Dreams(memory).rollback(two.id, **BY) == 1
@@ -135,7 +135,7 @@ def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
 
 def test_nobody_and_nothing_cannot_be_rolled_back(memory):
     async def run():
-        with pytest.raises(NotFound, match="errata dream log shows the ids"):
+        with pytest.raises(NotFound, match="heedful dream log shows the ids"):
             await Dreams(memory).rollback(7, **BY)
         with pytest.raises(NotFound):
             await Dreams(memory).show(7)
@@ -418,7 +418,7 @@ def test_other_scopes_are_neither_read_nor_changed(memory, path):
     "at", ["insert_supersession", "insert_became", "copy_vector", "supersede", "set_report"]
 )
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
-    from errata.store import statements as named
+    from heedful.store import statements as named
 
     async def run(memory: Memory) -> None:
         for n, text in enumerate((TEXT, SAME)):
@@ -562,4 +562,4 @@ def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
 
 
 def test_dreams_are_public():
-    assert {"Dream", "Dreams", "Proposal", "consolidate"} <= set(errata.__all__)
+    assert {"Dream", "Dreams", "Proposal", "consolidate"} <= set(heedful.__all__)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.lessons import Wanted
-from errata.memory.evaluation import as_entry, learn_from_evaluation
-from errata.memory.learn import LONGEST, Reflection
-from errata.memory.memory import Memory
+from heedful.errors import InvalidInput
+from heedful.lessons import Wanted
+from heedful.memory.evaluation import as_entry, learn_from_evaluation
+from heedful.memory.learn import LONGEST, Reflection
+from heedful.memory.memory import Memory
 from tests.store.support import opened
 
 CONFLICT = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput, NotFound
-from errata.memory import templates
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.protocols import Scope
-from errata.store import grouping
-from errata.testing import FixedEmbedder
+from heedful.errors import InvalidInput, NotFound
+from heedful.memory import templates
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.protocols import Scope
+from heedful.store import grouping
+from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import ended, opened, python, rows
 
@@ -291,8 +291,8 @@ def test_what_another_process_writes_is_seen(memory, path):
     assert do(memory.seen("log", LOGIN[0])).count == 1
     other = """
 import asyncio, sys
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
 from tests.store.support import opened
 
 async def main(memory):
@@ -376,7 +376,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
 
 @pytest.mark.sqlite
 def test_the_reading_of_an_error_type_needs_no_sort_and_no_row(memory):
-    from errata.store.statements import statements
+    from heedful.store.statements import statements
 
     values = {"tenant": "t", "project": "p", "error_type": "e", "most": 9}
     plan = do(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata.errors import InvalidInput
-from errata.memory.memory import Memory
-from errata.protocols import Scope, Store
-from errata.testing import FixedEmbedder
+import heedful
+from heedful.errors import InvalidInput
+from heedful.memory.memory import Memory
+from heedful.protocols import Scope, Store
+from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened
 
@@ -87,7 +87,7 @@ def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
 
 def test_beside_its_examples_a_lesson_may_have_itself(memory):
     async def scenario() -> None:
-        example = errata.Example("weigh parcel seven", "7 kg")
+        example = heedful.Example("weigh parcel seven", "7 kg")
         await memory.remember("E", "x", lesson="weights have units", example=example)
         assert await memory.recall("do weights have units") == []
         await memory.remember("E", "x", lesson="weights have units")

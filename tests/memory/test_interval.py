@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.memory.interval import (
+from heedful.memory.interval import (
     BETS,
     PRIOR,
     Cells,

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput, StoreError
-from errata.lessons import Seen
-from errata.memory.learn import Example, Reflection, located
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.protocols import Remembered, Scope
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.errors import InvalidInput, StoreError
+from heedful.lessons import Seen
+from heedful.memory.learn import Example, Reflection, located
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.protocols import Remembered, Scope
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 from tests.engines import whole
 from tests.store.support import opened, rows
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata import Dreams, Memory
-from errata.errors import InvalidInput, ModelUnavailable
-from errata.testing import FixedEmbedder
+import heedful
+from heedful import Dreams, Memory
+from heedful.errors import InvalidInput, ModelUnavailable
+from heedful.testing import FixedEmbedder
 from tests.memory.dreamt import SAME, TEXT, states
 from tests.store.support import opened
 
@@ -31,7 +31,7 @@ def memory(path):
 
 async def dreaming_until(memory: Memory, enough: Callable[[], Any]) -> asyncio.Task[None]:
     """The task, cancelled as soon as that is so."""
-    task = asyncio.create_task(errata.keep_dreaming(memory, 0))
+    task = asyncio.create_task(heedful.keep_dreaming(memory, 0))
     while not await enough():
         await asyncio.sleep(0)
         assert not task.done()
@@ -82,7 +82,7 @@ def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, cap
         rename("dream", "away")
         return await dreaming_until(memory, failed)
 
-    with caplog.at_level(logging.WARNING, "errata"):
+    with caplog.at_level(logging.WARNING, "heedful"):
         assert asyncio.run(run()).cancelled()
     told: Any = caplog.records[0]
     assert (told.message, told.error) == ("dream_failed", "StoreError")
@@ -106,7 +106,7 @@ def test_so_is_an_embedder_that_cannot_be_reached(memory, caplog):
         lost = Memory(memory.store, embedder=Away())
         return await dreaming_until(lost, twice)
 
-    with caplog.at_level(logging.WARNING, "errata"):
+    with caplog.at_level(logging.WARNING, "heedful"):
         assert asyncio.run(run()).cancelled()
     assert {one.error for one in caplog.records} == {"ModelUnavailable"}
 
@@ -114,4 +114,4 @@ def test_so_is_an_embedder_that_cannot_be_reached(memory, caplog):
 @pytest.mark.parametrize("every", [-1, float("inf"), "daily"])
 def test_what_is_no_time_is_said(memory, every):
     with pytest.raises(InvalidInput, match="every"):
-        asyncio.run(errata.keep_dreaming(memory, every))
+        asyncio.run(heedful.keep_dreaming(memory, every))

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.memory.places import BATCH, Spaces
-from errata.protocols import Scope
-from errata.testing import FixedEmbedder
+from heedful.errors import InvalidInput
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.memory.places import BATCH, Spaces
+from heedful.protocols import Scope
+from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.store.support import in_memory, opened, python, rows
 
@@ -226,10 +226,10 @@ def test_any_embedders_in_turn_never_mix_lengths(turns):
 
 KILLED = """
 import asyncio, sys
-from errata.memory.memory import Memory
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.memory.memory import Memory
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 
 def told(done, total):
     print(done, flush=True)

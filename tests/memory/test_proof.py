@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.memory.briefing import TOGETHER, together, withheld
-from errata.memory.interval import interval
-from errata.memory.proof import (
+from heedful.errors import InvalidInput
+from heedful.memory.briefing import TOGETHER, together, withheld
+from heedful.memory.interval import interval
+from heedful.memory.proof import (
     Comparison,
     Effect,
     Exposure,

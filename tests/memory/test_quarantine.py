@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from errata.checks import contains
-from errata.drive import run
-from errata.errors import InvalidInput, NotFound, NotQuarantined, StoreError
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
-from errata.memory import quarantine
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.memory.trust import Removed
-from errata.protocols import Scope
-from errata.testing import FixedEmbedder, ScriptedModel
+from heedful.checks import contains
+from heedful.drive import run
+from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
+from heedful.memory import quarantine
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.memory.trust import Removed
+from heedful.protocols import Scope
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, whole
 from tests.store.support import opened
 

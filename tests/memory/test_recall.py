@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.memory.recall import (
+from heedful.errors import InvalidInput
+from heedful.memory.recall import (
     COSINE,
     COVERAGE,
     SHOWN,
@@ -21,8 +21,8 @@ from errata.memory.recall import (
     relevance,
     worth,
 )
-from errata.memory.tokens import tokens
-from errata.protocols import Found
+from heedful.memory.tokens import tokens
+from heedful.protocols import Found
 from tests.memory.support import found
 
 # -- rank

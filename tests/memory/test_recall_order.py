@@ -1,8 +1,8 @@
 """What recall puts first where relevance is equal."""
 
-from errata.memory.learn import Example
-from errata.memory.recall import rank
-from errata.protocols import Found
+from heedful.memory.learn import Example
+from heedful.memory.recall import rank
+from heedful.protocols import Found
 
 
 def found(id: int, task: str, *, verified: bool, seen: int) -> Found:

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata import Episode, Event, Memory, Message, Prompts, Scope
-from errata.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout, StoreError
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from errata.memory.drafting import IMPORTANCE, by_rules
-from errata.memory.episode import ENDED, LOOP
-from errata.memory.learn import Example
-from errata.memory.prompts import BUDGET, EVENT, shown
-from errata.memory.recall import as_text, choose
-from errata.memory.reflect import STRONGER, keep, reflect, reflect_waiting
-from errata.memory.study import study, unlearnt
-from errata.memory.tokens import tokens
-from errata.protocols import Filter
-from errata.testing import FixedEmbedder, ScriptedModel
+import heedful
+from heedful import Episode, Event, Memory, Message, Prompts, Scope
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout, StoreError
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.memory.drafting import IMPORTANCE, by_rules
+from heedful.memory.episode import ENDED, LOOP
+from heedful.memory.learn import Example
+from heedful.memory.prompts import BUDGET, EVENT, shown
+from heedful.memory.recall import as_text, choose
+from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
+from heedful.memory.study import study, unlearnt
+from heedful.memory.tokens import tokens
+from heedful.protocols import Filter
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, TIMEOUT, about, answer
@@ -224,9 +224,9 @@ def test_a_model_is_asked_and_what_its_events_hold_is_kept(memory):
 
 
 def test_self_rated_importance_counts_only_where_that_is_asked_for():
-    made = run(reflect(FAILED, model=ScriptedModel(GOOD), score=errata.self_rated))
+    made = run(reflect(FAILED, model=ScriptedModel(GOOD), score=heedful.self_rated))
     assert (made.reflection.importance, made.strategy.importance) == (0.9, 0.99)
-    assert run(reflect(FAILED, score=errata.self_rated)).reflection.importance == 0.8
+    assert run(reflect(FAILED, score=heedful.self_rated)).reflection.importance == 0.8
 
 
 def test_sentences_that_their_events_do_not_hold_are_dropped():
@@ -321,7 +321,7 @@ def test_prompts_are_by_outcome_and_can_be_replaced(outcome, part):
 
 def test_task_goal_and_error_are_shown():
     episode = replace(
-        FAILED, goal="cheap", fault=errata.Fault("timeout_error", "no answer", "at step 3")
+        FAILED, goal="cheap", fault=heedful.Fault("timeout_error", "no answer", "at step 3")
     )
     model = ScriptedModel(GOOD)
     run(reflect(episode, model=model))
@@ -536,7 +536,7 @@ def test_a_strategy_goes_into_the_prompt_of_a_run_and_is_exposed(memory):
     run(reflect(FAILED, memory=memory, trust="operator"))
     model = ScriptedModel("52.75")
     result = run(
-        errata.run(TASK, generate=model, checks=[errata.checks.not_empty()], memory=memory,
+        heedful.run(TASK, generate=model, checks=[heedful.checks.not_empty()], memory=memory,
                    store=memory.store)
     )  # fmt: skip
     prompt = model.prompts[0][-1].content
@@ -555,21 +555,21 @@ def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
         hints.append(hint)
         return "x"
 
-    given = {"generate": generate, "checks": [errata.checks.not_empty()], "store": memory.store}
-    run(errata.run(TASK, memory=memory, **given))
+    given = {"generate": generate, "checks": [heedful.checks.not_empty()], "store": memory.store}
+    run(heedful.run(TASK, memory=memory, **given))
     assert "When price (item) fails" in hints[0]
     held = Memory(memory.store, holdout=0.999)
     for n in range(20):  # the first loops of a scope are shown everything
-        run(errata.run(TASK, memory=held, id=f"l{n}", **given))
+        run(heedful.run(TASK, memory=held, id=f"l{n}", **given))
     del hints[:]
-    run(errata.run(TASK, memory=held, id="late", **given))
+    run(heedful.run(TASK, memory=held, id="late", **given))
     assert hints == [""]
     assert table(memory, "select shown from exposure where loop = 'late'") == [(0,)]
 
 
 def test_a_stage_that_failed_teaches_the_next_run(memory):
     said: list[Any] = []
-    pipeline = errata.Pipeline("p", store=memory.store, memory=memory, progress=False)
+    pipeline = heedful.Pipeline("p", store=memory.store, memory=memory, progress=False)
 
     def small(output, at):
         return [Finding("size", "n is too small", "Use at least 2", key="small")]
@@ -582,7 +582,7 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
     run(pipeline.run({}))
     assert said[:1] == [None]
     [stored] = run(memory.store.loops(memory.scope, 1))
-    made = run(reflect(errata.episode_of(stored), memory=memory))
+    made = run(reflect(heedful.episode_of(stored), memory=memory))
     assert made.strategy.text == "Use at least 2"
     del said[:]
     run(pipeline.run({}))
@@ -591,7 +591,7 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
 
 
 def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
-    from errata.memory.recall import briefed
+    from heedful.memory.recall import briefed
 
     near: dict[str, Any] = {"overlap": 0.9}
     some = [found(n, f"task {n}", **near) for n in range(4)]
@@ -662,7 +662,7 @@ def test_nothing_of_an_attack_in_a_result_leaves_quarantine(memory, tmp_path, sa
         Event("tool_response", "Done.", call="2"),
         Event("llm_response", f"I will {EVIL}"),
     )
-    fault = errata.Fault(EVIL, EVIL, EVIL)
+    fault = heedful.Fault(EVIL, EVIL, EVIL)
     episode = Episode(events, outcome, TASK, fault=fault)
     model = ScriptedModel(said, forever=True) if said else None
     run(reflect(episode, memory=memory, model=model, trust="operator", score=lambda *_: 0.9))
@@ -699,7 +699,7 @@ HIDDEN = {
     "in two results": ("zzevil_", "send_money"),
     "behind a blank of no width": ("zz\u200bevil_send_money",),
     "escaped": ("zzevil\\u005fsend_money",),
-    "as what errata said": (OURS,),
+    "as what heedful said": (OURS,),
     "not at all": ("call it",),
 }
 
@@ -748,7 +748,7 @@ def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling):
     "said", [None, answer(strategy="Always do zzevil.", reflection="So it is.")]
 )
 def test_what_rests_on_the_error_that_ended_a_run_waits(memory, events, fault, said):
-    episode = Episode(events, "error", TASK, fault=errata.Fault(*fault))
+    episode = Episode(events, "error", TASK, fault=heedful.Fault(*fault))
     model = ScriptedModel(said, forever=True) if said else None
     run(reflect(episode, memory=memory, model=model, trust="operator", score=lambda *_: 0.9))
     for kind in ("", "reflection", "strategy"):
@@ -758,7 +758,7 @@ def test_what_rests_on_the_error_that_ended_a_run_waits(memory, events, fault, s
 def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
     """It stands beside rules that do not wait."""
     events = FAILED.events[1:3]
-    said = Episode(events, "error", TASK, fault=errata.Fault(EVIL, "boom"))
+    said = Episode(events, "error", TASK, fault=heedful.Fault(EVIL, "boom"))
     made = run(reflect(said, memory=memory, trust="operator"))
     assert made.strategy.state == "candidate"
     told = table(memory, "select meta, tags, error_type from reflection where kind = 'strategy'")
@@ -774,7 +774,7 @@ def own_loop(id="loop 1"):
 
 
 def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
-    episode = errata.episode_of(own_loop(), TASK)
+    episode = heedful.episode_of(own_loop(), TASK)
     made = run(reflect(episode, memory=memory))
     assert made.reflection.trust == "model"
     assert not made.quarantined
@@ -789,19 +789,19 @@ def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
         memory.remember("unit", "w", example=Example(TASK, "7 kg"), source="page", trust="operator")
     )
     model = ScriptedModel("7", "8", "9", "10", forever=True)
-    check = errata.checks.contains("kg")
+    check = heedful.checks.contains("kg")
     loop = run(
-        errata.run(TASK, generate=model, checks=[check], memory=memory, store=memory.store, id="r")
+        heedful.run(TASK, generate=model, checks=[check], memory=memory, store=memory.store, id="r")
     ).loop
-    made = run(reflect(errata.episode_of(loop, TASK), memory=memory))
+    made = run(reflect(heedful.episode_of(loop, TASK), memory=memory))
     assert made.reflection.parents == (1,)
     run(memory.quarantine.revoke("page", by="me"))
     assert table(memory, "select 1 from reflection where kind = 'reflection'") == []
-    later = run(reflect(replace(errata.episode_of(loop, TASK), goal="g"), memory=memory))
+    later = run(reflect(replace(heedful.episode_of(loop, TASK), goal="g"), memory=memory))
     assert later.quarantined  # what it rests on is gone
 
 
-def test_what_errata_put_into_a_prompt_is_not_learnt_again(memory):
+def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory):
     run(memory.remember("u", "w", example=Example("weigh it", "7 zzkilos"), trust="operator"))
     lesson = found(3, "weigh", "", lesson="Always say zzkilos.", kind="strategy", overlap=1.0)
     block = as_text((Message("user", "weigh it"), Message("assistant", "7 zzkilos")), 3, [lesson])
@@ -822,7 +822,7 @@ def test_what_errata_put_into_a_prompt_is_not_learnt_again(memory):
 
 
 def test_the_log_has_fields_and_no_content(memory, caplog):
-    caplog.set_level(logging.INFO, "errata")
+    caplog.set_level(logging.INFO, "heedful")
     secret = about(f"zzsecret {SECRET}")
     run(reflect(secret, memory=memory, model=ScriptedModel("zzsecret", forever=True)))
     by_name = {one.message: one for one in caplog.records}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import Episode, Event, Fault
-from errata.memory.grounded import MOST_CITED, cited, claim, sentences, supported
+from heedful import Episode, Event, Fault
+from heedful.memory.grounded import MOST_CITED, cited, claim, sentences, supported
 
 EPISODE = Episode(
     (

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-import errata
-from errata.errors import InvalidInput
-from errata.memory.learn import Example
-from errata.testing import FixedEmbedder
+import heedful
+from heedful.errors import InvalidInput
+from heedful.memory.learn import Example
+from heedful.testing import FixedEmbedder
 
 TASK = "convert the weight of the parcel to kilograms"
 
 
 def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> None:
     async def scenario() -> None:
-        memory = errata.Memory(str(tmp_path / "a.db"))
+        memory = heedful.Memory(str(tmp_path / "a.db"))
         example = Example(TASK, "12.0 kg", "12 km", "not a weight")
         await memory.remember("units", "12 km is not a weight", example=example)
         await memory.remember("units", "weight of the parcel in kilograms", lesson="weigh twice")
@@ -39,7 +39,7 @@ def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> None:
 
 def test_a_lesson_without_an_example_is_in_the_text_form() -> None:
     async def scenario() -> None:
-        memory = errata.Memory(":memory:", embedder=FixedEmbedder())
+        memory = heedful.Memory(":memory:", embedder=FixedEmbedder())
         await memory.remember("units", "weigh the parcel in kilograms")
         found = await memory.recall("weigh the parcel in kilograms")
         assert memory.render(found) == ()
@@ -51,7 +51,7 @@ def test_a_lesson_without_an_example_is_in_the_text_form() -> None:
 
 def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
     async def scenario() -> None:
-        memory = errata.Memory(str(tmp_path / "a.db"))
+        memory = heedful.Memory(str(tmp_path / "a.db"))
         await memory.remember("u", "x", example=Example(TASK, "12.0 kg"), context="a parcel desk")
         await memory.remember("v", "the invoice has no number", context="an invoice desk")
         (one,) = await memory.recall(TASK)
@@ -64,13 +64,13 @@ def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
 
 def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
     async def scenario() -> None:
-        memory = errata.Memory(":memory:", max_entries=1)
+        memory = heedful.Memory(":memory:", max_entries=1)
         for _ in range(2):
             await memory.remember("page", "a word of it", pinned=True)
         await memory.remember("other", "a word of another", trust="model")
         await memory.learn_from_evaluation("fine", [], "a word", "", 1, 0.5, 0.5)
 
-    with caplog.at_level("INFO", "errata"):
+    with caplog.at_level("INFO", "heedful"):
         asyncio.run(scenario())
     told = [one.getMessage() for one in caplog.records]
     assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped", "skipped"]
@@ -78,7 +78,7 @@ def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
 
 def test_an_evaluation_is_remembered_once_and_counted() -> None:
     async def scenario() -> None:
-        memory = errata.Memory(":memory:")
+        memory = heedful.Memory(":memory:")
         conflict = [{"status": "conflict", "conflict_reason": "the contract says 2027"}]
         given = ("", conflict, "When does it end?", "a contract", 1, 0.4, 0.9)
         first = await memory.learn_from_evaluation(*given)

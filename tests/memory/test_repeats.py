@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.memory.episode import Event
-from errata.memory.repeats import RepeatedStep, repeated_step
+from heedful.errors import InvalidInput
+from heedful.memory.episode import Event
+from heedful.memory.repeats import RepeatedStep, repeated_step
 
 SAID = Event("llm_response", "Let me look again.")
 ASKED = Event("llm_call", "What next?")

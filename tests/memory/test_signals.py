@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.memory.course import HEAD, MOST_VALUES, TAIL, course, read, values
-from errata.memory.episode import Episode, Event
-from errata.memory.signal import MOST_EVIDENCE, Signal
-from errata.memory.signals import signals
+from heedful.memory.course import HEAD, MOST_VALUES, TAIL, course, read, values
+from heedful.memory.episode import Episode, Event
+from heedful.memory.signal import MOST_EVIDENCE, Signal
+from heedful.memory.signals import signals
 
 ASKED = Event("user_message", "How much is the kettle?", id="asked")
 

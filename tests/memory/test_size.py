@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata import checks
-from errata.errors import InvalidInput, NotFound
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure
-from errata.memory.signature import signature
-from errata.protocols import Remembered, Scope
-from errata.store import sqlite, sqlstore
-from errata.store.reflections import key_of
-from errata.testing import FixedEmbedder, ScriptedModel
+import heedful
+from heedful import checks
+from heedful.errors import InvalidInput, NotFound
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure
+from heedful.memory.signature import signature
+from heedful.protocols import Remembered, Scope
+from heedful.store import sqlite, sqlstore
+from heedful.store.reflections import key_of
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import whole
 from tests.store.support import ended, opened, python, rows
 
@@ -273,7 +273,7 @@ def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
         with opened(tmp_path / "a.db") as store, opened(tmp_path / "b.db") as other:
             memory = Memory(store, max_entries=2)
             for word in ("red", "green", "blue", "grey"):
-                await errata.run(
+                await heedful.run(
                     f"Say {word}",
                     generate=ScriptedModel("x", word),
                     checks=[checks.contains(word)],
@@ -291,7 +291,7 @@ def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
 def test_processes_at_once_keep_within_the_bound(path):
     program = """
 import asyncio, sys
-from errata.memory.memory import Memory
+from heedful.memory.memory import Memory
 from tests.store.support import opened
 
 async def main(memory):
@@ -354,7 +354,7 @@ def test_a_bound_holds_whatever_happens(done, most):
 
 @pytest.mark.sqlite
 def test_what_is_evicted_is_found_without_a_sort(store):
-    from errata.store.statements import statements
+    from heedful.store.statements import statements
 
     values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
     plan = do(

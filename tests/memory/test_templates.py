@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import Templates, signature
-from errata.errors import InvalidInput
-from errata.memory import templates
-from errata.memory.templates import MANY, Branch
+from heedful import Templates, signature
+from heedful.errors import InvalidInput
+from heedful.memory import templates
+from heedful.memory.templates import MANY, Branch
 
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 
@@ -255,7 +255,7 @@ def test_any_text_can_be_learnt(texts):
 def test_another_hash_seed_changes_nothing():
     texts = [text for texts in (ONE | APART).values() for text in texts]
     program = (
-        "import json, sys; from errata import Templates, signature\n"
+        "import json, sys; from heedful import Templates, signature\n"
         "known = Templates().learn(*(signature('log', t) for t in json.load(sys.stdin)))\n"
         "print(known.merges(), known.rows())"
     )

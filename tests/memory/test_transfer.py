@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.memory.trust import ORDER
-from errata.protocols import Scope
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.memory.trust import ORDER
+from heedful.protocols import Scope
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import in_memory
 from tests.memory import transfers

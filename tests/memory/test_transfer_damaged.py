@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.memory.portable import LONGEST_LINE, encoded
+from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.memory.portable import LONGEST_LINE, encoded
 from tests.memory import transfers
 from tests.memory.transfers import HEADER, do, everything, exported, fresh, moved, records, sealed
 from tests.store.support import opened
@@ -87,9 +87,9 @@ def with_field(kind: str, name: str, value: Any) -> bytes:
         (b"", 0, "the file ends before"),
         (b"\n", 1, "no JSON object"),
         (b"\x00" * 100, 1, "no JSON object"),
-        (b'{"id": "x", "attempts": []}\n', 1, "an object whose `is` is one of errata memory"),
+        (b'{"id": "x", "attempts": []}\n', 1, "an object whose `is` is one of heedful memory"),
         (b"[1, 2]\n", 1, "an object whose `is`"),
-        (LINES[1] + DATA, 1, "it is no export of errata"),
+        (LINES[1] + DATA, 1, "it is no export of heedful"),
         (DATA + b"\n", len(LINES) + 1, "nothing may follow the last line"),
         (DATA + DATA, len(LINES) + 1, "nothing may follow the last line"),
         (LINES[0] * 2 + DATA, 2, "it is a second first line"),
@@ -108,9 +108,9 @@ def with_field(kind: str, name: str, value: Any) -> bytes:
         (LINES[0] + b"x" * 10_000_000 + b"\n", 2, "no JSON object"),
         (LINES[0] + b" " * (LONGEST_LINE + 1) + b"\n", 2, "it is longer than 64 MB"),
         (
-            with_field("errata memory", "version", 2),
+            with_field("heedful memory", "version", 2),
             1,
-            "version of the errata memory is 2; it must be 1",
+            "version of the heedful memory is 2; it must be 1",
         ),
         (
             with_field("lesson", "seen", -1),

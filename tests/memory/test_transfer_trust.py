@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.memory.portable import STATES, lowest_state, place
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.trust import HELD, ORDER, RAISING, lowest
-from errata.protocols import Scope
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.errors import InvalidInput
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.memory.portable import STATES, lowest_state, place
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.trust import HELD, ORDER, RAISING, lowest
+from heedful.protocols import Scope
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
 from tests.memory import transfers
@@ -257,7 +257,7 @@ def test_a_crafted_export_reaches_nothing_else():
     """It claims all there is to claim; what was there before is as it was."""
 
     def claims(record: Plain) -> None:
-        if record["is"] == "errata memory":
+        if record["is"] == "heedful memory":
             record |= {"tenant": "acme", "project": "secret"}
         if record["is"] == "lesson":
             record |= {"pinned": True, "useful": 2.0, "trust": "operator", "state": "verified"}
@@ -654,7 +654,7 @@ def test_an_outcome_that_comes_later_is_taken_in_later():
         memory, other = await everything(), fresh()
         first = await exported(memory)
         await moved(first, other)
-        from errata.memory.proof import Outcome
+        from heedful.memory.proof import Outcome
 
         end = Outcome("run-1/0", True, 1)
         await memory.store.remember(memory.scope, [], outcome=end)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput, QuotaExceeded
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.memory.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
-from errata.protocols import Scope
+from heedful.errors import InvalidInput, QuotaExceeded
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.memory.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
+from heedful.protocols import Scope
 from tests.engines import IN_SOAK
 from tests.store.support import opened
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from errata.memory.dreaming import consolidate
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.portable import END, FORMAT, encoded
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.reflect import reflect
-from errata.memory.signature import signature
-from errata.memory.transfer import Imported
-from errata.protocols import Scope
-from errata.testing import FixedEmbedder
+from heedful.memory.dreaming import consolidate
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.portable import END, FORMAT, encoded
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.reflect import reflect
+from heedful.memory.signature import signature
+from heedful.memory.transfer import Imported
+from heedful.protocols import Scope
+from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.reflections import FAILED
 from tests.planted import EVERY

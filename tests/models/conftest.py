@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from errata.models import weights
-from errata.models.weights import Weights, Wheel
+from heedful.models import weights
+from heedful.models.weights import Weights, Wheel
 
 
 @pytest.fixture(scope="session")

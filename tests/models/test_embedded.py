@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from errata.errors import (
+from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
     ModelError,
@@ -25,9 +25,9 @@ from errata.errors import (
     PromptTooLong,
     UnknownName,
 )
-from errata.models import embedded_child
-from errata.models.embedded import Embedded, _request
-from errata.protocols import Answer, Message, Model
+from heedful.models import embedded_child
+from heedful.models.embedded import Embedded, _request
+from heedful.protocols import Answer, Message, Model
 
 GREETING = [Message("user", "Say hello.")]
 STORY = [Message("user", "Write a very long story about a river.")]
@@ -281,8 +281,8 @@ def test_a_ctrl_c_is_not_for_the_child():
 def test_no_orphan_is_left_when_the_parent_is_killed():
     script = (
         "import asyncio, time\n"
-        "from errata.models.embedded import Embedded\n"
-        "from errata.protocols import Message\n"
+        "from heedful.models.embedded import Embedded\n"
+        "from heedful.protocols import Message\n"
         "model = Embedded('embedded:smollm2')\n"
         "asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
         "print(model.pid, flush=True)\n"
@@ -298,8 +298,8 @@ def test_no_orphan_is_left_when_the_parent_is_killed():
 def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
     script = (
         "import asyncio\n"
-        "from errata.models.embedded import Embedded\n"
-        "from errata.protocols import Message\n"
+        "from heedful.models.embedded import Embedded\n"
+        "from heedful.protocols import Message\n"
         "model = Embedded('embedded:smollm2')\n"
         "async def main():\n"
         "    await model.complete([Message('user', 'Hi')], max_tokens=1)\n"
@@ -319,8 +319,8 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
 def test_a_fork_has_a_process_of_its_own():
     script = (
         "import asyncio, os\n"
-        "from errata.models.embedded import Embedded\n"
-        "from errata.protocols import Message\n"
+        "from heedful.models.embedded import Embedded\n"
+        "from heedful.protocols import Message\n"
         "model = Embedded('embedded:smollm2', timeout=30)\n"
         "def ask():\n"
         "    asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
@@ -346,7 +346,7 @@ def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
         for _ in range(3):
             model = Embedded("embedded:smollm2")
             task = asyncio.create_task(model.complete(GREETING))
-            while not list(tmp_path.glob("errata-*/*")):  # noqa: ASYNC110
+            while not list(tmp_path.glob("heedful-*/*")):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             await model.close()
             await asyncio.gather(task, return_exceptions=True)
@@ -358,8 +358,8 @@ def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
 def test_forgetting_to_close_leaves_no_process_and_no_warning():
     script = (
         "import asyncio\n"
-        "from errata.models.embedded import Embedded\n"
-        "from errata.protocols import Message\n"
+        "from heedful.models.embedded import Embedded\n"
+        "from heedful.protocols import Message\n"
         "model = Embedded('embedded:smollm2')\n"
         "asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
         "print(model.pid)\n"
@@ -459,7 +459,7 @@ def test_a_name_that_nothing_answers_to():
 
 def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ModelUnavailable, match=r"pip install 'errata\[embedded\]'"):
+    with pytest.raises(ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"):
         using(lambda model: model.complete(GREETING))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from errata.errors import (
+from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
     ModelError,
@@ -17,9 +17,9 @@ from errata.errors import (
     ModelUnavailable,
     UnknownName,
 )
-from errata.models import open_embedder
-from errata.models.embedder import MiniLM, OpenAIEmbedder
-from errata.protocols import Embedder
+from heedful.models import open_embedder
+from heedful.models.embedder import MiniLM, OpenAIEmbedder
+from heedful.protocols import Embedder
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_several_loops_and_many_at_once():
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_a_missing_library_is_named(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModelUnavailable, match=rf"{module}: pip install 'errata\[embedded\]'"):
+    with pytest.raises(ModelUnavailable, match=rf"{module}: pip install 'heedful\[embedded\]'"):
         embed(MiniLM(), "a")
 
 
@@ -182,7 +182,7 @@ def test_no_key_for_openai(monkeypatch):
 
 def test_a_missing_client_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic_ai.embeddings.openai", None)
-    with pytest.raises(ModelUnavailable, match=r"pip install 'errata\[models\]'"):
+    with pytest.raises(ModelUnavailable, match=r"pip install 'heedful\[models\]'"):
         embed(OpenAIEmbedder("m", 2), "a")
 
 

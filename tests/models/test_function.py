@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from errata.errors import (
+from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
     ModelError,
@@ -18,8 +18,8 @@ from errata.errors import (
     ModelUnavailable,
     UnknownName,
 )
-from errata.models.function import Function
-from errata.protocols import Answer, Message, Model, Usage
+from heedful.models.function import Function
+from heedful.protocols import Answer, Message, Model, Usage
 
 CHAT = [Message("user", "hello")]
 

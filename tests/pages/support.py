@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from errata.protocols import Usage
-from errata.reports import AttemptReport, Checked, Report, StageReport, Status
+from heedful.protocols import Usage
+from heedful.reports import AttemptReport, Checked, Report, StageReport, Status
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (

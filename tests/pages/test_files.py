@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import StoreUnavailable
-from errata.pages import write, write_attempt
-from errata.redact import redacted_data
-from errata.reports import Report, StageReport
+from heedful.errors import StoreUnavailable
+from heedful.pages import write, write_attempt
+from heedful.redact import redacted_data
+from heedful.reports import Report, StageReport
 from tests.conftest import SOAK
 from tests.pages.support import HOSTILE, attempt, example
 from tests.store.support import ended, python
@@ -91,8 +91,8 @@ def test_a_name_that_no_disk_takes_is_said(tmp_path):
 
 FULL = """
 import resource, sys
-from errata.errors import StoreUnavailable
-from errata.pages import write
+from heedful.errors import StoreUnavailable
+from heedful.pages import write
 from tests.conftest import SOAK
 from tests.pages.support import *
 
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
 
 AGAIN = """
 import sys
-from errata.pages import write
+from heedful.pages import write
 from tests.conftest import SOAK
 from tests.pages.support import *
 

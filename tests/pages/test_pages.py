@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from errata.pages.html import html
-from errata.pages.markdown import fenced, markdown, table, text
-from errata.pages.words import happened, lasted, verdict, visible
-from errata.reports import Action, AttemptReport, Checked, Report, StageReport, Status
+from heedful.pages.html import html
+from heedful.pages.markdown import fenced, markdown, table, text
+from heedful.pages.words import happened, lasted, verdict, visible
+from heedful.reports import Action, AttemptReport, Checked, Report, StageReport, Status
 from tests.conftest import SOAK
 from tests.pages.support import BEGAN, FAR, HOSTILE, TOLD, attempt, example, stages, wrong
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.pages.timeline import NARROW, TICKS, axis, spans
-from errata.reports import AttemptReport, Report, StageReport
+from heedful.pages.timeline import NARROW, TICKS, axis, spans
+from heedful.reports import AttemptReport, Report, StageReport
 from tests.pages.support import BEGAN, attempt, example
 
 times = st.lists(

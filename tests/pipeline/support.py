@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from errata.loop.record import Finding
-from errata.pipeline import Pipeline
-from errata.protocols import Context
-from errata.reports import Report
+from heedful.loop.record import Finding
+from heedful.pipeline import Pipeline
+from heedful.protocols import Context
+from heedful.reports import Report
 
 TIMES = ("began", "ended", "timestamp", "execution_time_ms", "usage")
 

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from errata import checks
-from errata.guardrails import Guardrails
-from errata.pipeline import Pipeline
-from errata.reports import Report
+from heedful import checks
+from heedful.guardrails import Guardrails
+from heedful.pipeline import Pipeline
+from heedful.reports import Report
 from tests.pipeline.support import ran
 
 CHANCE = np.random.default_rng(3)
@@ -157,7 +157,7 @@ def test_a_stage_that_reads_attributes() -> None:
 
 
 def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
-    from errata.questions import facts
+    from heedful.questions import facts
 
     file, y = tmp_path / "results.csv", column(89.23, 74.86)
     pipeline = Pipeline("forecast", store=None, progress=False)

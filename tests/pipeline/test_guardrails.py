@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from errata.errors import InvalidInput
-from errata.guardrails import Guardrails
+from heedful.errors import InvalidInput
+from heedful.guardrails import Guardrails
 
 DEFAULTS = {
     "max_stage_retries": 2,
@@ -33,7 +33,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize("given", [*DEFAULTS, *OLDER])
-@pytest.mark.parametrize("form", ["{}", "ERRATA_{}", "errata_{}"])
+@pytest.mark.parametrize("form", ["{}", "HEEDFUL_{}", "heedful_{}"])
 @pytest.mark.parametrize("case", [str.lower, str.upper])
 def test_every_name_and_older_name_is_read(given: str, form: str, case: Any) -> None:
     found = Guardrails.of({form.format(case(given)): " 3 "})

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from errata.lessons import Seen
-from errata.loop.feedback import MOST
-from errata.loop.record import Finding
-from errata.memory.briefing import FIRST, withheld
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.signature import Signature, signature
-from errata.pipeline import Pipeline
-from errata.protocols import Context, Scope
-from errata.store.sqlite import BUSY_SECONDS, File
-from errata.store.sqlstore import SqlStore
-from errata.testing import ScriptedModel
+from heedful.lessons import Seen
+from heedful.loop.feedback import MOST
+from heedful.loop.record import Finding
+from heedful.memory.briefing import FIRST, withheld
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.signature import Signature, signature
+from heedful.pipeline import Pipeline
+from heedful.protocols import Context, Scope
+from heedful.store.sqlite import BUSY_SECONDS, File
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import ScriptedModel
 from tests.engines import changed, named
 from tests.pipeline.support import failing, ran
 

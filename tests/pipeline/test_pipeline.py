@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from errata import policies, run_sync
-from errata.errors import Conflict, InvalidInput, LeaseLost, StageFailed
-from errata.guardrails import Guardrails
-from errata.loop.decide import Policy
-from errata.loop.record import Evaluation, Finding, Goal
-from errata.loop.stop import Budget, MaxAttempts
-from errata.pipeline import LONGEST, Pipeline
-from errata.protocols import Context, Scope
-from errata.runs import report_of
-from errata.testing import ScriptedModel
+from heedful import policies, run_sync
+from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
+from heedful.guardrails import Guardrails
+from heedful.loop.decide import Policy
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.stop import Budget, MaxAttempts
+from heedful.pipeline import LONGEST, Pipeline
+from heedful.protocols import Context, Scope
+from heedful.runs import report_of
+from heedful.testing import ScriptedModel
 from tests.drive.support import counted
 from tests.pipeline.support import failing, one, raising, ran, statuses
 from tests.store.support import WAITING, python
@@ -114,7 +114,7 @@ def test_a_policy_says_when_a_stage_ends() -> None:
 
 
 def test_the_log_names_the_stage_that_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "errata"):
+    with caplog.at_level(logging.INFO, "heedful"):
         one(lambda state: 1, failing(1, 2, 3))
     warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warned == ["Max retries reached for s, continuing despite failures"]
@@ -554,7 +554,7 @@ def test_synchronous_callers_use_the_portal() -> None:
 def test_another_process_is_told_that_the_run_is_under_way(tmp_path: Path) -> None:
     program = """
 import asyncio, sys
-from errata.pipeline import Pipeline
+from heedful.pipeline import Pipeline
 pipeline = Pipeline("p", store=sys.argv[1], progress=False)
 @pipeline.stage
 async def s(state):

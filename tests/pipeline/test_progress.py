@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from errata.announced import WIDEST, terminal
-from errata.errors import StageFailed
-from errata.loop.record import Finding
-from errata.pipeline import Pipeline
-from errata.protocols import Context
+from heedful.announced import WIDEST, terminal
+from heedful.errors import StageFailed
+from heedful.loop.record import Finding
+from heedful.pipeline import Pipeline
+from heedful.protocols import Context
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -61,7 +61,7 @@ forecast: degraded (say, show) in … s; run r
 
 
 def test_what_is_said(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "errata"):
+    with caplog.at_level(logging.INFO, "heedful"):
         ran(piped(True), {}, id="r")
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -126,7 +126,7 @@ def test_nobody_forges_a_line(
 
     pipeline = Pipeline("p", store=None, progress=True)
     pipeline.stage(name="s", checks=[check], retries=0)(lambda state: 1)
-    with caplog.at_level(logging.INFO, "errata"):
+    with caplog.at_level(logging.INFO, "heedful"):
         ran(pipeline)
     for lines in (capsys.readouterr().err.splitlines(), [r.getMessage() for r in caplog.records]):
         assert len(lines) == 6

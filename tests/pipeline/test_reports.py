@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import errata
-from errata.checks import predictions
-from errata.checks.files import results
-from errata.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
-from errata.loop.feedback import MOST
-from errata.loop.record import Evaluation, Finding
-from errata.pipeline import LONGEST, Pipeline
-from errata.protocols import Context, Scope
-from errata.reports import HEAD, TAIL, Report, stage_feedback
-from errata.runs import is_run, report_of
-from errata.store.sqlite import shared
+import heedful
+from heedful.checks import predictions
+from heedful.checks.files import results
+from heedful.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
+from heedful.loop.feedback import MOST
+from heedful.loop.record import Evaluation, Finding
+from heedful.pipeline import LONGEST, Pipeline
+from heedful.protocols import Context, Scope
+from heedful.reports import HEAD, TAIL, Report, stage_feedback
+from heedful.runs import is_run, report_of
+from heedful.store.sqlite import shared
 from tests.loop import support
 from tests.pipeline.support import failing, one, raising, ran, statuses, timeless
 
@@ -237,9 +237,9 @@ def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None
     pipeline.stage(name="c")(lambda state: 1)
 
     async def scenario() -> Report:
-        with pytest.raises(errata.errors.StageFailed):
+        with pytest.raises(heedful.errors.StageFailed):
             await pipeline.run({}, id="r")
-        with pytest.raises(NotFound, match=r"no run of a pipeline 'r/a' in .*errata why"):
+        with pytest.raises(NotFound, match=r"no run of a pipeline 'r/a' in .*heedful why"):
             await report_of(store, Scope(), "r/a")
         with pytest.raises(NotFound):
             await report_of(store, Scope(), "none")
@@ -329,8 +329,8 @@ def test_an_override_lets_an_exhausted_stage_go_on(
 
     before = ran(pipeline, {}, id="r")
     assert before.status == ("halted" if how == "halt" else "degraded")
-    again = asyncio.run(errata.override("r/s", "attempts", by="ada", why="once more", store=path))
-    assert isinstance(again, errata.Again)
+    again = asyncio.run(heedful.override("r/s", "attempts", by="ada", why="once more", store=path))
+    assert isinstance(again, heedful.Again)
     open_report = asyncio.run(report_of(shared(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
     report = ran(pipeline, {}, id="r")
@@ -348,9 +348,9 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
     run = asyncio.run(shared(path).read(Scope(), "r"))
-    assert [v.passed for v in run.verdicts if isinstance(v, errata.Done)] == [False, True]
+    assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
-        asyncio.run(errata.override("r/s", "attempts", by="ada", store=path))
+        asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))
 
 
 def test_a_run_itself_is_not_overridden(tmp_path: Path) -> None:
@@ -359,5 +359,5 @@ def test_a_run_itself_is_not_overridden(tmp_path: Path) -> None:
     pipeline.stage(name="s", checks=[failing(1, 2, 3)])(lambda state: 1)
     ran(pipeline, {}, id="r")
     with pytest.raises(OverrideRefused):
-        asyncio.run(errata.override("r", "attempts", by="ada", store=path))
+        asyncio.run(heedful.override("r", "attempts", by="ada", store=path))
     assert timeless(ran(pipeline, {}, id="r"))["status"] == "degraded"

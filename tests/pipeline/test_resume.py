@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import StageFailed, StoreUnavailable
-from errata.guardrails import Guardrails
-from errata.loop.decide import Done, Policy, decide
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from errata.near import near
-from errata.pipeline import Pipeline
-from errata.portal import run_sync
-from errata.protocols import Context, Entry, Head, Scope, Stored, Usage
-from errata.reports import Report
-from errata.runs import report_of
-from errata.store.sqlite import BUSY_SECONDS, File, in_file
-from errata.store.sqlstore import SqlStore
+from heedful.errors import StageFailed, StoreUnavailable
+from heedful.guardrails import Guardrails
+from heedful.loop.decide import Done, Policy, decide
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.near import near
+from heedful.pipeline import Pipeline
+from heedful.portal import run_sync
+from heedful.protocols import Context, Entry, Head, Scope, Stored, Usage
+from heedful.reports import Report
+from heedful.runs import report_of
+from heedful.store.sqlite import BUSY_SECONDS, File, in_file
+from heedful.store.sqlstore import SqlStore
 from tests.drive.test_agreement import TEXTS, bounded
 from tests.loop import support
 from tests.pipeline.support import timeless

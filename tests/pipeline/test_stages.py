@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from errata import run_sync
-from errata.errors import (
+from heedful import run_sync
+from heedful.errors import (
     InvalidInput,
     ModelError,
     ModelTimeout,
@@ -26,11 +26,11 @@ from errata.errors import (
     StageFailed,
     UnknownName,
 )
-from errata.loop.record import Finding
-from errata.pipeline import Pipeline
-from errata.protocols import Context
-from errata.testing import ScriptedModel
-from errata.usercode import context
+from heedful.loop.record import Finding
+from heedful.pipeline import Pipeline
+from heedful.protocols import Context
+from heedful.testing import ScriptedModel
+from heedful.usercode import context
 from tests.pipeline.support import failing, one, ran
 from tests.store.support import rows
 
@@ -152,7 +152,7 @@ def test_feedback_is_found_by_key_and_by_attribute(make: Any) -> None:
 
 
 def test_no_state_is_an_empty_one() -> None:
-    assert one(lambda state: len(state)).state["s"] == 1  # what errata tells is in it
+    assert one(lambda state: len(state)).state["s"] == 1  # what heedful tells is in it
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from errata import Finding, Memory, Pipeline, run_sync
+from heedful import Finding, Memory, Pipeline, run_sync
 
 SAID: list[str] = []
 

@@ -21,7 +21,7 @@ ANSWER = 20.0  # seconds after which a client asks again
 
 
 class Fleet:
-    """`services` of `errata serve` and `workers` of `errata worker`, at ports that stay theirs."""
+    """`services` of `heedful serve` and `workers` of `heedful worker`, at fixed ports."""
 
     def __init__(self, folder: Path, url: str, services: int, workers: int) -> None:
         self.folder = folder
@@ -33,8 +33,8 @@ class Fleet:
         self._processes = [self._begun(n) for n in range(len(self._commands))]
 
     def _begun(self, n: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "errata.cli", *self._commands[n]]
-        quiet = {"ERRATA_EMBEDDER": "none", "ERRATA_CACHE": str(self.folder / "cache")}
+        command = [sys.executable, "-m", "heedful.cli", *self._commands[n]]
+        quiet = {"HEEDFUL_EMBEDDER": "none", "HEEDFUL_CACHE": str(self.folder / "cache")}
         with (self.folder / f"log {n}").open("ab") as log:
             return subprocess.Popen(
                 command,

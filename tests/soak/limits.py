@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from errata.codec import attempt_from, decision_from, policy_from
-from errata.decisions import Decision, echoing, standing
-from errata.loop.decide import Again, Done, Verdict, decide
-from errata.loop.record import Loop, Override
-from errata.loop.stop import Echo, Stop, counts_scope
-from errata.protocols import Usage
+from heedful.codec import attempt_from, decision_from, policy_from
+from heedful.decisions import Decision, echoing, standing
+from heedful.loop.decide import Again, Done, Verdict, decide
+from heedful.loop.record import Loop, Override
+from heedful.loop.stop import Echo, Stop, counts_scope
+from heedful.protocols import Usage
 from tests.soak.stepping import EXPECTED, FAILED, lease_seconds
 from tests.soak.stepping import policy as allowed
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from errata.loop.record import Finding
-from errata.pipeline import Pipeline
-from errata.protocols import Context
+from heedful.loop.record import Finding
+from heedful.pipeline import Pipeline
+from heedful.protocols import Context
 
 SECONDS = 0.01
 FAILS = {"load": 0, "clean": 1, "train": 2, "say": 3, "publish": 0}
@@ -65,7 +65,7 @@ def _stage(name: str, log: Path) -> Any:
 
 def main() -> None:
     """Run it, or go on with it."""
-    logging.getLogger("errata").addHandler(logging.NullHandler())  # of what fails on purpose
+    logging.getLogger("heedful").addHandler(logging.NullHandler())  # of what fails on purpose
     print("ready", flush=True)
     folder = Path(sys.argv[1])
     report = asyncio.run(pipeline(folder).run({"log": []}, id="r"))

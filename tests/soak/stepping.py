@@ -24,8 +24,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import errata
-from errata import (
+import heedful
+from heedful import (
     All,
     Answer,
     Budget,
@@ -42,7 +42,7 @@ from errata import (
     Usage,
     journal,
 )
-from errata.errors import (
+from heedful.errors import (
     CheckFailed,
     Conflict,
     GenerateFailed,
@@ -52,12 +52,12 @@ from errata.errors import (
     OverrideRefused,
     StoreUnavailable,
 )
-from errata.loop.decide import Again, Verdict
-from errata.loop.stop import rule_name
-from errata.protocols import Context, Entry, Head, Stored
-from errata.store import lease, loops
-from errata.store.sqlite import BUSY_SECONDS, File
-from errata.store.sqlstore import SqlStore
+from heedful.loop.decide import Again, Verdict
+from heedful.loop.stop import rule_name
+from heedful.protocols import Context, Entry, Head, Stored
+from heedful.store import lease, loops
+from heedful.store.sqlite import BUSY_SECONDS, File
+from heedful.store.sqlstore import SqlStore
 
 THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
@@ -206,7 +206,7 @@ class Session:
     def blocking(self, task: str, hint: str) -> Answer:
         chance, call = self._chance, self._at.call()
         fails = chance.random() < 0.04
-        self._at.log.write("generate", _step.get(), task, errata.context().attempt, call, fails)
+        self._at.log.write("generate", _step.get(), task, heedful.context().attempt, call, fails)
         self._at.life.die(chance)
         if fails:
             raise (RuntimeError("no answer"), ModelError("no answer"))[chance.random() < 0.5]
@@ -304,7 +304,7 @@ class Thread:
         """By somebody who does not drive the loop."""
         id, given = session.run.id, self._override(session.run.policy)
         where: dict[str, Any] = {"store": self.store, "scope": scope(id)}
-        return told(await errata.override(id, why=_step.get(), **given, **where))
+        return told(await heedful.override(id, why=_step.get(), **given, **where))
 
     async def illegal(self, session: Session) -> str:
         wrong: dict[str, Any] = self.chance.choice(
@@ -364,7 +364,7 @@ async def acting(thread: Thread) -> None:
 def portal(thread: Thread) -> None:
     """The same for a caller without an event loop of its own."""
     while thread.log.steps < thread.life.steps:
-        errata.run_sync(thread.act())
+        heedful.run_sync(thread.act())
 
 
 def lease_seconds(life: int) -> tuple[float, float]:

@@ -20,17 +20,17 @@ from typing import Any, NoReturn
 
 import httpx
 
-from errata.collecting import Patience, gather, receive
-from errata.errors import InvalidInput, KeyRefused, NotFound
-from errata.http.app import application
-from errata.http.setup import Setup
-from errata.lessons import Change, Filed, Wanted
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.signature import signature
-from errata.protocols import Head, Scope
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.collecting import Patience, gather, receive
+from heedful.errors import InvalidInput, KeyRefused, NotFound
+from heedful.http.app import application
+from heedful.http.setup import Setup
+from heedful.lessons import Change, Filed, Wanted
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.signature import signature
+from heedful.protocols import Head, Scope
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 from tests.store.support import report
 from tests.traces.runs import document, genai
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from errata.errors import InvalidInput, NotFound, NotQuarantined
-from errata.memory.briefing import Briefing
-from errata.memory.learn import Example, Trust
-from errata.memory.memory import Memory
-from errata.memory.trust import HELD, ORDER, lowest, raises
-from errata.protocols import Scope
-from errata.store.reflections import mark
-from errata.store.sqlstore import SqlStore
+from heedful.errors import InvalidInput, NotFound, NotQuarantined
+from heedful.memory.briefing import Briefing
+from heedful.memory.learn import Example, Trust
+from heedful.memory.memory import Memory
+from heedful.memory.trust import HELD, ORDER, lowest, raises
+from heedful.protocols import Scope
+from heedful.store.reflections import mark
+from heedful.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.memory.test_quarantine import loop
 from tests.store.support import opened

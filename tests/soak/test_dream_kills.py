@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from errata.memory.dreaming import Dreams
-from errata.memory.memory import Memory
-from errata.protocols import Scope
+from heedful.memory.dreaming import Dreams
+from heedful.memory.memory import Memory
+from heedful.protocols import Scope
 from tests.conftest import SOAK
 from tests.memory.dreamt import dump
 from tests.store.support import WAITING, opened, python, rows
@@ -24,7 +24,7 @@ GROUPS = 40
 # "tried" before and after each rehearsal: the second time it is about to write.
 PROGRAM = """
 import asyncio, sys
-from errata import Dreams, Memory, Scope, consolidate, open_store
+from heedful import Dreams, Memory, Scope, consolidate, open_store
 
 def told(what, done, total):
     if what == "rehearsing" and done == total:

@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from errata.loop.decide import Done
-from errata.protocols import Scope
+from heedful.loop.decide import Done
+from heedful.protocols import Scope
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.store.support import WAITING, opened, python, rows
@@ -22,9 +22,9 @@ SCOPE = Scope()
 
 COMMITTING = """
 import asyncio, os, sys
-from errata.loop.record import Candidate
-from errata.memory.learn import Reflection
-from errata.memory.signature import signature
+from heedful.loop.record import Candidate
+from heedful.memory.learn import Reflection
+from heedful.memory.signature import signature
 from tests.store.support import *
 
 async def main(path):
@@ -73,14 +73,14 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
 
 DRIVING = """
 import asyncio, json, os, random, sys, time
-import errata
-from errata import Answer, Budget, Evaluation, Finding, MaxAttempts, Policy, Usage
+import heedful
+from heedful import Answer, Budget, Evaluation, Finding, MaxAttempts, Policy, Usage
 
 path, log, pure, seed = sys.argv[1], sys.argv[2], sys.argv[3] == "pure", int(sys.argv[4])
 chance = random.Random(seed)
 
 def note(kind):
-    at = errata.context()
+    at = heedful.context()
     line = json.dumps([kind, at.loop_id, at.attempt]) + "\\n"
     fd = os.open(log, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     os.write(fd, line.encode())
@@ -89,7 +89,7 @@ def note(kind):
 async def generate(task, hint):
     await asyncio.sleep(chance.random() * 0.004)
     note("generate")
-    return Answer(f"{task} {errata.context().attempt}", Usage(1, 5, 5, 0.25))
+    return Answer(f"{task} {heedful.context().attempt}", Usage(1, 5, 5, 0.25))
 
 async def check(candidate, at):
     if not pure:
@@ -103,7 +103,7 @@ policy = Policy((MaxAttempts(9), Budget(calls=6)))
 async def main():
     print("ready", flush=True)
     await asyncio.gather(*(
-        errata.run(f"t{n}", generate=generate, checks=[check], policy=policy, store=path,
+        heedful.run(f"t{n}", generate=generate, checks=[check], policy=policy, store=path,
                    memory=path, id=f"loop {n}") for n in range(3)))
     print("done", flush=True)
 

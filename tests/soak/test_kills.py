@@ -44,16 +44,16 @@ def test_kill_9_repeats_and_loses_nothing(tmp_path: Path, jobs: int) -> None:
     desk.tasks(*entries())
     # Without memory: what it brings back depends on which loops ended first.
     command = ("run", "tasks.jsonl", "--model", "toy:answer", "--no-memory", "--jobs", str(jobs))
-    quiet = desk.errata(*command, "--run", "r", "--json", "--db", "quiet.db", CALLS="quiet.log")
+    quiet = desk.heedful(*command, "--run", "r", "--json", "--db", "quiet.db", CALLS="quiet.log")
     assert quiet.code == 0
     chance, kills = random.Random(jobs), 0
     for _ in range(KILLS):
-        again = ("--resume",) if desk.errata("loops", "--json").json.get("loops") else ()
+        again = ("--resume",) if desk.heedful("loops", "--json").json.get("loops") else ()
         kills += kill(desk, (*command, "--run", "r", *again), chance)
-    done = desk.errata(*command, "--run", "r", "--resume", "--json")
+    done = desk.heedful(*command, "--run", "r", "--resume", "--json")
     assert done.code == 0, done
     assert rows(done) == rows(quiet)
     assert len(desk.calls("quiet.log")) == done.json["calls"] == 2 * TASKS
     assert 2 * TASKS <= len(desk.calls()) <= 2 * TASKS + jobs * kills
-    doctor = desk.errata("doctor", "--model", "toy:answer", "--json")
+    doctor = desk.heedful("doctor", "--model", "toy:answer", "--json")
     assert doctor.code == 0, doctor

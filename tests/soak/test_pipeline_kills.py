@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from errata.protocols import Scope
-from errata.runs import report_of
-from errata.store.sqlite import shared
+from heedful.protocols import Scope
+from heedful.runs import report_of
+from heedful.store.sqlite import shared
 from tests.conftest import SOAK
 from tests.pipeline.support import timeless
 from tests.soak.killing import killed_until_done

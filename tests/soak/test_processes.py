@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from errata.drive import Run
-from errata.errors import LeaseLost
-from errata.protocols import Scope
-from errata.store.sqlite import in_file
+from heedful.drive import Run
+from heedful.errors import LeaseLost
+from heedful.protocols import Scope
+from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.drive.support import FOUR, Check
 from tests.store.support import ended, python, rows
@@ -20,10 +20,10 @@ SCOPE = Scope()
 
 REMEMBERING = """
 import asyncio, sys
-import errata
+import heedful
 
 async def main(path, times):
-    memory = errata.Memory(path)
+    memory = heedful.Memory(path)
     for n in range(times):
         answer = await memory.remember("ValueError", f"line {n}: could not convert {n}.5 to int")
         print(answer.id, answer.created, answer.seen)
@@ -46,21 +46,21 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path
 
 CONTENDING = """
 import asyncio, sys
-import errata
-from errata.errors import LeaseLost
+import heedful
+from heedful.errors import LeaseLost
 
 async def main(path, name):
     async def generate(task, hint):
         await asyncio.sleep(0)
-        return f"{name} {errata.context().attempt}"
+        return f"{name} {heedful.context().attempt}"
     def check(candidate, at):
-        return [errata.Finding("c", "again")]
-    policy = errata.Policy((errata.MaxAttempts(4),))
+        return [heedful.Finding("c", "again")]
+    policy = heedful.Policy((heedful.MaxAttempts(4),))
     refused = 0
     for n in range(int(sys.argv[3])):
         while True:
             try:
-                result = await errata.run(f"{n}", generate=generate, checks=[check], store=path,
+                result = await heedful.run(f"{n}", generate=generate, checks=[check], store=path,
                                           policy=policy, id=f"loop {n}")
                 assert len(result.loop.attempts) == 4
                 break

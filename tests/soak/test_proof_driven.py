@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.memory.briefing import FIRST, together, withheld
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.signature import signature
-from errata.protocols import Scope
-from errata.store.sqlstore import SqlStore
+import heedful
+from heedful.memory.briefing import FIRST, together, withheld
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.signature import signature
+from heedful.protocols import Scope
+from heedful.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.soak.test_proof_simulation import at_most
@@ -42,7 +42,7 @@ def name_of(lesson: str) -> str:
 
 
 async def answer(task: str, hint: str) -> str:
-    at = errata.context()
+    at = heedful.context()
     if at.attempt > 1:
         return RIGHT
     shown = [turn.content.split()[0] for turn in at.examples[1::2]]
@@ -50,8 +50,8 @@ async def answer(task: str, hint: str) -> str:
     return RIGHT if random.Random(f"answer {at.loop_id}").random() < rate else "wrong"
 
 
-def check(candidate: str, at: errata.Context) -> list[errata.Finding]:
-    wrong = errata.Finding("house", "not the house format", key="bad")
+def check(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+    wrong = heedful.Finding("house", "not the house format", key="bad")
     return [] if candidate == RIGHT else [wrong]
 
 
@@ -65,7 +65,7 @@ async def lived(path: Path, run: int, loops: int, holdout: float) -> dict[str, A
         memory = Memory(store, holdout=holdout)
         options: dict[str, Any] = {"generate": answer, "checks": [check], "store": store}
         for n in range(loops):
-            await errata.run(
+            await heedful.run(
                 TASK.format(n=f"number {n}"), memory=memory, id=f"{run}/{n}", **options
             )
         found = {one["text"]: one for one in await memory.top()}
@@ -108,8 +108,8 @@ def test_lessons_that_do_nothing_are_not_retired(tmp_path, monkeypatch):
 
 DRIVING = """
 import asyncio, os, sys, random
-import errata
-from errata.memory.memory import Memory
+import heedful
+from heedful.memory.memory import Memory
 from tests.soak.test_proof_driven import SCOPE, TASK, answer, check
 from tests.store.support import opened
 
@@ -120,7 +120,7 @@ async def main(path, other, loops, seed):
         return await answer(task, hint)
     print("ready", flush=True)
     async def one(n):
-        await errata.run(TASK.format(n=n), generate=slow, checks=[check], store=store,
+        await heedful.run(TASK.format(n=n), generate=slow, checks=[check], store=store,
                          memory=memory, id=f"k/{n}")
     with opened(path) as store, opened(other) as apart:
         memory = Memory(store if other == path else apart, holdout=0.5)

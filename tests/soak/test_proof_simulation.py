@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from errata.memory.briefing import together, withheld
-from errata.memory.interval import BETS, PRIOR, interval, paired, payoffs, stakes
-from errata.memory.proof import Exposure, Outcome, Proof, _level, proof
+from heedful.memory.briefing import together, withheld
+from heedful.memory.interval import BETS, PRIOR, interval, paired, payoffs, stakes
+from heedful.memory.proof import Exposure, Outcome, Proof, _level, proof
 from tests.conftest import SOAK
 
 pytestmark = pytest.mark.soak
@@ -227,7 +227,7 @@ def near(hits: int, said: float, runs: int = RUNS) -> bool:
 
 
 def test_an_interval_for_one_look_is_wrong_when_looked_at_often() -> None:
-    """The bound that errata's interval keeps is one that the usual interval breaks."""
+    """The bound that heedful's interval keeps is one that the usual interval breaks."""
     usual, ours, runs = 0, 0, max(RUNS, 100)
     for seed in range(runs):
         run = simulated(seed, HORIZON, fixed(0.5, 0.5), 0.1)
@@ -237,7 +237,7 @@ def test_an_interval_for_one_look_is_wrong_when_looked_at_often() -> None:
         ours += bool((np.maximum(small, large) >= -log(LEVEL)).any())
     print(f"peeking: {usual} and {ours} of {runs}")
     (of_usual, of_ours) = documented(
-        r"the usual 95 % interval excludes 0 in (\d+) % .*? errata's in (\d+) %"
+        r"the usual 95 % interval excludes 0 in (\d+) % .*? heedful's in (\d+) %"
     )
     assert near(usual, of_usual / 100, runs)
     assert near(ours, of_ours / 100, runs)

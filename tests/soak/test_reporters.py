@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from errata.codec import verdict_to
-from errata.errors import AttemptTaken, LoopEnded, OutOfOrder, OverrideRefused
-from errata.loop.decide import Done, Policy
-from errata.loop.record import Evaluation, Finding
-from errata.loop.stop import MaxAttempts
-from errata.overrides import override
-from errata.protocols import Scope, Stored
-from errata.reporting import Told, cancel, open_loop, report
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+from heedful.codec import verdict_to
+from heedful.errors import AttemptTaken, LoopEnded, OutOfOrder, OverrideRefused
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Evaluation, Finding
+from heedful.loop.stop import MaxAttempts
+from heedful.overrides import override
+from heedful.protocols import Scope, Stored
+from heedful.reporting import Told, cancel, open_loop, report
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.postgres import drop, fresh
 from tests.soak.reported import problems
@@ -44,7 +44,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SqlS
         yield made
         close(made)
         return
-    from errata.store.postgres import in_database
+    from heedful.store.postgres import in_database
 
     urls = fresh()
     made = [in_database(urls.service) for _ in range(2)]

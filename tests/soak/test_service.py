@@ -15,13 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from errata.client.answers import verdict
-from errata.codec import verdict_to
-from errata.loop.decide import Done
-from errata.protocols import Scope, Stored
-from errata.store.keys import MAY
-from errata.store.postgres import in_database
-from errata.store.sqlstore import SqlStore
+from heedful.client.answers import verdict
+from heedful.codec import verdict_to
+from heedful.loop.decide import Done
+from heedful.protocols import Scope, Stored
+from heedful.store.keys import MAY
+from heedful.store.postgres import in_database
+from heedful.store.sqlstore import SqlStore
 from tests.conftest import SOAK
 from tests.postgres import Urls, alone, drop, fresh
 from tests.soak.fleet import WAITING, Client, Fleet
@@ -55,8 +55,8 @@ def server() -> Iterator[Urls]:
         drop(one)
         return
     with alone("max_connections = 300") as own:
-        own.run("create database errata_soak template errata_template")
-        yield own.urls("errata_soak")
+        own.run("create database heedful_soak template heedful_template")
+        yield own.urls("heedful_soak")
 
 
 class Crowd:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from errata.errors import ErrataError
-from errata.store.statements import statements
+from heedful.errors import HeedfulError
+from heedful.store.statements import statements
 from tests.conftest import SOAK
 from tests.soak.tenants import ACTS, Crowd, rows_of_others
 from tests.store.support import opened, rows
@@ -40,6 +40,6 @@ def test_a_statement_that_forgets_whose_the_rows_are_is_found(tmp_path, monkeypa
     sql = statements("sqlite")[name]
     assert PLANTED[name][0] in sql
     monkeypatch.setitem(statements("sqlite"), name, sql.replace(*PLANTED[name]))
-    found = (AssertionError, ErrataError)  # it is told, or stands in the way
+    found = (AssertionError, HeedfulError)  # it is told, or stands in the way
     with opened(tmp_path / "e.db") as store, pytest.raises(found):
         asyncio.run(Crowd(store, 7).run(2_000))

@@ -10,10 +10,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import errata
-from errata.loop.decide import Again, Verdict
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding
-from errata.protocols import Entry, Head, Scope, Usage
+import heedful
+from heedful.loop.decide import Again, Verdict
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding
+from heedful.protocols import Entry, Head, Scope, Usage
 from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
 from tests.engines import opened as opened  # noqa: PLC0414
 from tests.engines import rows as rows  # noqa: PLC0414
@@ -42,7 +42,7 @@ def threads() -> list[str]:
     A store that nobody has any more closes its own when it is collected.
     """
     gc.collect()
-    return [t.name for t in threading.enumerate() if t.name == "errata-store"]
+    return [t.name for t in threading.enumerate() if t.name == "heedful-store"]
 
 
 def unmeasured() -> dict[str, str]:
@@ -52,7 +52,7 @@ def unmeasured() -> dict[str, str]:
 
 def python(program: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
     """Another process that runs `program`; its coverage is not measured, which takes 0.15 s."""
-    root = Path(errata.__file__).parent.parent
+    root = Path(heedful.__file__).parent.parent
     tests = Path(__file__).parents[2]
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],

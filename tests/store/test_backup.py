@@ -7,12 +7,12 @@ import shutil
 
 import pytest
 
-from errata.errors import StoreError
-from errata.memory.memory import Memory
-from errata.store import open_store
-from errata.store.copying import copy
-from errata.store.migrations import migrate
-from errata.testing import FixedEmbedder
+from heedful.errors import StoreError
+from heedful.memory.memory import Memory
+from heedful.store import open_store
+from heedful.store.copying import copy
+from heedful.store.migrations import migrate
+from heedful.testing import FixedEmbedder
 from tests.postgres import blank, drop, fresh, rows, server
 from tests.store.test_copying import SCOPES, fill, recalled
 
@@ -55,7 +55,7 @@ def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, 
     try:
         copy(str(source), used.owner)
         before = [recalled(used.service, scope) for scope in SCOPES]
-        held = server().folder / "errata.dump"  # where the server's own user may write
+        held = server().folder / "heedful.dump"  # where the server's own user may write
 
         async def scenario() -> None:
             store = open_store(used.service)
@@ -82,7 +82,7 @@ def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, 
         asyncio.run(goes_on())
         bare = "select count(*) from pg_class where relname = 'loop' and not relrowsecurity"
         assert rows(new.owner, bare) == [(0,)]
-        with pytest.raises(StoreError, match="owns errata's tables"):
+        with pytest.raises(StoreError, match="owns heedful's tables"):
             asyncio.run(open_store(new.owner).count(SCOPES[0]))
     finally:
         drop(used)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from errata.errors import StoreCorrupt
-from errata.protocols import Remembered
-from errata.store.beside import _plain, _value
+from heedful.errors import StoreCorrupt
+from heedful.protocols import Remembered
+from heedful.store.beside import _plain, _value
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ def test_a_value_is_read_back(value):
     assert type(_value(_plain(value))) is type(value)
 
 
-@pytest.mark.parametrize("kind", ["os:system", "errata.redact:redacted", "errata.no:A", "x", ""])
-def test_a_record_that_names_no_value_of_errata_is_refused(kind):
+@pytest.mark.parametrize("kind", ["os:system", "heedful.redact:redacted", "heedful.no:A", "x", ""])
+def test_a_record_that_names_no_value_of_heedful_is_refused(kind):
     with pytest.raises(StoreCorrupt, match="is no value"):
         _value({"@": kind, "of": {}})
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from errata.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
-from errata.store import open_store
-from errata.store.connection import Thread
-from errata.store.database import Db
-from errata.store.sqlite import in_file
+from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
+from heedful.store import open_store
+from heedful.store.connection import Thread
+from heedful.store.database import Db
+from heedful.store.sqlite import in_file
 from tests.store.support import SCOPE, opened, python, report, rows, threads
 
 
@@ -339,7 +339,7 @@ def test_a_store_that_nobody_uses_any_more_leaves_no_thread(tmp_path):
     asyncio.run(scenario())
     gc.collect()
     for thread in threading.enumerate():  # the last reference may have gone in the thread itself
-        if thread.name == "errata-store":
+        if thread.name == "heedful-store":
             thread.join(30)
     assert threads() == []
 
@@ -367,8 +367,8 @@ def test_a_store_without_a_name_would_be_lost_when_closed(url):
 
 FORKING = """
 import asyncio, os, sys
-from errata.memory.memory import Memory
-from errata.portal import run_sync
+from heedful.memory.memory import Memory
+from heedful.portal import run_sync
 
 memory = Memory(sys.argv[1])
 run_sync(memory.remember("E", "parent"))

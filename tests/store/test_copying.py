@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.errors import (
+import heedful
+from heedful.errors import (
     Conflict,
     InvalidInput,
     NotFound,
@@ -20,13 +20,13 @@ from errata.errors import (
     StoreOlder,
     StoreUnavailable,
 )
-from errata.loop.record import Finding
-from errata.memory.memory import Memory
-from errata.protocols import Scope
-from errata.store import open_store
-from errata.store.copying import copy
-from errata.store.sides import OWN_COLUMNS, OWN_TABLES, tables
-from errata.testing import FixedEmbedder
+from heedful.loop.record import Finding
+from heedful.memory.memory import Memory
+from heedful.protocols import Scope
+from heedful.store import open_store
+from heedful.store.copying import copy
+from heedful.store.sides import OWN_COLUMNS, OWN_TABLES, tables
+from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import everything
 from tests.postgres import rows
@@ -64,7 +64,7 @@ def fill(path: Path) -> None:
         for number, scope in enumerate(SCOPES):
             await everything(Memory(store, scope, FixedEmbedder()))
             run: dict[str, Any] = {"generate": answer, "checks": [not_at_once], "store": store}
-            await errata.run(f"žluť {number}", **run, scope=scope, id=f"loop {number}")
+            await heedful.run(f"žluť {number}", **run, scope=scope, id=f"loop {number}")
         await store.close()
 
     asyncio.run(scenario())
@@ -139,7 +139,7 @@ def test_there_and_back_is_the_same(source, postgres, tmp_path):
 
 def test_all_of_it_works_on_the_oldest_server(source):
     with servers.alone(*servers.QUICK, version=servers.OLDEST) as server:
-        urls = server.urls("errata_template")
+        urls = server.urls("heedful_template")
         [[version]] = rows(urls.owner, "select current_setting('server_version_num')::int / 10000")
         assert version == servers.OLDEST
         copy(str(source), urls.owner)
@@ -150,7 +150,7 @@ def test_all_of_it_works_on_the_oldest_server(source):
 def test_every_table_and_column_of_both_is_copied(postgres):
     sql = """
         select table_name::text, column_name::text from information_schema.columns
-        where table_schema = 'errata' and table_name not like 'procrastinate%'
+        where table_schema = 'heedful' and table_name not like 'procrastinate%'
           and table_name not in ('schema_version', 'queue_version')
     """
     there = set(rows(postgres.owner, sql))
@@ -172,7 +172,7 @@ def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
         store = open_store(url)
         memory = Memory(store, SCOPES[0])
         await memory.remember("N", "new", lesson="a lesson that nobody had")
-        await errata.run("new", generate=answer, store=store, scope=SCOPES[0])
+        await heedful.run("new", generate=answer, store=store, scope=SCOPES[0])
         await store.close()
 
     for url in (postgres.service, str(back)):
@@ -267,7 +267,7 @@ def test_who_may_not_or_is_not_there_is_told(source, postgres, tmp_path):
         copy(str(source), "postgresql://erin:hunter2@127.0.0.1:1/db")
     blank = servers.blank()
     try:
-        with pytest.raises(StoreOlder, match="run errata migrate"):
+        with pytest.raises(StoreOlder, match="run heedful migrate"):
             copy(str(source), blank.owner)
     finally:
         servers.drop(blank)
@@ -281,7 +281,7 @@ def test_a_file_needs_no_server(source, tmp_path):
     program = """
 import sys
 sys.modules["psycopg"] = None
-from errata.store.copying import copy
+from heedful.store.copying import copy
 print(copy(*sys.argv[1:]).rows > 0, end="")
 """
     out, err = python(program, source, tmp_path / "other.db").communicate(timeout=60)

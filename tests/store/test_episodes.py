@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from errata.errors import Conflict, InvalidInput
-from errata.lessons import Filed
-from errata.memory.learn import Reflection
-from errata.memory.signature import signature
-from errata.protocols import Scope
-from errata.store import episodes as room
-from errata.store.sqlstore import SqlStore
+from heedful.errors import Conflict, InvalidInput
+from heedful.lessons import Filed
+from heedful.memory.learn import Reflection
+from heedful.memory.signature import signature
+from heedful.protocols import Scope
+from heedful.store import episodes as room
+from heedful.store.sqlstore import SqlStore
 from tests.store.support import SCOPE, ended, opened, python, rows
 
 pytestmark = pytest.mark.both
@@ -133,7 +133,7 @@ def test_secrets_are_not_kept(store):
 
 
 def test_known_examples_are_told_by_their_digests(store):
-    from errata.memory.learn import Example
+    from heedful.memory.learn import Example
 
     example = Example("task", "answer")
     run(store.remember(SCOPE, [replace(lesson("error"), example=example)]))
@@ -143,9 +143,9 @@ def test_known_examples_are_told_by_their_digests(store):
 
 PROGRAM = """
 import asyncio, sys
-from errata.lessons import Filed
-from errata.protocols import Scope
-from errata.store import open_store
+from heedful.lessons import Filed
+from heedful.protocols import Scope
+from heedful.store import open_store
 
 async def main():
     store = open_store(sys.argv[1])

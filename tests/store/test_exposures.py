@@ -12,17 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput, NotFound, StoreError
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.proof import MOST_CALLS, Comparison, Exposure, Outcome, _joined, concluded, proof
-from errata.memory.signature import Signature
-from errata.protocols import Past, Scope
-from errata.store.database import Db
-from errata.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
-from errata.store.reflections import remember
-from errata.store.sqlstore import SqlStore
-from errata.testing import FixedEmbedder
+from heedful.errors import InvalidInput, NotFound, StoreError
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.proof import (
+    MOST_CALLS,
+    Comparison,
+    Exposure,
+    Outcome,
+    _joined,
+    concluded,
+    proof,
+)
+from heedful.memory.signature import Signature
+from heedful.protocols import Past, Scope
+from heedful.store.database import Db
+from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
+from heedful.store.reflections import remember
+from heedful.store.sqlstore import SqlStore
+from heedful.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
 
 pytestmark = pytest.mark.both

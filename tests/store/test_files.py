@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.errors import StoreCorrupt, StoreNewer, StoreUnavailable
+from heedful.errors import StoreCorrupt, StoreNewer, StoreUnavailable
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 
@@ -58,7 +58,7 @@ def test_a_newer_schema_is_left_alone(path):
     db.close()
     before = path.read_bytes()
     for attempt in (commit, read):
-        with pytest.raises(StoreNewer, match=r"schema 99, this errata knows .*upgrade errata"):
+        with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
             attempt(path)
     assert path.read_bytes() == before
 
@@ -107,7 +107,7 @@ def test_a_truncated_file_is_said_to_be_damaged(path):
 
 READ_ONLY = """
 import asyncio, os, sys
-from errata.errors import StoreUnavailable
+from heedful.errors import StoreUnavailable
 from tests.store.support import *
 
 if os.getuid() == 0:
@@ -139,7 +139,7 @@ def test_a_path_where_no_file_can_be(tmp_path, where):
 
 FULL = """
 import asyncio, resource, sys
-from errata.errors import StoreUnavailable
+from heedful.errors import StoreUnavailable
 from tests.store.support import *
 
 async def main(path):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import Changed, NotFound
-from errata.lessons import Change, Filed, Wanted
-from errata.memory.memory import Memory
-from errata.protocols import Scope
+from heedful.errors import Changed, NotFound
+from heedful.lessons import Change, Filed, Wanted
+from heedful.memory.memory import Memory
+from heedful.protocols import Scope
 from tests.store.support import SCOPE, opened
 
 pytestmark = pytest.mark.both

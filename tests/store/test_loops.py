@@ -11,19 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.codec import goal_to, policy_to
-from errata.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
-from errata.loop.decide import Again, Done, Lifted, decide, spent
-from errata.loop.policies import default
-from errata.loop.record import Loop, Override
-from errata.loop.stop import Stop
-from errata.memory.learn import Example, Reflection
-from errata.memory.proof import Exposure
-from errata.memory.signature import signature
-from errata.protocols import Entry, Head, Scope, Usage
-from errata.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
-from errata.store.reflections import storable
-from errata.store.sqlstore import SqlStore
+from heedful.codec import goal_to, policy_to
+from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
+from heedful.loop.decide import Again, Done, Lifted, decide, spent
+from heedful.loop.policies import default
+from heedful.loop.record import Loop, Override
+from heedful.loop.stop import Stop
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.proof import Exposure
+from heedful.memory.signature import signature
+from heedful.protocols import Entry, Head, Scope, Usage
+from heedful.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
+from heedful.store.reflections import storable
+from heedful.store.sqlstore import SqlStore
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -283,8 +283,8 @@ def test_an_ended_loop_is_free_at_once(tmp_path):
     program = (
         "import asyncio, sys\n"
         "from tests.store.support import *\n"
-        "from errata.loop.decide import Done\n"
-        "from errata.store.lease import enter, new_owner\n"
+        "from heedful.loop.decide import Done\n"
+        "from heedful.store.lease import enter, new_owner\n"
         "me = new_owner(); enter(me)\n"
         "with opened(sys.argv[1]) as store:\n"
         "    asyncio.run(store.commit(SCOPE, report('a', 1, verdict=Done(1, True)), me))\n"
@@ -301,8 +301,8 @@ def test_an_ended_loop_is_free_at_once(tmp_path):
 
 CLAIM = """
 import asyncio, sys
-from errata.errors import LeaseLost
-from errata.store.lease import enter, new_owner
+from heedful.errors import LeaseLost
+from heedful.store.lease import enter, new_owner
 from tests.store.support import *
 
 me = new_owner(); enter(me)

@@ -12,15 +12,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import errata
-from errata.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
-from errata.store.migrations import migrate
-from errata.store.parts import Step, known, newest
+import heedful
+from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
+from heedful.store.migrations import migrate
+from heedful.store.parts import Step, known, newest
 from tests.postgres import Urls, blank, drop, rows, server
 
 TABLES = """
 select relname::text from pg_class
-where relnamespace = 'errata'::regnamespace and relkind = 'r' order by 1
+where relnamespace = 'heedful'::regnamespace and relkind = 'r' order by 1
 """
 
 
@@ -32,23 +32,23 @@ def empty():
 
 
 def tables(urls: Urls) -> list[str]:
-    [[made]] = rows(urls.owner, "select count(*) from pg_namespace where nspname = 'errata'")
+    [[made]] = rows(urls.owner, "select count(*) from pg_namespace where nspname = 'heedful'")
     return [name for (name,) in rows(urls.owner, TABLES)] if made else []
 
 
 def test_all_of_it_is_applied_once(empty):
-    done = migrate(empty.owner, role="errata")
+    done = migrate(empty.owner, role="heedful")
     assert (done.applied, done.waiting, done.schema) == (known(), (), newest())
     there = tables(empty)
     assert {"loop", "schema_version", "procrastinate_jobs"} <= set(there)
-    again = migrate(empty.owner, role="errata")
+    again = migrate(empty.owner, role="heedful")
     assert (again.applied, again.waiting, again.schema) == ((), (), newest())
     assert tables(empty) == there
 
 
 def test_many_at_once_are_harmless(empty):
     with ThreadPoolExecutor(4) as threads:
-        done = list(threads.map(lambda _: migrate(empty.owner, role="errata"), range(4)))
+        done = list(threads.map(lambda _: migrate(empty.owner, role="heedful"), range(4)))
     assert sorted(len(one.applied) for one in done) == [0, 0, 0, len(known())]
     assert {one.schema for one in done} == {newest()}
 
@@ -60,11 +60,11 @@ def test_the_role_of_the_service_is_made_and_let_in_to_what_comes_later(empty):
         flags = "rolcanlogin, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb"
         found = rows(empty.owner, f"select {flags} from pg_roles where rolname = %s", name)
         assert found == [(True, False, False, False, False)]
-        rows(empty.owner, "create table errata.later (id bigint generated always as identity)")
+        rows(empty.owner, "create table heedful.later (id bigint generated always as identity)")
         migrate(empty.owner)
-        rights = "select has_table_privilege(%s, 'errata.later', 'insert')"
+        rights = "select has_table_privilege(%s, 'heedful.later', 'insert')"
         assert rows(empty.owner, rights, name) == [(True,)]
-        book = "select has_table_privilege(%s, 'errata.schema_version', 'update')"
+        book = "select has_table_privilege(%s, 'heedful.schema_version', 'update')"
         assert rows(empty.owner, book, name) == [(False,)]
     finally:
         quoted = psycopg.sql.Identifier(name).as_string()
@@ -79,10 +79,10 @@ def test_a_role_without_a_proper_name_is_refused(empty, role):
 
 
 def test_who_may_not_is_told_who_may(empty):
-    with pytest.raises(RoleRefused, match=r"permission denied .*; errata migrate is for the role"):
+    with pytest.raises(RoleRefused, match=r"permission denied .*; heedful migrate is for the role"):
         migrate(empty.service)
     migrate(empty.owner)
-    with pytest.raises(RoleRefused, match=r"permission denied .*; errata migrate is for the role"):
+    with pytest.raises(RoleRefused, match=r"permission denied .*; heedful migrate is for the role"):
         migrate(empty.service)
 
 
@@ -122,7 +122,7 @@ def test_the_queue_is_brought_up_to_date_in_the_same_two_parts(empty):
     assert rows(empty.owner, last) == [(name,)]
 
 
-# --- an errata that is newer than this one: a copy of it with another migration
+# --- an heedful that is newer than this one: a copy of it with another migration
 
 NEXT = newest() + 1
 PRE = """
@@ -135,9 +135,9 @@ begin
 end $$;
 create trigger tally_both before insert or update on tally for each row
 execute function both_tallies();
-create table brand_new (tenant text not null default current_setting('errata.tenant'));
+create table brand_new (tenant text not null default current_setting('heedful.tenant'));
 alter table brand_new enable row level security;
-create policy of_tenant on brand_new using (tenant = current_setting('errata.tenant'));
+create policy of_tenant on brand_new using (tenant = current_setting('heedful.tenant'));
 """
 POST = """
 drop trigger tally_both on tally;
@@ -157,12 +157,12 @@ alter table tally drop column lessons;
 # What a service does with the schema, by the clock of any version.
 USE = """
 import asyncio, sys
-from errata.errors import StoreError
-from errata.drive import run
-from errata.memory.memory import Memory
-from errata.loop.record import Finding
-from errata.protocols import Scope
-from errata.store import open_store
+from heedful.errors import StoreError
+from heedful.drive import run
+from heedful.memory.memory import Memory
+from heedful.loop.record import Finding
+from heedful.protocols import Scope
+from heedful.store import open_store
 
 async def answer(task, hint):
     return "second" if hint else "first"
@@ -193,18 +193,18 @@ asyncio.run(main())
 """
 MIGRATE = """
 import sys
-from errata.store.migrations import migrate
+from heedful.store.migrations import migrate
 done = migrate(sys.argv[1], sys.argv[2])
 print([step.part for step in done.applied], [step.part for step in done.waiting], end="")
 """
-HERE = Path(errata.__file__).parents[1]
+HERE = Path(heedful.__file__).parents[1]
 
 
 @pytest.fixture
 def newer(tmp_path):
-    """The folder of a newer errata."""
-    package = tmp_path / "errata"
-    shutil.copytree(HERE / "errata", package, ignore=shutil.ignore_patterns("__pycache__"))
+    """The folder of a newer heedful."""
+    package = tmp_path / "heedful"
+    shutil.copytree(HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__"))
     sql = package / "store" / "sql"
     (sql / f"postgres_{NEXT:04}_pre.sql").write_text(PRE, encoding="utf-8")
     (sql / f"postgres_{NEXT:04}_post.sql").write_text(POST, encoding="utf-8")
@@ -219,7 +219,7 @@ def newer(tmp_path):
 
 
 def said(code: Path, program: str, *arguments: str) -> str:
-    """What a program prints that runs on the errata of that folder."""
+    """What a program prints that runs on the heedful of that folder."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, *arguments],
         check=False,
@@ -244,7 +244,7 @@ def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
     assert said(newer, MIGRATE, postgres.owner, "all") == "['post'] []"
     assert said(old, USE, url, "holly") == "StoreNewer"
     assert said(newer, USE, url, "oak") == "5"
-    with pytest.raises(StoreNewer, match="upgrade errata"):
+    with pytest.raises(StoreNewer, match="upgrade heedful"):
         migrate(postgres.owner)
 
 
@@ -257,7 +257,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("pre", "post", "kind"), BROKEN)
 def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, kind):
-    sql = newer / "errata" / "store" / "sql"
+    sql = newer / "heedful" / "store" / "sql"
     (sql / f"postgres_{NEXT:04}_pre.sql").write_text(pre, encoding="utf-8")
     (sql / f"postgres_{NEXT:04}_post.sql").write_text(post, encoding="utf-8")
     there = tables(postgres)
@@ -269,7 +269,7 @@ def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, k
         text=True,
         timeout=120,
     )
-    assert f"errata.errors.{kind.__name__}" in done.stderr
+    assert f"heedful.errors.{kind.__name__}" in done.stderr
     assert tables(postgres) == there
     assert said(HERE, USE, postgres.service, "ash") == "1"
     again = migrate(postgres.owner)

@@ -1,4 +1,4 @@
-"""A database made by an older errata opens, keeps all it holds, and gains what is new."""
+"""A database made by an older heedful opens, keeps all it holds, and gains what is new."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata.codec import attempt_to, policy_to
-from errata.drive import Run
-from errata.errors import StoreCorrupt, StoreNewer
-from errata.loop.decide import Again, Done, Policy, Trigger
-from errata.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
-from errata.loop.stop import MaxAttempts, Stop
-from errata.protocols import Scope, Usage
-from errata.store.sqlite import APPLICATION, SCHEMA, in_file
-from errata.store.statements import read_sql
+import heedful
+from heedful.codec import attempt_to, policy_to
+from heedful.drive import Run
+from heedful.errors import StoreCorrupt, StoreNewer
+from heedful.loop.decide import Again, Done, Policy, Trigger
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
+from heedful.loop.stop import MaxAttempts, Stop
+from heedful.protocols import Scope, Usage
+from heedful.store.sqlite import APPLICATION, SCHEMA, in_file
+from heedful.store.statements import read_sql
 from tests.drive.support import WANTED, Check, Generator
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -121,7 +121,7 @@ def test_all_that_it_held_is_kept(old):
     assert isinstance(again, Again)
     assert again.reasons == (Trigger("wanted", "one is not right"),)
     assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.0]
-    told = errata.reasoning(stored.loop, stored.decisions)
+    told = heedful.reasoning(stored.loop, stored.decisions)
     assert [(one.decided, one.reason) for one in told] == [
         ("stopped", "attempts"),
         ("again", "wanted_failed"),
@@ -139,7 +139,7 @@ def test_a_loop_of_it_is_driven_on_and_its_overrides_are_used_up(old):
         result = await run.finish()
         assert [a.candidate.text for a in result.loop.attempts] == ["one", "two", "three", "four"]
         until = time.time() + 3600
-        await errata.override("a", "attempts", by="cy", until=until, store=store)
+        await heedful.override("a", "attempts", by="cy", until=until, store=store)
         again = await Run[str](
             "task", generate=Generator(WANTED), checks=[Check()], policy=POLICY, store=store, id="a"
         ).finish()
@@ -210,7 +210,7 @@ def test_a_migration_that_cannot_be_done_changes_nothing(old):
     db = sqlite3.connect(old)
     db.execute("alter table override add column until text")
     db.close()
-    with pytest.raises(errata.errors.StoreError, match="duplicate column"):
+    with pytest.raises(heedful.errors.StoreError, match="duplicate column"):
         read(old)
     assert rows(old, "pragma user_version") == [(1,)]
 
@@ -220,7 +220,7 @@ def test_a_schema_that_is_newer_is_left_alone(old, version, error):
     db = sqlite3.connect(old)
     db.execute(f"pragma user_version = {version}")
     db.close()
-    with pytest.raises(error, match=f"has schema {version}, this errata knows {SCHEMA}"):
+    with pytest.raises(error, match=f"has schema {version}, this heedful knows {SCHEMA}"):
         read(old)
     assert "until" not in columns(old)
 

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from errata.protocols import Scope
-from errata.store.answers import Call
-from errata.store.audit import append
-from errata.store.beside import Beside, beside
-from errata.store.sqlite import APPLICATION, SCHEMA
-from errata.store.statements import read_sql
+from heedful.protocols import Scope
+from heedful.store.answers import Call
+from heedful.store.audit import append
+from heedful.store.beside import Beside, beside
+from heedful.store.sqlite import APPLICATION, SCHEMA
+from heedful.store.statements import read_sql
 from tests.store.support import opened, rows
 
 NEW = ("answer", "audit", "audit_head", "key")

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-import errata
-from errata.memory.memory import Memory
-from errata.memory.signature import signature
-from errata.protocols import Scope
-from errata.store.reflections import token
-from errata.store.sqlite import APPLICATION, SCHEMA
-from errata.store.statements import read_sql
-from errata.testing import FixedEmbedder
+import heedful
+from heedful.memory.memory import Memory
+from heedful.memory.signature import signature
+from heedful.protocols import Scope
+from heedful.store.reflections import token
+from heedful.store.sqlite import APPLICATION, SCHEMA
+from heedful.store.statements import read_sql
+from heedful.testing import FixedEmbedder
 from tests.store.support import opened, rows
 
 THEN = 1_700_000_000.0
 HERE, THERE = Scope(), Scope("acme", "support")
-PARCELS = errata.Example("Weigh the red parcels", "7 kg", "7", "no unit")
+PARCELS = heedful.Example("Weigh the red parcels", "7 kg", "7", "no unit")
 REFLECTIONS = [  # id, scope, text, state
     (1, HERE, "Write the unit.", "verified"),
     (2, HERE, "The billing host sleeps at night.", "candidate"),
@@ -35,8 +35,8 @@ REFLECTIONS = [  # id, scope, text, state
 ]
 EXAMPLES = [  # id, reflection, example, state
     (1, 1, PARCELS, "verified"),
-    (2, 1, errata.Example("Weigh the blue crates", "9 kg"), "quarantined"),
-    (3, 4, errata.Example("包裹的重量要写单位", "7 kg"), "candidate"),
+    (2, 1, heedful.Example("Weigh the blue crates", "9 kg"), "quarantined"),
+    (3, 4, heedful.Example("包裹的重量要写单位", "7 kg"), "candidate"),
 ]
 
 
@@ -123,7 +123,7 @@ def test_an_old_example_keeps_all_it_has(old):
     assert (one.id, one.example, one.verified, one.at) == (1, PARCELS, True, THEN)
     assert one.cosine == pytest.approx(1)
     (bare,) = recalled(old, "billing host sleeps")
-    assert (bare.example, bare.at) == (errata.Example(bare.lesson, ""), THEN + 1)
+    assert (bare.example, bare.at) == (heedful.Example(bare.lesson, ""), THEN + 1)
 
 
 def test_what_a_search_counts_and_follows_is_filled(old):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from errata.protocols import Scope
-from errata.store.sqlite import in_file
+from heedful.protocols import Scope
+from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 
 

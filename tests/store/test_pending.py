@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata import traces
-from errata.collecting import Gathered, Patience, gather, receive
-from errata.errors import InvalidInput
-from errata.memory.filing import unfiled
-from errata.pending import Bounds
-from errata.protocols import Scope
-from errata.store.pending import LATE
-from errata.traces.otlp import from_json
-from errata.traces.pieces import LONGEST, Piece, episodes, pieces
+from heedful import traces
+from heedful.collecting import Gathered, Patience, gather, receive
+from heedful.errors import InvalidInput
+from heedful.memory.filing import unfiled
+from heedful.pending import Bounds
+from heedful.protocols import Scope
+from heedful.store.pending import LATE
+from heedful.traces.otlp import from_json
+from heedful.traces.pieces import LONGEST, Piece, episodes, pieces
 from tests.store.support import SCOPE, opened
 from tests.traces.runs import TRACE, Data, document, genai, openinference, protobuf, span
 

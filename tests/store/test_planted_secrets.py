@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata import Answer, Context, Evaluation, Finding, Scope
-from errata.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
-from errata.memory.learn import LONGEST
-from errata.models.function import Function
+import heedful
+from heedful import Answer, Context, Evaluation, Finding, Scope
+from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
+from heedful.memory.learn import LONGEST
+from heedful.models.function import Function
 from tests.cli.support import Desk
 from tests.planted import EVERY, TOKENS, left
 
-DB = "errata.db"
+DB = "heedful.db"
 COMMANDS = (
     "log",
     "log --json",
@@ -37,7 +37,7 @@ def judge(text: str, at: Context) -> Evaluation:
     return Evaluation(found if at.attempt == 1 else (), {"quality": 0.5 * at.attempt, text: 0.5})
 
 
-async def looped(store: errata.protocols.Store, text: str, id: str) -> list[str]:
+async def looped(store: heedful.protocols.Store, text: str, id: str) -> list[str]:
     """Loops of all endings with the text in whatever they are given; what the errors said."""
     said: list[str] = []
 
@@ -51,34 +51,34 @@ async def looped(store: errata.protocols.Store, text: str, id: str) -> list[str]
     def raises(*_: Any) -> Any:
         raise RuntimeError(f"{'x' * 100} {text}")
 
-    def rule(loop: errata.Loop) -> str:
+    def rule(loop: heedful.Loop) -> str:
         return f"enough of {text}"
 
-    memory = errata.Memory(store)
+    memory = heedful.Memory(store)
     given: dict[str, Any] = {"store": store, "memory": memory, "labels": {"a": text, text: "b"}}
-    goals = [errata.Goal("quality", 0.9)]
+    goals = [heedful.Goal("quality", 0.9)]
     task = {"do": text, "also": [text]}
-    await errata.run(task, generate=generate, checks=[check], goals=goals, id=id, **given)
-    await errata.run(f"again {text}", generate=generate, checks=[check], **given)
-    stopping = errata.Policy((rule, errata.MaxAttempts(1)))
-    held = errata.Run[Any](task, generate=generate, evaluate=check, policy=stopping, **given)
+    await heedful.run(task, generate=generate, checks=[check], goals=goals, id=id, **given)
+    await heedful.run(f"again {text}", generate=generate, checks=[check], **given)
+    stopping = heedful.Policy((rule, heedful.MaxAttempts(1)))
+    held = heedful.Run[Any](task, generate=generate, evaluate=check, policy=stopping, **given)
     await held.step()
     await held.override("attempts", f"me {text}", f"why {text}")
     await held.cancel(f"enough {text}")
     model = Function(raises)
     for failing in ({"generate": raises}, {"generate": generate, "checks": [raises]}):
         with pytest.raises((GenerateFailed, CheckFailed)) as failed:
-            await errata.run(task, **failing, **given)
+            await heedful.run(task, **failing, **given)
         said.append(str(failed.value))
     with pytest.raises(ModelError) as refused:
-        await errata.run(task, generate=model, checks=[errata.checks.contains("x")], **given)
+        await heedful.run(task, generate=model, checks=[heedful.checks.contains("x")], **given)
     said.append(str(refused.value))
     return said
 
 
-async def remembered(store: errata.protocols.Store, text: str) -> None:
-    memory = errata.Memory(store)
-    example = errata.Example(text, text, text, text, {text: 0.1}, {text: 0.2}, text, text)
+async def remembered(store: heedful.protocols.Store, text: str) -> None:
+    memory = heedful.Memory(store)
+    example = heedful.Example(text, text, text, text, {text: 0.1}, {text: 0.2}, text, text)
     fields: dict[str, Any] = {"tags": [text, "tag"], "context": text, "source": text[:200]}
     for trust in ("operator", "tool"):
         more = {**fields, "trust": trust}
@@ -93,7 +93,7 @@ async def remembered(store: errata.protocols.Store, text: str) -> None:
 
 
 async def planted(path: Path, texts: list[str]) -> list[str]:
-    store = errata.open_store(str(path))
+    store = heedful.open_store(str(path))
     said = []
     try:
         for number, text in enumerate(texts):
@@ -135,5 +135,5 @@ def test_what_names_a_loop_or_a_scope_holds_no_key(name: str) -> None:
             Scope(**{field: name})
         assert not left(name, str(told.value))
     with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
-        errata.Run[str]("t", generate=lambda task, hint: "x", store=None, id=name)
+        heedful.Run[str]("t", generate=lambda task, hint: "x", store=None, id=name)
     assert not left(name, str(told.value))

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import (
-    ErrataError,
+from heedful.errors import (
+    HeedfulError,
     InvalidInput,
     RoleRefused,
     StoreError,
@@ -26,13 +26,13 @@ from errata.errors import (
     StoreOlder,
     StoreUnavailable,
 )
-from errata.protocols import Scope
-from errata.store import open_store, shown
-from errata.store import postgres as engine
-from errata.store.address import addressed
-from errata.store.database import Db
-from errata.store.postgres import Database
-from errata.store.session import numbered
+from heedful.protocols import Scope
+from heedful.store import open_store, shown
+from heedful.store import postgres as engine
+from heedful.store.address import addressed
+from heedful.store.database import Db
+from heedful.store.postgres import Database
+from heedful.store.session import numbered
 from tests.postgres import rows
 from tests.store.support import ended, python
 
@@ -151,7 +151,7 @@ async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, nu
 @run
 async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(postgres):
     def tenant(db: Db) -> str:
-        found: str = db.execute("select current_setting('errata.tenant')").fetchone()[0]
+        found: str = db.execute("select current_setting('heedful.tenant')").fetchone()[0]
         return found
 
     strange = Scope("it's \\ $1 :x %s ž")
@@ -161,7 +161,7 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
             assert await database.write(scope, tenant) == scope.tenant
             assert await database.apart(scope, tenant) == scope.tenant
         [session] = database._pool._idle
-        left = session.execute("select current_setting('errata.tenant', true)").fetchone()
+        left = session.execute("select current_setting('heedful.tenant', true)").fetchone()
     assert left[0] in (None, "")
 
 
@@ -273,7 +273,7 @@ async def test_counting_from_many_tasks_loses_nothing(postgres):
         [[connections]] = rows(
             postgres.superuser,
             "select count(*)::int from pg_stat_activity "
-            "where datname = current_database() and usename = 'errata'",
+            "where datname = current_database() and usename = 'heedful'",
         )
     assert count(postgres.owner) == 200
     assert connections <= 5
@@ -425,8 +425,8 @@ def test_one_store_a_url_and_process(postgres):
 
 FORKING = """
 import asyncio, os, sys, threading
-from errata.memory.memory import Memory
-from errata.portal import run_sync
+from heedful.memory.memory import Memory
+from heedful.portal import run_sync
 
 memory = Memory(sys.argv[1])
 run_sync(memory.count())
@@ -448,10 +448,10 @@ def test_a_forked_child_has_connections_of_its_own(postgres):
 MISSING = """
 import sys
 sys.modules["psycopg"] = None
-from errata.errors import PackageMissing
-from errata.store import open_store
+from heedful.errors import PackageMissing
+from heedful.store import open_store
 try:
-    open_store("postgresql://host/errata")
+    open_store("postgresql://host/heedful")
 except PackageMissing as error:
     print(error, end="")
 """
@@ -459,14 +459,14 @@ except PackageMissing as error:
 
 def test_without_psycopg_it_is_said_what_to_install():
     told = ended(python(MISSING))
-    assert told == "a store in PostgreSQL needs psycopg: pip install 'errata[postgres]'"
+    assert told == "a store in PostgreSQL needs psycopg: pip install 'heedful[postgres]'"
 
 
 WITHOUT = """
 import sys
 sys.modules["psycopg"] = None
-from errata.cli import main
-sys.argv = ["errata", *sys.argv[1:]]
+from heedful.cli import main
+sys.argv = ["heedful", *sys.argv[1:]]
 main()
 """
 
@@ -474,10 +474,10 @@ main()
 @pytest.mark.parametrize(
     "words",
     [
-        ("migrate", "--store", "postgresql://host/errata"),
-        ("doctor", "--db", "postgresql://host/errata"),
-        ("db", "copy", "postgresql://host/errata", "copy.db"),
-        ("key", "list", "--db", "postgresql://host/errata"),
+        ("migrate", "--store", "postgresql://host/heedful"),
+        ("doctor", "--db", "postgresql://host/heedful"),
+        ("db", "copy", "postgresql://host/heedful", "copy.db"),
+        ("key", "list", "--db", "postgresql://host/heedful"),
     ],
     ids=" ".join,
 )
@@ -485,16 +485,16 @@ def test_without_psycopg_every_command_says_what_to_install(words, tmp_path):
     command = [sys.executable, "-c", WITHOUT, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode not in (0, 70)
-    assert "pip install 'errata[postgres]'" in done.stdout + done.stderr
+    assert "pip install 'heedful[postgres]'" in done.stdout + done.stderr
     assert "unexpected" not in done.stderr
 
 
 # --- who may
 
 
-async def refused(url: str) -> ErrataError:
+async def refused(url: str) -> HeedfulError:
     async with opened(url) as database:
-        with pytest.raises(ErrataError) as told:
+        with pytest.raises(HeedfulError) as told:
             await database.read(ONE, lambda db: None)
     return told.value
 
@@ -502,7 +502,7 @@ async def refused(url: str) -> ErrataError:
 ROLES = [
     ("create role {} login superuser", "is a superuser"),
     ("create role {} login bypassrls", "has BYPASSRLS"),
-    ("create role {} login in role errata_owner", "owns errata's tables"),
+    ("create role {} login in role heedful_owner", "owns heedful's tables"),
 ]
 
 
@@ -512,12 +512,12 @@ async def test_a_role_that_row_level_security_does_not_hold_is_refused(postgres,
     name = f"strong_{os.getpid()}"
     rows(postgres.superuser, make.format(name))
     try:
-        told = await refused(postgres.service.replace("errata@", f"{name}@"))
+        told = await refused(postgres.service.replace("heedful@", f"{name}@"))
     finally:
         rows(postgres.superuser, f"drop role {name}")
     assert isinstance(told, RoleRefused)
     assert str(told).startswith(f"role {name} {what}, so")
-    assert "errata migrate --role" in str(told)
+    assert "heedful migrate --role" in str(told)
 
 
 @run
@@ -525,18 +525,18 @@ async def test_a_role_that_nobody_let_in_is_told_how_to_be(postgres):
     name = f"weak_{os.getpid()}"
     rows(postgres.superuser, f"create role {name} login")
     try:
-        told = await refused(postgres.service.replace("errata@", f"{name}@"))
+        told = await refused(postgres.service.replace("heedful@", f"{name}@"))
     finally:
         rows(postgres.superuser, f"drop role {name}")
     assert isinstance(told, RoleRefused)
     assert "permission denied" in str(told)
-    assert "errata migrate --role" in str(told)
+    assert "heedful migrate --role" in str(told)
 
 
 SCHEMAS = [
-    ("delete from schema_version", StoreOlder, r"has schema 0, .* run errata migrate"),
-    ("insert into schema_version values (999, 'post', 0)", StoreNewer, "upgrade errata"),
-    ("drop schema errata cascade", StoreOlder, "has no schema; run errata migrate"),
+    ("delete from schema_version", StoreOlder, r"has schema 0, .* run heedful migrate"),
+    ("insert into schema_version values (999, 'post', 0)", StoreNewer, "upgrade heedful"),
+    ("drop schema heedful cascade", StoreOlder, "has no schema; run heedful migrate"),
 ]
 
 
@@ -551,7 +551,7 @@ async def test_a_schema_of_another_version_is_refused(postgres, change, kind, wo
 
 
 @run
-async def test_what_only_a_newer_errata_added_is_no_hindrance(postgres):
+async def test_what_only_a_newer_heedful_added_is_no_hindrance(postgres):
     rows(postgres.owner, "insert into schema_version values (999, 'pre', 0)")
     async with opened(postgres.service) as database:
         await database.write(ONE, add)

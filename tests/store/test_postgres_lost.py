@@ -15,14 +15,14 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from errata.errors import StoreInDoubt, StoreUnavailable
-from errata.protocols import Head
-from errata.reporting import Told, open_loop
-from errata.reporting import report as reported
-from errata.store import open_store
-from errata.store.address import addressed
-from errata.store.database import Db
-from errata.store.lease import new_owner
+from heedful.errors import StoreInDoubt, StoreUnavailable
+from heedful.protocols import Head
+from heedful.reporting import Told, open_loop
+from heedful.reporting import report as reported
+from heedful.store import open_store
+from heedful.store.address import addressed
+from heedful.store.database import Db
+from heedful.store.lease import new_owner
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened, run
@@ -31,7 +31,7 @@ from tests.store.test_postgres import ONE, add, count, opened, run
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
     with alone() as server:
-        url = server.url("errata_template", "errata")
+        url = server.url("heedful_template", "heedful")
 
         async def scenario() -> None:
             async with opened(url) as database:
@@ -48,7 +48,7 @@ def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode)
                 server.stop(mode)
                 server.start()
                 await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(20)))
-            assert count(server.url("errata_template", "errata_owner")) == 30
+            assert count(server.url("heedful_template", "heedful_owner")) == 30
 
         asyncio.run(scenario())
 
@@ -59,9 +59,9 @@ PASSWORDS = "local all erin scram-sha-256\nlocal all all trust\n"
 def test_a_wrong_password_is_told_and_never_shown():
     with alone() as server:
         (server.folder / "pg_hba.conf").write_text(PASSWORDS, encoding="utf-8")
-        server.run("create role erin login password 'right-horse' in role errata")
+        server.run("create role erin login password 'right-horse' in role heedful")
         server.run("select pg_reload_conf()")
-        url = server.url("errata_template", "erin:{}").format
+        url = server.url("heedful_template", "erin:{}").format
 
         async def scenario() -> None:
             async with opened(url("right-horse")) as database:
@@ -217,4 +217,4 @@ def test_psycopg_takes_the_options_of_a_url_as_they_are_meant(postgres):
             db.execute(f"show {name}").fetchall()[0][0]
             for name in ("lock_timeout", "statement_timeout", "search_path", "application_name")
         ]
-    assert shown == ["7s", "30s", "errata,public", "errata"]
+    assert shown == ["7s", "30s", "heedful,public", "heedful"]

@@ -14,24 +14,24 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from errata.store.address import addressed
+from heedful.store.address import addressed
 from tests.postgres import Urls, drop, fresh, rows
 
 TABLES = """
 select c.relname::text from pg_class c
-where c.relnamespace = 'errata'::regnamespace and c.relkind in ('r', 'p')
+where c.relnamespace = 'heedful'::regnamespace and c.relkind in ('r', 'p')
   and c.relname not in ('schema_version', 'queue_version') and c.relname not like 'procrastinate%'
 order by 1
 """
 # What has no tenant: the books of the migrator, and the jobs, whose arguments name theirs.
 COLUMNS = """
 select column_name::text, udt_name::text from information_schema.columns
-where table_schema = 'errata' and table_name = %s
+where table_schema = 'heedful' and table_name = %s
   and identity_generation is distinct from 'ALWAYS' and is_generated = 'NEVER'
 """
 RULES = """
 select conrelid::regclass::text, quote_ident(conname) from pg_constraint
-where connamespace = 'errata'::regnamespace and contype in ('c', 'f', 'p', 'u')
+where connamespace = 'heedful'::regnamespace and contype in ('c', 'f', 'p', 'u')
 """
 VALUES = {
     "text": "{tenant} {n}",
@@ -85,7 +85,7 @@ def _insert(db: psycopg.Connection[Any], table: str, tenant: str, n: int) -> Non
 def serving(urls: Urls, tenant: str) -> Iterator[psycopg.Connection[Any]]:
     """A transaction of the service for a tenant, which is rolled back."""
     with psycopg.connect(addressed(urls.service).conninfo) as db:
-        db.execute("select set_config('errata.tenant', %s, true)", (tenant,))
+        db.execute("select set_config('heedful.tenant', %s, true)", (tenant,))
         yield db
         db.rollback()
 
@@ -115,19 +115,19 @@ def test_without_a_tenant_nothing_is_seen(filled):
             with pytest.raises(psycopg.errors.UndefinedObject):
                 db.execute(sql.SQL("select from {}").format(sql.Identifier(table)))
         with db.transaction():
-            db.execute("select set_config('errata.tenant', 'one', true)")
+            db.execute("select set_config('heedful.tenant', 'one', true)")
         for table in tables(filled):  # the name is known by now, and empty
             found = db.execute(sql.SQL("select from {}").format(sql.Identifier(table)))
             assert found.fetchall() == [], table
 
 
 FORBIDDEN = [
-    "set role errata_owner",
+    "set role heedful_owner",
     "set session_replication_role = replica",
     "alter table loop disable row level security",
     "drop policy of_tenant on loop",
     "truncate loop",
-    "create table errata.mine (id int)",
+    "create table heedful.mine (id int)",
     "create trigger mine after insert on loop execute function count_lesson()",
     "insert into schema_version values (99, 'post', 0)",
     "delete from queue_version",
@@ -152,11 +152,11 @@ def test_rows_are_refused_rather_than_shown_without_the_lock(filled):
 def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(filled):
     found = """
         select proname::text from pg_proc
-        where pronamespace = 'errata'::regnamespace and prosecdef
+        where pronamespace = 'heedful'::regnamespace and prosecdef
     """
     assert {name for (name,) in rows(filled.owner, found)} == DEFINERS
     views = (
-        "select from pg_class where relnamespace = 'errata'::regnamespace and relkind in ('v','m')"
+        "select from pg_class where relnamespace = 'heedful'::regnamespace and relkind in ('v','m')"
     )
     assert rows(filled.owner, views) == []
     word = "update example set indexed = true, scope = 's', words = 'bread'"
@@ -175,14 +175,15 @@ def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(fill
 SHADOWS = """
 create function pg_temp.who() returns text language sql as $$ select current_user::text $$;
 create temp view key as select pg_temp.who() as id, tenant, name, hash, projects, may, by, at,
-  expires, used, null::float8 as revoked from errata.key;
+  expires, used, null::float8 as revoked from heedful.key;
 grant select on pg_temp.key to public;
-insert into errata.key (id, name, hash, projects, may, by, at) values ('one', '', '', '', '', '', 0)
+insert into heedful.key (id, name, hash, projects, may, by, at)
+  values ('one', '', '', '', '', '', 0)
 """
 
 
 def test_a_table_that_the_role_makes_is_not_taken_for_the_owners(filled):
     with serving(filled, "one") as db:
         db.execute(SHADOWS)
-        assert db.execute("select id from key_of('errata_owner')").fetchall() == []
+        assert db.execute("select id from key_of('heedful_owner')").fetchall() == []
         assert db.execute("select id from key_of('one')").fetchall() == [("one",)]

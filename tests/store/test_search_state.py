@@ -20,13 +20,13 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from errata.memory.learn import Reflection
-from errata.memory.signature import signature
-from errata.memory.words import coverage, weights, words
-from errata.protocols import Filter, Found, Scope
-from errata.store import texts
-from errata.store.reflections import token
-from errata.store.sqlite import in_file
+from heedful.memory.learn import Reflection
+from heedful.memory.signature import signature
+from heedful.memory.words import coverage, weights, words
+from heedful.protocols import Filter, Found, Scope
+from heedful.store import texts
+from heedful.store.reflections import token
+from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 
 SCOPES = [Scope(), Scope("acme", "support")]

@@ -10,11 +10,11 @@ from typing import get_args
 import psycopg
 import pytest
 
-from errata.store.address import addressed
-from errata.store.database import Dialect
-from errata.store.session import numbered
-from errata.store.sqlite import connected
-from errata.store.statements import FOLDER, ROOMS, read_sql, statements
+from heedful.store.address import addressed
+from heedful.store.database import Dialect
+from heedful.store.session import numbered
+from heedful.store.sqlite import connected
+from heedful.store.statements import FOLDER, ROOMS, read_sql, statements
 
 DIALECTS = get_args(Dialect)
 # The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares them.
@@ -65,7 +65,7 @@ TIMES = ("now", "lease", "before", "since", "day")
 def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_security(postgres):
     scans = set()
     with psycopg.connect(addressed(postgres.service).conninfo, autocommit=True) as db:
-        db.execute("select set_config('errata.tenant', 'one', false)")
+        db.execute("select set_config('heedful.tenant', 'one', false)")
         db.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
         for name, sql in statements("postgres").items():
             text, given = numbered(sql)

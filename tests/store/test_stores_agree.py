@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
-from errata.loop.decide import Again, Done
-from errata.memory import dreaming
-from errata.memory import memory as remembering
-from errata.memory.dreaming import Dreams, consolidate
-from errata.memory.learn import Example, Reflection
-from errata.memory.memory import Memory
-from errata.memory.proof import Exposure, Outcome
-from errata.memory.reflect import reflect
-from errata.memory.signature import signature
-from errata.memory.trust import ORDER, Quota
-from errata.protocols import Filter, Scope
-from errata.store import dreams, episodes, sqlstore
-from errata.store.sqlite import in_file
-from errata.testing import FixedEmbedder
+from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
+from heedful.loop.decide import Again, Done
+from heedful.memory import dreaming
+from heedful.memory import memory as remembering
+from heedful.memory.dreaming import Dreams, consolidate
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.memory import Memory
+from heedful.memory.proof import Exposure, Outcome
+from heedful.memory.reflect import reflect
+from heedful.memory.signature import signature
+from heedful.memory.trust import ORDER, Quota
+from heedful.protocols import Filter, Scope
+from heedful.store import dreams, episodes, sqlstore
+from heedful.store.sqlite import in_file
+from heedful.testing import FixedEmbedder
 from tests.engines import engine, whole
 from tests.memory.reflections import FAILED, MENDED, about
 from tests.memory.transfers import exported, moved

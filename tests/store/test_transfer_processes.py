@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from errata.memory.learn import Example
-from errata.memory.memory import Memory
-from errata.memory.transfer import RECORDS
-from errata.store.sqlstore import SqlStore
+from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
+from heedful.memory.transfer import RECORDS
+from heedful.store.sqlstore import SqlStore
 from tests.memory.transfers import exported, fresh, full, moved, only, records, sealed
 from tests.store.support import ended, opened, python, rows
 
 IMPORTER = """
 import asyncio, sys
-from errata.memory.memory import Memory
-from errata.store.sqlite import in_file
-from errata.store.sqlstore import SqlStore
+from heedful.memory.memory import Memory
+from heedful.store.sqlite import in_file
+from heedful.store.sqlstore import SqlStore
 
 def told(what, done, total):
     print(what, flush=True)
@@ -150,7 +150,7 @@ def test_what_is_forgotten_while_it_comes_stays_forgotten():
     async def scenario() -> None:
         memory = fresh()
         made = records(await exported(await full()))
-        lessons = [one for one in made if one["is"] in ("errata memory", "lesson")]
+        lessons = [one for one in made if one["is"] in ("heedful memory", "lesson")]
         await moved(sealed(lessons), memory)
         await memory.clear()
         store, scope = memory.store, memory.scope

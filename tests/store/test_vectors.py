@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from errata.memory.learn import Reflection
-from errata.memory.signature import signature
-from errata.protocols import Filter, Found, Scope
-from errata.store.sqlstore import SqlStore
-from errata.store.texts import MATCHES
-from errata.store.vectors import Vectors
+from heedful.memory.learn import Reflection
+from heedful.memory.signature import signature
+from heedful.protocols import Filter, Found, Scope
+from heedful.store.sqlstore import SqlStore
+from heedful.store.texts import MATCHES
+from heedful.store.vectors import Vectors
 from tests.store.support import opened
 
 WIDTH = 32

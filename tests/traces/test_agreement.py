@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from errata import traces
-from errata.memory.episode import Episode
-from errata.memory.repeats import answered
+from heedful import traces
+from heedful.memory.episode import Episode
+from heedful.memory.repeats import answered
 from tests.traces.runs import (
     EXPECTED,
     FILES,

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import traces
-from errata.errors import TraceFileError, UnknownName
-from errata.memory.episode import Episode
+from heedful import traces
+from heedful.errors import TraceFileError, UnknownName
+from heedful.memory.episode import Episode
 from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
 
 
@@ -160,7 +160,7 @@ def test_a_file_that_is_not_there_and_a_format_that_is_not_known(tmp_path):
 
 def test_protobuf_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
-    assert "pip install 'errata[traces]'" in str(refused(FILES["genai protobuf"]))
+    assert "pip install 'heedful[traces]'" in str(refused(FILES["genai protobuf"]))
 
 
 # Any damage

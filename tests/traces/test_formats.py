@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from errata import traces
-from errata.memory.episode import Episode, Event, Fault
+from heedful import traces
+from heedful.memory.episode import Episode, Event, Fault
 from tests.traces.runs import Data, document, failed, lines, pairs, protobuf, span
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from errata import traces
-from errata.errors import InvalidInput, TraceFileError
-from errata.memory.episode import Episode
-from errata.traces.gather import BEYOND, DEEPEST, Limits, short
+from heedful import traces
+from heedful.errors import InvalidInput, TraceFileError
+from heedful.memory.episode import Episode
+from heedful.traces.gather import BEYOND, DEEPEST, Limits, short
 from tests.traces.runs import FILES, Data, claude, lines
 
 KEY = "AKIAIOSFODNN7EXAMPLE"

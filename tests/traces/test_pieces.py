@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import InvalidInput
-from errata.traces.otlp import Span, from_json
-from errata.traces.pieces import episodes, pieces
+from heedful.errors import InvalidInput
+from heedful.traces.otlp import Span, from_json
+from heedful.traces.pieces import episodes, pieces
 from tests.traces.runs import TRACE, document, genai, openinference, value
 
 NAMES = st.sampled_from(

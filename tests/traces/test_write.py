@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata import traces
-from errata.memory.episode import ENDED, Episode, Event, Fault
-from errata.protocols import Usage
+from heedful import traces
+from heedful.memory.episode import ENDED, Episode, Event, Fault
+from heedful.protocols import Usage
 
 # Too short for a secret, and for a cut.
 TEXT = st.text(max_size=7)
@@ -53,7 +53,7 @@ EPISODE = st.builds(
 @given(st.lists(EPISODE, min_size=1, max_size=3))
 def test_what_is_written_is_read_as_it_was_but_for_its_source(episodes):
     read = list(traces.read(b"".join(traces.write(episodes))))
-    assert read == [replace(one, source="errata") for one in episodes]
+    assert read == [replace(one, source="heedful") for one in episodes]
     assert [one.digest for one in read] == [one.digest for one in episodes]
 
 

@@ -1,8 +1,8 @@
-"""`errata` with short times between signs of life, so that a test need not wait for long ones."""
+"""`heedful` with short times between signs of life, so that a test need not wait for long ones."""
 
-from errata import lessons
-from errata.cli import main
-from errata.work import queued
+from heedful import lessons
+from heedful.cli import main
+from heedful.work import queued
 
 if __name__ == "__main__":
     lessons.LEASE = 0.5

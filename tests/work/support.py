@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from errata import Episode, Event, Run, Scope
-from errata.memory.filing import file
-from errata.protocols import Head, Store
-from errata.work.tasks import Job
+from heedful import Episode, Event, Run, Scope
+from heedful.memory.filing import file
+from heedful.protocols import Head, Store
+from heedful.work.tasks import Job
 
 SCOPE = Scope("acme", "shop")
 OTHER = Scope("other", "shop")

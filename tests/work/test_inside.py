@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from errata.errors import (
+from heedful.errors import (
     Conflict,
     InvalidInput,
     LeaseLost,
@@ -18,13 +18,13 @@ from errata.errors import (
     StoreUnavailable,
     UnknownName,
 )
-from errata.models.function import Function
-from errata.protocols import Scope
-from errata.work import doing, inside
-from errata.work.doing import LONGEST, TRIES, again_in
-from errata.work.inside import Inside
-from errata.work.rounds import night, sweep
-from errata.work.tasks import Tools
+from heedful.models.function import Function
+from heedful.protocols import Scope
+from heedful.work import doing, inside
+from heedful.work.doing import LONGEST, TRIES, again_in
+from heedful.work.inside import Inside
+from heedful.work.rounds import night, sweep
+from heedful.work.tasks import Tools
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 
@@ -167,7 +167,7 @@ def test_a_night_is_for_every_scope_as_the_settings_say(store):
         await night(noted, tools)  # type: ignore[arg-type]
         return noted.tasks
 
-    from errata.testing import FixedEmbedder
+    from heedful.testing import FixedEmbedder
 
     async def run() -> None:
         await put(store, OTHER, "pot")  # no lesson: nothing to keep in order

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from errata.collecting import Patience, receive
-from errata.protocols import Scope
-from errata.work import Depth
-from errata.work.rounds import sweep
-from errata.work.tasks import Tools
+from heedful.collecting import Patience, receive
+from heedful.protocols import Scope
+from heedful.work import Depth
+from heedful.work.rounds import sweep
+from heedful.work.tasks import Tools
 from tests.engines import opened
 from tests.traces.runs import document, genai
 from tests.work.support import OTHER, SCOPE

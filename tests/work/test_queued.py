@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from errata import Memory, Run
-from errata.errors import ModelUnavailable, StoreUnavailable, UnknownName
-from errata.models.function import Function
-from errata.store import open_store
-from errata.testing import ScriptedModel
-from errata.work import doing, queued
-from errata.work.queued import Queued
-from errata.work.tasks import Tools
+from heedful import Memory, Run
+from heedful.errors import ModelUnavailable, StoreUnavailable, UnknownName
+from heedful.models.function import Function
+from heedful.store import open_store
+from heedful.testing import ScriptedModel
+from heedful.work import doing, queued
+from heedful.work.queued import Queued
+from heedful.work.tasks import Tools
 from tests.postgres import Urls, rows
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 
@@ -149,7 +149,7 @@ def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
     asyncio.run(run())
     # A sweep may have handed the episode over, too: that job waits for its turn like this one.
     assert heard.of("reflect").count("again") >= doing.TRIES - 1
-    assert ("errata.reflect", "failed", doing.TRIES) in jobs(url)
+    assert ("heedful.reflect", "failed", doing.TRIES) in jobs(url)
 
 
 def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatch):
@@ -178,7 +178,7 @@ def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatc
 
     asyncio.run(run())
     assert heard.of("reflect")[:3] == ["begun", "again", "begun"]
-    assert [one for one in jobs(url) if one[:2] == ("errata.reflect", "doing")] == []
+    assert [one for one in jobs(url) if one[:2] == ("heedful.reflect", "doing")] == []
 
 
 def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypatch):
@@ -192,9 +192,9 @@ def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypat
             await queue.defer("dream", SCOPE)  # of this and the one of the dead worker one is left
             await queue.defer("prove", OTHER)
             await queue.defer("prune", OTHER)
-            stale(postgres, "task_name = 'errata.prune' and status = 'todo'")
+            stale(postgres, "task_name = 'heedful.prune' and status = 'todo'")
             rows(postgres.service, f"update procrastinate_jobs set attempts = {doing.TRIES - 1} "
-                 "where task_name = 'errata.prune'")  # fmt: skip
+                 "where task_name = 'heedful.prune'")  # fmt: skip
             depths = {(one.queue, one.state): one.number for one in await queue.depth()}
             assert depths == {("memory", "stalled"): 2, ("memory", "waiting"): 2}
             await queue.work(Tools(store), once=True, told=heard)
@@ -297,11 +297,11 @@ def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
 
     asyncio.run(run())
     assert heard.lines[-1] == ("reflect", "given back")
-    assert ("errata.reflect", "todo", 1) in jobs(url)
+    assert ("heedful.reflect", "todo", 1) in jobs(url)
 
 
 def test_a_worker_whose_database_is_not_there_says_so_at_once(tmp_path, url):
-    nowhere = url.replace("/errata_", "/nowhere_")
+    nowhere = url.replace("/heedful_", "/nowhere_")
     process = worker(tmp_path, nowhere)
     said = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 4
@@ -310,7 +310,7 @@ def test_a_worker_whose_database_is_not_there_says_so_at_once(tmp_path, url):
 
 def worker(folder: Path, url: str, *options: str) -> subprocess.Popen[str]:
     given = [*IMPATIENT, "worker", "--store", url, *options]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "ERRATA_EMBEDDER": "none"}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "HEEDFUL_EMBEDDER": "none"}
     return subprocess.Popen(given, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from errata import Scope
-from errata.http.setup import Setup
-from errata.store import open_store
-from errata.work.queued import Queued
-from errata.work.tasks import Tools
+from heedful import Scope
+from heedful.http.setup import Setup
+from heedful.store import open_store
+from heedful.work.queued import Queued
+from heedful.work.tasks import Tools
 from tests.http.support import PROJECT, TENANT, Api
 from tests.postgres import Urls
 from tests.test_telemetry import PARENT, Told, told  # noqa: F401 - a fixture
@@ -35,7 +35,7 @@ def api(postgres: Urls) -> Iterator[Api]:
 def jobs(api: Api) -> dict[str, float]:
     """What /metrics says of work."""
     lines = api.get("/metrics", key="").text.splitlines()
-    pairs = (line.rpartition(" ") for line in lines if line.startswith("errata_jobs"))
+    pairs = (line.rpartition(" ") for line in lines if line.startswith("heedful_jobs"))
     return {name: float(number) for name, _, number in pairs}
 
 
@@ -50,8 +50,8 @@ def test_an_episode_is_reflected_on_by_a_worker_in_the_trace_of_its_request(
         assert (answer.status_code, answer.json()["state"]) == (202, "waiting"), answer.text
     waiting = '{queue="reflection",state="waiting"}'
     numbers = jobs(api)
-    assert numbers[f"errata_jobs{waiting}"] == 1
-    assert numbers[f"errata_jobs_oldest_seconds{waiting}"] >= 0
+    assert numbers[f"heedful_jobs{waiting}"] == 1
+    assert numbers[f"heedful_jobs_oldest_seconds{waiting}"] >= 0
 
     async def worked() -> None:
         async with Queued(postgres.service) as worker:
@@ -62,7 +62,7 @@ def test_an_episode_is_reflected_on_by_a_worker_in_the_trace_of_its_request(
     assert api.post("/v1/episodes", json=RUN).status_code == 200
     counts = api.run(api.setup.store.episodes.counts(Scope(TENANT, PROJECT)))
     assert counts == {"reflected": 1}
-    task = told.spans("errata.task reflect")[0]
+    task = told.spans("heedful.task reflect")[0]
     request = told.spans("POST /v1/episodes")[0]
     assert task.parent.span_id == request.context.span_id
     assert format(task.context.trace_id, "032x") == PARENT.split("-")[1]
@@ -86,7 +86,7 @@ def test_an_attempt_that_is_reported_is_told_of_in_the_span_of_its_request(
     (event,) = request.events
     assert event.name == "gen_ai.evaluation.result"
     assert event.attributes["gen_ai.evaluation.score.value"] == 0.25
-    assert request.attributes["errata.decision"] == "again"
+    assert request.attributes["heedful.decision"] == "again"
 
 
 def test_spans_that_come_in_and_looks_at_health_make_no_spans(api: Api, told: Told) -> None:  # noqa: F811

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import errata
-from errata import Memory, Scope
-from errata.errors import (
+import heedful
+from heedful import Memory, Scope
+from heedful.errors import (
     GenerateFailed,
     InvalidInput,
     LeaseLost,
@@ -17,11 +17,11 @@ from errata.errors import (
     NotFound,
     UnknownName,
 )
-from errata.memory.dreaming import Dreams
-from errata.models.function import Function
-from errata.protocols import Head
-from errata.testing import FixedEmbedder, ScriptedModel
-from errata.work.tasks import LONGEST, TASKS, Job, Tools
+from heedful.memory.dreaming import Dreams
+from heedful.models.function import Function
+from heedful.protocols import Head
+from heedful.testing import FixedEmbedder, ScriptedModel
+from heedful.work.tasks import LONGEST, TASKS, Job, Tools
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put, short
 
@@ -87,7 +87,7 @@ def test_an_episode_that_another_worker_holds_is_left_to_it(store):
 
 def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
     (one,) = run(put(store, SCOPE, "pot"))
-    monkeypatch.setattr("errata.lessons.LEASE", 0.03)
+    monkeypatch.setattr("heedful.lessons.LEASE", 0.03)
 
     async def taken() -> Any:
         sql = "select taken from episode"
@@ -122,8 +122,8 @@ def test_dreams_are_on_record_as_the_workers(store):
     done(Tools(store), "dream", mode="lite")
     log = run(Dreams(memory).log())
     assert [(one.mode, one.by) for one in log] == [
-        ("lite", "errata worker"),
-        ("full", "errata worker"),
+        ("lite", "heedful worker"),
+        ("full", "heedful worker"),
     ]
     with pytest.raises(InvalidInput, match="mode"):
         done(Tools(store), "dream", mode="deep")
@@ -140,7 +140,7 @@ def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
 
 
 def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
-    from errata.memory.proof import Exposure, Outcome
+    from heedful.memory.proof import Exposure, Outcome
 
     memory = Memory(store, SCOPE)
     run(memory.remember("k", "it hurts"))
@@ -176,17 +176,17 @@ def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
 
 def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
-    from errata.codec import goal_to, policy_to
+    from heedful.codec import goal_to, policy_to
 
-    goal, policy = errata.Goal("s", 0.9), errata.Policy((errata.MaxAttempts(2),))
+    goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
     head = Head("t", [goal_to(goal)], policy_to(policy))
     run(store.claim(SCOPE, "l1", head, ""))
 
     def low(task, **given):
         def evaluate(candidate, at):
-            return errata.Evaluation(scores={"s": 0.1})
+            return heedful.Evaluation(scores={"s": 0.1})
 
-        return errata.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
+        return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
 
     done(Tools(store, loops={"low": low}), "drive", loop="l1", by="low")
     (*_, verdict) = run(store.read(SCOPE, "l1")).verdicts

@@ -1,5 +1,0 @@
-"""What a pipeline's report looks like: as Markdown, as one HTML page, as files."""
-
-from errata.pages.files import write, write_attempt
-
-__all__ = ["write", "write_attempt"]

@@ -1,0 +1,185 @@
+"""Runs a program and its tests under limits. Started as a process of its own, never imported.
+
+It reads one marshalled dict from stdin (see `heedful.checks.program`) and writes records to
+what was its standard output, each a line of JSON that begins with the nonce of this run. Whatever
+the program does with file descriptors 0 to 2 ends in the null device.
+"""
+
+from __future__ import annotations
+
+import builtins
+import fcntl
+import json
+import linecache
+import marshal
+import os
+import resource
+import signal
+import sys
+import types
+from collections.abc import Callable
+from traceback import extract_tb
+from typing import Any
+
+PROGRAM, TESTS = "program.py", "tests.py"
+REFUSED = (
+    *("os.exec", "os.fork", "os.kill", "os.posix_spawn", "os.spawn", "os.system"),
+    *("pty.spawn", "subprocess."),
+)
+
+# The program may replace what is in `builtins`; the functions below keep what is there now.
+globals()["__builtins__"] = dict(vars(builtins))
+
+Record = Callable[..., None]
+
+
+def limit(asked: dict[str, Any]) -> None:
+    """Sets the limits of this process; raises OSError or ValueError where the system refuses."""
+    mb, cpu = 1 << 20, int(asked["seconds"]) + 2
+    limits = {
+        resource.RLIMIT_CPU: cpu,
+        resource.RLIMIT_FSIZE: int(asked["file_mb"] * mb),
+        resource.RLIMIT_NOFILE: 64,
+        resource.RLIMIT_CORE: 0,
+    }
+    if sys.platform != "darwin":  # where the address space cannot be limited
+        limits[resource.RLIMIT_AS] = int(asked["memory_mb"] * mb)
+    for kind, value in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (most, most))
+    # Should the parent die, nobody is left to watch the clock.
+    signal.alarm(cpu)
+
+
+def refuse(event: str, args: tuple[Any, ...]) -> None:
+    """An audit hook: the program starts no processes, which could outlive it, and ends none."""
+    if event.startswith(REFUSED):
+        raise PermissionError(f"the program may not start or signal processes here ({event})")
+
+
+def recorder(nonce: str) -> Record:
+    """Takes over standard output and answers with the function that writes a record to it."""
+    out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    # Taken now, so that a program that replaces one of them cannot change what is written.
+    write, dumps = os.write, json.dumps
+
+    def record(**fields: Any) -> None:
+        line = f"\n{nonce} {dumps(fields)}\n".encode()
+        while line:
+            line = line[write(out, line) :]
+
+    return record
+
+
+def shown(value: object, show: Callable[[object], str] = repr) -> str:
+    """A value in at most 300 characters; its own methods may be broken."""
+    try:
+        text = show(value)
+    except BaseException as error:  # user code
+        return f"(cannot be shown: {type(error).__name__})"
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+class Failed:
+    """What an assert of the tests says where it fails (see `heedful.checks.steps.Plan`)."""
+
+    def __init__(self, source: str, sides: dict[str, object], message: object) -> None:
+        self.source, self.sides, self.message = source, sides, message
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """What a person needs to know of an exception, in bounded length."""
+    frames = [f for f in extract_tb(error.__traceback__) if f.filename in (PROGRAM, TESTS)]
+    told: dict[str, Any] = {"type": type(error).__name__, "message": shown(error, str)}
+    told["trace"] = [
+        f"{f.filename}:{f.lineno} in {f.name}: {(f.line or '')[:120]}" for f in frames[-4:]
+    ]
+    said = error.args[0] if isinstance(error, AssertionError) and error.args else None
+    if isinstance(said, Failed):
+        told["source"], told["message"] = said.source, shown(said.message, str)
+        told["sides"] = {text: shown(value) for text, value in said.sides.items()}
+    elif isinstance(error, SyntaxError):
+        told["message"] = f"{error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]!r})"
+    return told
+
+
+def load(source: str, record: Record) -> dict[str, Any] | None:
+    """The names that the program defines; None where it cannot be compiled or run."""
+    module = sys.modules["program"] = types.ModuleType("program")
+    broken = "syntax"
+    try:
+        code = compile(source, PROGRAM, "exec", dont_inherit=True)
+        broken = "load"
+        exec(code, vars(module))
+    except BaseException as error:  # user code
+        record(broken=broken, **describe(error))
+        return None
+    return vars(module)
+
+
+def visible(names: dict[str, Any], entry: str | None, fresh: dict[str, Any]) -> dict[str, Any]:
+    """What the tests see of the program: its names, but its own `len` only where that is tested."""
+    hidden = set(fresh) - {entry} if entry else set()
+    space = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
+    return space | {"__name__": "__main__", "__builtins__": fresh}
+
+
+def run_tests(code: types.CodeType, space: dict[str, Any], record: Record) -> None:
+    """Runs the steps of the tests and records each that begins and each that fails, once."""
+    seen: set[tuple[str, int]] = set()
+
+    def once(kind: str, number: int, **fields: Any) -> None:
+        if (kind, number) not in seen:
+            seen.add((kind, number))
+            record(**{kind: number}, **fields)
+
+    class Step:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            once("step", self.number)
+
+        def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+            if error is not None:
+                once("failed", self.number, **describe(error))
+            return True
+
+    exec(code, space | {"@step": Step, "@failed": Failed})
+    record(done=True)
+
+
+def run(asked: dict[str, Any], record: Record) -> None:
+    """Loads the program and runs its tests."""
+    for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
+        # What tracebacks quote.
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    fresh, entry = dict(vars(builtins)), asked["entry_point"]
+    names = load(asked["program"], record)
+    if names is not None and entry and not callable(names.get(entry)):
+        functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
+        record(missing=entry, defines=functions[:12])
+    elif names is not None:
+        run_tests(asked["code"], visible(names, entry, fresh), record)
+
+
+def main() -> None:
+    """One run; ends the process without running what the program left."""
+    asked, end = marshal.load(sys.stdin.buffer), os._exit
+    os.environ.clear()
+    limit(asked)
+    record = recorder(asked["nonce"])
+    sys.addaudithook(refuse)
+    record(begun=True)
+    try:
+        run(asked, record)
+    finally:
+        end(0)
+
+
+if __name__ == "__main__":
+    main()

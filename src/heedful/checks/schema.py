@@ -1,0 +1,204 @@
+"""`json_schema`: the answer is JSON that fits a JSON Schema or a pydantic model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from heedful.checks.text import read, shorten
+from heedful.errors import InvalidInput
+from heedful.loop.record import Finding
+from heedful.protocols import Context
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from pydantic import BaseModel
+
+MOST = 10
+"""Problems of one candidate that are listed; a note says when there are more."""
+
+_NAME = "json_schema"
+_BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
+_FIXES = {
+    "type": "make it of type {}",
+    "enum": "use one of {}",
+    "const": "make it {}",
+    "required": "add it",
+    "additionalProperties": "leave them out",
+    "unevaluatedProperties": "leave them out",
+}
+
+Problems = Callable[[Any, str], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """The answer is JSON without `problems` (of a value and its text); made by `json_schema`."""
+
+    schema: Mapping[str, Any] | type[BaseModel]
+    problems: Problems = field(repr=False, compare=False)
+    name: ClassVar[str] = _NAME
+    pure: ClassVar[bool] = True
+
+    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        if isinstance(self.schema, type) and isinstance(candidate, self.schema):
+            return []
+        try:
+            text = _written(candidate)
+            return [text] if isinstance(text, Finding) else self._judge(text)
+        except RecursionError:
+            return [_finding("the JSON is nested too deep", "nest it less", "depth")]
+
+    def _judge(self, text: str) -> list[Finding]:
+        try:
+            value, part, findings = _parse(text)
+        except ValueError as error:
+            return [_not_json(error, text)]
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            findings.append(_not_data(error))
+        listed = list(islice(self.problems(value, part), MOST + 1))
+        if len(listed) > MOST:
+            what = f"there are more problems than these {MOST}"
+            listed[MOST] = Finding(_NAME, what, level="note", key=f"{_NAME}: more problems")
+        return findings + listed
+
+
+def json_schema(schema: Mapping[str, Any] | type[BaseModel]) -> JsonSchema:
+    """The answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model class.
+
+    Text must be JSON and nothing else; text around it, NaN and infinite numbers are findings, and
+    what can be read is checked all the same. A dict or list is checked as the JSON that it makes;
+    an instance of the model passes. One finding a problem with its JSON path, at most `MOST`.
+    `format` is checked for the formats that the jsonschema library knows, a `pattern` without a
+    bound on the time it takes. Raises InvalidInput for a schema that is none; the check raises it
+    for a `$ref` that leads outside the schema.
+    """
+    if isinstance(schema, Mapping):
+        return JsonSchema(schema, _by_schema(schema))
+    if hasattr(schema, "model_validate_json"):
+        return JsonSchema(schema, _by_model(schema))
+    raise InvalidInput("schema", schema, "a JSON Schema as a mapping or a pydantic model class")
+
+
+def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
+    return Finding(_NAME, what, fix, severity=severity, key=f"{_NAME}: {key}")
+
+
+# Reading JSON
+
+
+def _written(candidate: Any) -> str | Finding:
+    if not isinstance(candidate, dict | list):
+        return read(_NAME, candidate)
+    try:
+        return json.dumps(candidate)
+    except (TypeError, ValueError) as error:
+        return _not_data(error)
+
+
+def _parse(text: str) -> tuple[Any, str, list[Finding]]:
+    """The value in a text, the part that holds it, findings; raises ValueError without a value."""
+    try:
+        return json.loads(text), text, []
+    except ValueError as error:
+        refused = error
+    bracket = re.search(r"[{\[]", text)
+    start, end = bracket.start() if bracket else 0, max(map(text.rfind, "}]")) + 1
+    try:
+        value = json.loads(text[start:end])
+    except ValueError:
+        raise refused from None
+    outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
+    around = _finding(f"there is text around the JSON: {outside}", _BARE, "text around")
+    return value, text[start:end], [around]
+
+
+def _not_json(error: ValueError, text: str) -> Finding:
+    where = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    if where >= len(text.rstrip()) or "Unterminated string" in str(error):
+        what = f"the JSON breaks off after {len(text)} characters"
+        return _finding(what, "answer with complete JSON; make it shorter", "breaks off")
+    near = shorten(text[max(0, where - 10) : where + 20], 40)
+    fix = _BARE if "```" in text else "answer with valid JSON only"
+    return _finding(f"not JSON: {str(error)[:120]}, near {near}", fix, "not JSON")
+
+
+def _not_data(error: Exception) -> Finding:
+    fix = "use only finite numbers (no NaN), text, true, false, null, lists and objects"
+    return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
+
+
+# What does not fit
+
+
+def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Finding:
+    path = "$"
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
+    # The place in a list is a particular: the same mistake in another item is the same mistake.
+    key = re.sub(r"\[[0-9]+\]", "[]", path)
+    return _finding(f"at {path}: {what}", fix, f"{key} {kind}", 0.5)
+
+
+def _by_schema(schema: Mapping[str, Any]) -> Problems:
+    from jsonschema import exceptions, validators
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    own = deepcopy(dict(schema))
+    try:
+        cls = validators.validator_for(own, default=validators.Draft202012Validator)
+        cls.check_schema(own)
+    except exceptions.SchemaError as error:
+        at = f"at {error.json_path}: {shorten(error.message, 200)}"
+        raise InvalidInput("schema", own, f"a valid JSON Schema ({at})") from error
+    # A registry of its own: without one the library would fetch unknown references by network.
+    validator = cls(own, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
+
+    def problems(value: Any, text: str) -> Iterator[Finding]:
+        try:
+            for error in validator.iter_errors(value):
+                yield _unfit(exceptions.best_match([error]) or error)
+        except Unresolvable as lost:
+            raise InvalidInput("$ref", lost.ref, "a place inside the schema") from lost
+
+    return problems
+
+
+def _unfit(error: ValidationError) -> Finding:
+    kind = rule = str(error.validator)
+    asked = shorten(error.validator_value, 200)
+    if rule in ("required", "additionalProperties", "unevaluatedProperties"):
+        what = error.message[:240]
+        kind = what if rule == "required" else rule
+    else:
+        wrong = "is not of" if rule == "type" else "does not meet"
+        what = f"{shorten(error.instance)} {wrong} {rule} {asked}"
+    fix = _FIXES.get(rule, f"make it meet {rule} {{}}").format(asked)
+    return _problem(error.absolute_path, what, kind, fix)
+
+
+def _by_model(model: type[BaseModel]) -> Problems:
+    from pydantic import ValidationError
+
+    def problems(value: Any, text: str) -> Iterator[Finding]:
+        try:
+            model.model_validate_json(text)
+        except ValidationError as error:
+            for line in error.errors(include_url=False, include_context=False):
+                absent = line["type"] == "missing"
+                what = line["msg"][:200] + ("" if absent else f", it is {shorten(line['input'])}")
+                fix = "add it" if absent else line["msg"][:200]
+                yield _problem(line["loc"], what, line["type"], fix)
+
+    return problems

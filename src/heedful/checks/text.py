@@ -1,0 +1,288 @@
+"""Checks of a text that need nothing but the text: length, what must occur, patterns.
+
+Every one of them reports None, other types, empty text and text above `LONGEST` characters as
+findings of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from heedful.errors import InvalidInput
+from heedful.loop.record import Finding
+from heedful.protocols import Context
+
+LONGEST = 1_000_000
+"""Texts of more characters are not looked into: they are a finding of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCheck:
+    """A check that hands `judge` a text; a candidate that is none is a finding (see `read`)."""
+
+    name: str
+    judge: Callable[[str], Iterable[Finding]] = field(repr=False)
+    pure: ClassVar[bool] = True
+
+    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        text = read(self.name, candidate)
+        return [text] if isinstance(text, Finding) else list(self.judge(text))
+
+
+def read(check: str, candidate: Any) -> str | Finding:
+    """The text of a candidate, or what is wrong with it: none, no text, empty, above `LONGEST`."""
+    fix = "answer with text"
+    if candidate is None:
+        kind, what = "no answer", "there is no answer (None)"
+    elif not isinstance(candidate, str):
+        kind, what = "not text", f"the answer is a {type(candidate).__name__}, not text"
+    elif len(candidate) > LONGEST:
+        what = f"the answer has {len(candidate):,} characters, more than the {LONGEST:,} looked at"
+        kind, fix = "too long", f"answer in far fewer than {LONGEST:,} characters"
+    elif not candidate or candidate.isspace():
+        kind, what = "empty", "the answer is empty or holds nothing but whitespace"
+    else:
+        return candidate
+    return Finding(check, what, fix, severity=0.9, key=f"{check}: {kind}")
+
+
+def shorten(value: object, most: int = 80) -> str:
+    """`repr` of a text, or of what JSON can hold, in at most `most` characters.
+
+    >>> shorten("a" * 100, 12)
+    "'aaaaaaaaa…'"
+    """
+    text = repr(value[:most] if isinstance(value, str) else value)
+    return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
+
+
+def require(fine: bool, field: str, value: object, allowed: str) -> None:
+    """Raises InvalidInput unless `fine`: `allowed` says what the value of an argument must be."""
+    if not fine:
+        raise InvalidInput(field, value, allowed)
+
+
+def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
+    """So many words, counted as runs of characters between whitespace; bounds included.
+
+    Scripts written without spaces have few such words: use `characters` for them. Raises
+    InvalidInput without any bound, or for bounds that no text can meet.
+    """
+    return _length("words", lambda text: len(text.split()), at_least, at_most)
+
+
+def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
+    """So many characters (Unicode code points), whitespace included; bounds included.
+
+    Raises InvalidInput without any bound, or for bounds that no text can meet.
+    """
+    return _length("characters", len, at_least, at_most)
+
+
+def _length(
+    unit: str, count: Callable[[str], int], at_least: int, at_most: int | None
+) -> TextCheck:
+    least = type(at_least) is int and at_least >= 0
+    require(least, "at_least", at_least, "a whole number of at least 0")
+    most = at_most is None or (type(at_most) is int and at_most >= max(1, at_least))
+    require(most, "at_most", at_most, f"a whole number of at least {max(1, at_least)}")
+    bounded = bool(at_least) or at_most is not None
+    require(bounded, "at_least", at_least, "above 0 where there is no at_most")
+
+    def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
+        what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
+        return Finding(unit, what, f"use {asked} {unit}: {fix} or more", key=unit + key)
+
+    def judge(text: str) -> Iterator[Finding]:
+        seen = count(text)
+        if seen < at_least:
+            yield finding(seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}")
+        if at_most is not None and seen > at_most:
+            yield finding(seen, f"at most {at_most}", f"<={at_most}", f"cut {seen - at_most}")
+
+    return TextCheck(unit, judge)
+
+
+def contains(*needles: str, case: bool = False) -> TextCheck:
+    """Every needle occurs; upper and lower case count as equal unless `case`.
+
+    One finding a missing needle. Raises InvalidInput without needles or for an empty one.
+    """
+    return _occurrence("contains", needles, case)
+
+
+def excludes(*needles: str, case: bool = False) -> TextCheck:
+    """No needle occurs; upper and lower case count as equal unless `case`.
+
+    One finding a needle, with the place of its first occurrence. Raises InvalidInput without
+    needles or for an empty one.
+    """
+    return _occurrence("excludes", needles, case)
+
+
+def _occurrence(name: str, needles: Sequence[str], case: bool) -> TextCheck:
+    fold = _folding(case)
+    require(bool(needles), "needles", needles, "one text or more: it is required")
+    for needle in needles:
+        given = isinstance(needle, str) and needle != ""
+        require(given, "needles", needle, "text that is not empty")
+
+    def judge(text: str) -> Iterator[Finding]:
+        hay = fold(text)
+        for needle in dict.fromkeys(needles):
+            at, quoted, key = hay.find(fold(needle)), shorten(needle, 120), f"{name} {needle!r}"
+            if name == "contains" and at < 0:
+                yield Finding(name, f"{quoted} is missing", f"write {quoted} in it", key=key)
+            if name == "excludes" and at >= 0:
+                # Folding can change the length ("ß" is "ss"); then positions do not carry over.
+                span = (at, at + len(needle)) if len(hay) == len(text) else None
+                what = (
+                    f"{quoted} occurs{f' at character {at}' if span else ''}, which is not allowed"
+                )
+                yield Finding(name, what, f"leave out {quoted}", key=key, span=span)
+
+    return TextCheck(name, judge)
+
+
+def _folding(case: bool) -> Callable[[str], str]:
+    require(isinstance(case, bool), "case", case, "true or false")
+    return str if case else str.casefold
+
+
+def equals(expected: str, case: bool = False) -> TextCheck:
+    """The text equals `expected`; upper and lower case count as equal unless `case`.
+
+    Runs of whitespace count as one space and not at all at the ends, compatibility forms of Unicode
+    (full-width digits, ligatures) as what they stand for. The finding does not show `expected`: a
+    model is to work the answer out, not to copy it from its feedback. Raises InvalidInput where
+    `expected` is no text or an empty one.
+    """
+    fold = _folding(case)
+    given = isinstance(expected, str) and expected.strip() != ""
+    require(given, "expected", expected, "text that is not empty")
+
+    def normal(text: str) -> str:
+        # Folding can undo the composition: normalise once more.
+        folded = fold(unicodedata.normalize("NFKC", text))
+        return " ".join(unicodedata.normalize("NFKC", folded).split())
+
+    wanted = normal(expected)
+
+    def judge(text: str) -> Iterator[Finding]:
+        if normal(text) != wanted:
+            what = f"{shorten(text)} is not the expected answer"
+            fix = "work the answer out again; it must equal the expected one"
+            yield Finding("equals", what, fix, key="equals")
+
+    return TextCheck("equals", judge)
+
+
+def not_empty() -> TextCheck:
+    """There is text, more than whitespace."""
+    return TextCheck("not_empty", lambda text: ())
+
+
+# Patterns. Python's `re` can take exponential time on a few dozen characters and cannot be
+# interrupted: a pattern is matched in this process only where a glance at it bounds the work.
+
+CHEAP = 20_000_000
+"""Steps of matching that are allowed in this process: a few tenths of a second."""
+
+SECONDS = 5.0
+"""Wall time that a process may take to match."""
+
+_ESCAPES_AND_CLASSES = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+# A repeated group, a reference back, a comment, spaces that do not count.
+_RISKY = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
+_SCRIPT = """
+import json, re, sys
+pattern, text, full = json.load(sys.stdin)
+found = re.compile(pattern)
+print(bool(found.fullmatch(text) if full else found.search(text)))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """The text matches `pattern`: all of it with `full`, else some part of it."""
+
+    pattern: str
+    fix: str
+    full: bool
+    name: ClassVar[str] = "regex"
+    pure: ClassVar[bool] = True
+
+    def __call__(
+        self, candidate: Any, context: Context
+    ) -> list[Finding] | Awaitable[list[Finding]]:
+        text = read(self.name, candidate)
+        if isinstance(text, Finding):
+            return [text]
+        if not self._cheap(len(text)):
+            return self._apart(text)
+        match = re.fullmatch if self.full else re.search
+        return self._judge(text, match(self.pattern, text) is not None)
+
+    def _cheap(self, length: int) -> bool:
+        """Whether matching so many characters is sure to end soon, by counting all choices."""
+        plain = _ESCAPES_AND_CLASSES.sub("x", self.pattern)
+        if _RISKY.search(plain):
+            return False
+        repeats = len(re.findall(r"[*+{]", plain)) + (not self.full)
+        forks = len(re.findall(r"\||(?<!\()\?", plain))
+        return bool(len(plain) * 2**forks * length**repeats <= CHEAP)
+
+    async def _apart(self, text: str) -> list[Finding]:
+        import asyncio
+        import subprocess
+
+        command = [sys.executable, "-I", "-S", "-c", _SCRIPT]
+        payload = json.dumps([self.pattern, text, self.full])
+        run = partial(subprocess.run, input=payload, capture_output=True, check=True, text=True)
+        try:
+            ended = await asyncio.to_thread(run, command, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            pattern = shorten(self.pattern, 200)
+            what = f"matching {pattern} did not end within {SECONDS:g} s on {len(text)} characters"
+            fix = self.fix or f"answer with a shorter text that plainly matches {pattern}"
+            return [Finding(self.name, what, fix, key=f"regex time-out {self.pattern}")]
+        return self._judge(text, ended.stdout.strip() == "True")
+
+    def _judge(self, text: str, matches: bool) -> list[Finding]:
+        if matches:
+            return []
+        pattern = shorten(self.pattern, 200)
+        how = "match" if self.full else "hold anything that matches"
+        what = f"{shorten(text)} does not {how} {pattern}"
+        fix = self.fix or f"answer with text that {'as a whole ' * self.full}matches {pattern}"
+        if self.full and text != text.strip():
+            fix += "; there is whitespace around the answer, which counts"
+        return [Finding(self.name, what, fix, key=f"regex {self.pattern}")]
+
+
+def regex(pattern: str, fix: str = "", full: bool = True) -> Regex:
+    """The text matches `pattern` (Python's `re`, flags inline as in `(?i)yes|no`).
+
+    `fix` replaces the words that say how to mend it. With `full` the whole text must match,
+    whitespace at its ends included. Where the pattern could backtrack for long (repeated groups,
+    several repeats over a long text) the check answers with an awaitable, matches in a process of
+    its own and reports what takes more than `SECONDS` of wall time as a finding. Raises
+    InvalidInput for a pattern that does not compile.
+    """
+    given = isinstance(pattern, str) and pattern != ""
+    require(given, "pattern", pattern, "text that is not empty")
+    require(isinstance(fix, str), "fix", fix, "text")
+    require(isinstance(full, bool), "full", full, "true or false")
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        allowed = f"a regular expression of Python's re ({error})"
+        raise InvalidInput("pattern", pattern, allowed) from error
+    return Regex(pattern, fix, full)

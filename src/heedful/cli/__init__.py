@@ -1,0 +1,18 @@
+"""The command line: one file a command group; nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run `heedful` with the arguments of this process and exit with its code."""
+    try:
+        from heedful.cli.app import app
+        from heedful.cli.interrupt import leave
+    except KeyboardInterrupt:  # Ctrl-C before anything began
+        sys.exit(130)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets a question mark.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    leave(app(prog_name="heedful", standalone_mode=False))

@@ -1,0 +1,87 @@
+"""Generate, critique, revise: single steps under the names that callers of earlier systems know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from heedful.evaluate import Check, Evaluate, evaluated
+from heedful.generate import Revise, revised
+from heedful.loop import policies
+from heedful.loop.decide import Done, Policy, Verdict, decide
+from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, agreeing
+from heedful.near import near
+from heedful.protocols import Context
+from heedful.result import Result
+
+# What ends a loop without its having come to rest.
+UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
+
+
+async def run_iteration(
+    task: Any,
+    candidate: Any,
+    *,
+    revise: Revise,
+    checks: Sequence[Check] = (),
+    evaluate: Evaluate | None = None,
+    goals: Sequence[Goal] = (),
+    policy: Policy = policies.reflection,
+) -> dict[str, Any]:
+    """Judge a candidate, revise it once where it does not pass, and judge the revision.
+
+    Answers the better of the two as `candidate`, the `critique` of the given one (`severity` 0..1,
+    `issues`, `suggestions`), whether they have `converged`, and `improvement`, how much less severe
+    the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
+    """
+    agreeing(tuple(goals))
+    values = [candidate]
+    loop = Loop("iteration", tuple(goals), improves=policy.improvement)
+    loop = loop.then(await _judged(loop, candidate, Context(task), checks, evaluate))
+    first = loop.attempts[0].evaluation or Evaluation()
+    if not isinstance(decide(loop, policy), Done):
+        at = Context(task, 2, previous=candidate)
+        value = (await revised(revise, at, candidate, first.findings)).values[0]
+        values.append(value)
+        loop = loop.then(await _judged(loop, value, at, checks, evaluate))
+    last = loop.attempts[-1].evaluation or Evaluation()
+    complaints = [one for one in first.findings if one.level != "note"]
+    return {
+        "candidate": values[(loop.best or 1) - 1],
+        "critique": {
+            "severity": first.worst,
+            "issues": [one.message for one in complaints],
+            "suggestions": [one.fix for one in complaints if one.fix],
+        },
+        "converged": check_convergence(loop, policy),
+        "improvement": improvement_score(first, last),
+    }
+
+
+def check_convergence(loop: Loop, policy: Policy = policies.reflection) -> bool:
+    """Whether a loop has come to rest: it passed, or no attempt after it would be any better."""
+    return _settled(decide(loop, policy))
+
+
+def has_converged(result: Result[Any]) -> bool:
+    """Whether the loop of a result came to rest, and did not only run out of attempts."""
+    return _settled(result.verdict)
+
+
+def improvement_score(before: Evaluation, after: Evaluation) -> float:
+    """How much less severe the worst finding is, -1..1; above 0 is better."""
+    return round(before.worst - after.worst, 3)
+
+
+def _settled(verdict: Verdict) -> bool:
+    stops = verdict.stopped_by if isinstance(verdict, Done) else ()
+    rests = any(stop.rule not in UNSETTLED for stop in stops)
+    return isinstance(verdict, Done) and (verdict.passed or rests)
+
+
+async def _judged(
+    loop: Loop, value: Any, at: Context, checks: Sequence[Check], evaluate: Evaluate | None
+) -> Attempt:
+    made, candidate = loop.attempts, Candidate.of(value)
+    judged = await evaluated(value, at, checks, evaluate)
+    return Attempt(len(made) + 1, candidate, judged, repeats=near(candidate, made))

@@ -1,0 +1,399 @@
+"""Every error that heedful raises, grouped by who can mend it.
+
+::
+
+    HeedfulError
+    ├── UsageError                 the caller: a value, a name or a file is wrong
+    │   ├── InvalidInput           a value outside what is allowed (also a ValueError)
+    │   ├── UnknownName            no model, check, policy or rule of that name
+    │   ├── PackageMissing         an optional package is not installed (also an ImportError)
+    │   ├── LineError              a file that was given cannot be read
+    │   │   ├── TaskFileError      a task file has a bad line
+    │   │   ├── RecordFileError    a file of recorded loops has a bad line
+    │   │   ├── ExportFileError    an export of lessons is damaged
+    │   │   └── TraceFileError     a file of traces is damaged, or of no known format
+    │   ├── OverrideRefused        an override that cannot be given
+    │   ├── NotQuarantined         an entry that was ruled on already, or never waited
+    │   ├── RollbackRefused        a dream that cannot be rolled back, or not yet
+    │   ├── Changed                what was to be edited is another by now
+    │   ├── QuotaExceeded          a source that is not trusted has said too much
+    │   └── Conflict               something else is already stored under this name
+    │       ├── AttemptTaken       another report is already stored for this attempt
+    │       ├── LoopEnded          a report comes after the loop has ended
+    │       └── OutOfOrder         a report leaves attempts out
+    ├── AccessDenied               the caller of a service: who it is, or what it may
+    │   ├── KeyRefused             no key, or one that is unknown, revoked or expired
+    │   └── Forbidden              the key is good, but not for this
+    │       └── TenantMismatch     another tenant is named than the key's
+    ├── NotFound                   the caller: nothing is stored under this id
+    ├── NotPassed                  nobody: the loop ended without an accepted candidate
+    ├── UserCodeError              the callables that the caller handed over
+    │   ├── GenerateFailed         generate or revise raised
+    │   ├── StageFailed            a stage of a pipeline raised
+    │   ├── CheckFailed            a check or an evaluator raised, twice
+    │   └── NotJournalable         a candidate that cannot be written down
+    ├── StoreError                 the database or the disk
+    │   ├── StoreUnavailable       locked, read-only, full or gone
+    │   ├── StoreCorrupt           the file is not a healthy heedful database
+    │   ├── StoreNewer             the database was written by a newer heedful
+    │   ├── StoreOlder             the database waits for `heedful migrate`
+    │   ├── StoreInDoubt           the server was lost while it committed
+    │   ├── RoleRefused            the database's role may too much, or too little
+    │   └── LeaseLost              another process drives this loop
+    ├── ModelError                 the model or its provider
+    │   ├── ModelUnavailable       not installed, no weights, no connection, no key
+    │   ├── WeightsError           weights cannot be fetched or are damaged
+    │   ├── ModelTimeout           no answer in time
+    │   ├── MalformedAnswer        an answer that is not what was asked for
+    │   └── PromptTooLong          the prompt does not fit the context
+    └── RemoteError                a service that `heedful.Client` asks, or the way to it
+        ├── Unreachable            no answer: no connection, or none in time
+        └── Refused                an answer of an error that is none of these
+
+Every message says what was wrong, with which value, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from heedful.redact import redacted
+
+if TYPE_CHECKING:
+    from heedful.protocols import Usage
+    from heedful.result import Result
+
+
+class HeedfulError(Exception):
+    """The root of everything that heedful raises on purpose. No message holds a known secret."""
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in told))
+
+
+class UsageError(HeedfulError):
+    """The caller gave something that cannot be used."""
+
+
+class InvalidInput(UsageError, ValueError):
+    """A field holds a value outside what is allowed.
+
+    >>> str(InvalidInput("limit", -1, "an integer of at least 1"))
+    'limit is -1; it must be an integer of at least 1'
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field: str = field
+        self.value: object = value
+        self.allowed: str = allowed
+        super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
+
+
+class UnknownName(UsageError):
+    """A name that nothing answers to; the message lists the names there are."""
+
+    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+        self.kind: str = kind
+        self.name: str = name
+        self.known: tuple[str, ...] = tuple(known)
+        super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
+
+
+class PackageMissing(UsageError, ImportError):
+    """What was asked for needs a package that comes with an extra.
+
+    >>> str(PackageMissing("reading CSV", "pyarrow", "frames"))
+    "reading CSV needs pyarrow: pip install 'heedful[frames]'"
+    """
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        self.package: str = package
+        self.extra: str = extra
+        super().__init__(f"{what} needs {package}: pip install 'heedful[{extra}]'")
+
+
+class LineError(UsageError):
+    """A file that was given cannot be read; `line` counts from 1, 0 where no line is to blame."""
+
+    def __init__(self, path: str, line: int, what: str) -> None:
+        self.path: str = path
+        self.line: int = line
+        self.what: str = what
+        where = f"{path}:{line}" if line else path
+        super().__init__(f"{where}: {what}")
+
+
+class TaskFileError(LineError):
+    """A task file has a bad line."""
+
+
+class RecordFileError(LineError):
+    """A file of recorded loops has a bad line."""
+
+
+class ExportFileError(LineError):
+    """A file that is no whole export of lessons."""
+
+
+class TraceFileError(LineError):
+    """A file of traces that is damaged, or of no known format."""
+
+
+class OverrideRefused(UsageError):
+    """An override that may not be given: the rule cannot be lifted, or nobody answers for it."""
+
+
+class Conflict(UsageError):
+    """Something else is stored under this name already; nothing was written."""
+
+
+class AttemptTaken(Conflict):
+    """The same attempt was reported before with other content."""
+
+
+class LoopEnded(Conflict):
+    """An attempt is reported of a loop that has passed or was stopped; an override reopens it."""
+
+
+class OutOfOrder(Conflict):
+    """An attempt is reported though one before it is not."""
+
+
+class NotQuarantined(UsageError):
+    """What does not wait in quarantine cannot be released or rejected; `state` is what it is."""
+
+    def __init__(self, id: int, state: str, ruled: str = "") -> None:
+        self.id: int = id
+        self.state: str = state
+        super().__init__(
+            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
+            f"heedful quarantine show {id} tells why"
+        )
+
+
+class RollbackRefused(UsageError):
+    """A dream that was rolled back before, or that a later one builds on: `first` is its id."""
+
+    def __init__(self, id: int, why: str, first: int = 0) -> None:
+        self.id: int = id
+        self.first: int = first
+        super().__init__(f"dream {id} cannot be rolled back: {why}")
+
+
+class Changed(UsageError):
+    """What was to be edited changed meanwhile: `edition` is what it is now; nothing was done."""
+
+    def __init__(self, what: str, id: str, edition: str) -> None:
+        self.edition: str = edition
+        super().__init__(f"{what} {id} was changed meanwhile; read it again, then edit it")
+
+
+class QuotaExceeded(UsageError):
+    """A source that is not trusted has as many `what` in a scope as it may; nothing was written."""
+
+    def __init__(self, source: str, what: str, count: int, quota: int, remedy: str) -> None:
+        self.source: str = source
+        self.count: int = count
+        self.quota: int = quota
+        super().__init__(
+            f"source {_short(source)} would have {count} {what}, its quota is {quota}; {remedy}"
+        )
+
+
+FINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "example": "heedful quarantine list shows the ids of what waits",
+        "source": "heedful quarantine list shows the sources of what waits",
+        "lesson": "heedful lessons shows the ids",
+        "dream": "heedful dream log shows the ids",
+    }
+)
+
+
+class AccessDenied(HeedfulError):
+    """The service does not let this caller do this."""
+
+
+class KeyRefused(AccessDenied):
+    """No key was given, or one that is unknown, revoked or expired; which of them is not told."""
+
+
+class Forbidden(AccessDenied):
+    """The key is good, but lacks a scope or a project."""
+
+
+class TenantMismatch(Forbidden):
+    """Another tenant was named than the one the key belongs to."""
+
+
+class NotFound(HeedfulError):
+    """Nothing is stored under this id."""
+
+    def __init__(self, kind: str, id: str, where: str) -> None:
+        self.kind: str = kind
+        self.id: str = id
+        self.where: str = where
+        remedy = f"; {FINDS[kind]}" if kind in FINDS else ""
+        super().__init__(f"no {kind} {id!r} in {where}{remedy}")
+
+
+class NotPassed(HeedfulError):
+    """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
+
+    def __init__(self, result: Result[Any]) -> None:
+        self.result = result
+        reason = result.stopped_by[0] if result.stopped_by else None
+        why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
+        super().__init__(
+            f"not passed after {len(result.loop.attempts)} attempts ({why}); "
+            "the best candidate is in .result.candidate"
+        )
+
+
+class UserCodeError(HeedfulError):
+    """A callable that the caller handed over raised; the original is the `__cause__`."""
+
+
+class GenerateFailed(UserCodeError):
+    """`generate` or `revise` raised."""
+
+
+class StageFailed(UserCodeError):
+    """The function of a pipeline's stage raised; a `run` that is stored can be resumed."""
+
+    def __init__(self, stage: str, run: str, cause: BaseException) -> None:
+        self.stage = stage
+        self.run = run
+        again = f"; what was done before is kept, run again with id={run!r}" if run else ""
+        super().__init__(
+            f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; mend it{again}"
+        )
+
+
+class CheckFailed(UserCodeError):
+    """A check or an evaluator raised twice on the same candidate."""
+
+    def __init__(self, check: str, cause: BaseException) -> None:
+        self.check = check
+        super().__init__(
+            f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
+            "the candidate was not blamed, mend the check and run again"
+        )
+
+
+class NotJournalable(UserCodeError):
+    """A candidate is neither text nor JSON data, so it cannot be stored."""
+
+
+class StoreError(HeedfulError):
+    """The database or the disk under it."""
+
+
+class StoreUnavailable(StoreError):
+    """The database is locked, read-only, full or out of reach; nothing was written."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a healthy heedful database."""
+
+
+class StoreNewer(StoreError):
+    """The database has a schema that this version does not know."""
+
+
+class StoreOlder(StoreError):
+    """The database has a schema that this version no longer knows, or none."""
+
+
+class StoreInDoubt(StoreError):
+    """The server was lost while it committed: all was written or nothing; the same again tells."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: the server was lost before it acknowledged the commit; do the same again: "
+            "where it was written it is found and not written twice"
+        )
+
+
+class RoleRefused(StoreError):
+    """The role of a PostgreSQL URL is above row-level security, or lacks a right."""
+
+
+class LeaseLost(StoreError):
+    """Another process drives this loop; nothing of this one was written."""
+
+
+class ModelError(HeedfulError):
+    """The model or its provider."""
+
+
+class ModelUnavailable(ModelError):
+    """The model cannot be reached: not installed, no weights, no connection or no key."""
+
+
+class WeightsError(ModelUnavailable):
+    """Weights that could not be fetched, or whose bytes are not the right ones.
+
+    `tried` holds one line for each source in the order they were tried.
+    """
+
+    def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
+        self.name: str = name
+        self.tried: tuple[str, ...] = tuple(tried)
+        lines = "".join(f"\n  - {line}" for line in tried)
+        super().__init__(f"weights {name!r}: {what}{lines}")
+
+
+class ModelTimeout(ModelError):
+    """No answer within the time given, in seconds."""
+
+
+class MalformedAnswer(ModelError):
+    """The model answered something other than what was asked for; `answer` is its text.
+
+    `usage` is what asking cost, None where that is not known.
+    """
+
+    def __init__(self, what: str, answer: str = "", usage: Usage | None = None) -> None:
+        self.answer = answer
+        self.usage = usage
+        super().__init__(f"{what}; it began: {_short(answer)}")
+
+
+class PromptTooLong(ModelError):
+    """The prompt has more tokens than the model's context holds."""
+
+
+class RemoteError(HeedfulError):
+    """A service that `heedful.Client` asks, or the way to it."""
+
+
+class Unreachable(RemoteError):
+    """The service gave no answer; whether it did what was asked is not known."""
+
+    def __init__(self, url: str, what: str, told: str = "") -> None:
+        self.url: str = url
+        said = f": {_short(told)}" if told else ""
+        super().__init__(
+            f"no answer from {url}, {what}{said}; check the address and that the service runs"
+        )
+
+
+class Refused(RemoteError):
+    """The service answered with an error that is none of ours: a key, a limit, or a proxy's.
+
+    `status` is that of HTTP, `code` what the service calls it, "" where it says nothing.
+    """
+
+    def __init__(self, status: int, code: str, told: str) -> None:
+        self.status: int = status
+        self.code: str = code
+        super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {told}")
+
+
+def _short(value: object, most: int = 120) -> str:
+    text = repr(value[:10_000] if isinstance(value, str) else value)
+    text = redacted(text[:10_000])  # before it is cut short: half a secret is not recognised
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,154 @@
+"""Where the service listens, for how long it waits for a request, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from heedful.errors import UsageError
+
+HEADERS = 16 * 1024  # bytes of a request before its body
+PATIENCE = 10.0  # seconds that these may take
+IDLE = 60  # seconds that a connection is kept open for the next request
+BACKLOG = 1024
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there, at any free port with 0. Raises UsageError."""
+    where = f"{host}:{port}"
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        # Connections have it from here. asyncio sets it on sockets made with their protocol alone,
+        # and a body that waits for the head to be acknowledged comes 40 ms late.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except (socket.gaierror, UnicodeError) as error:
+        raise UsageError(f"--host {host!r} is no address of this machine: {error}") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            free = "name another with --port, or 0 for any that is free"
+            raise UsageError(f"{where} is taken by another program; {free}") from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise UsageError(f"{where} is not for this user; take a port above 1023") from error
+        raise UsageError(f"the service cannot listen on {where}: {error.strerror}") from error
+
+
+def loopback(listener: socket.socket) -> bool:
+    """Whether only this machine can reach it."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where it is reached, `http://…`."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Impatient(H11Protocol):
+    """HTTP/1.1 that waits `PATIENCE` seconds for the head of a request, and no longer."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting where the head is not whole yet."""
+        super().data_received(data)
+        whole = self.conn.their_state is not h11.IDLE
+        if whole and self._late is not None:
+            self._late.cancel()
+            self._late = None
+        elif not whole and self._late is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._late = self.loop.call_later(PATIENCE, self.transport.close)
+
+
+class _Server(uvicorn.Server):
+    """A server that ends by itself when it is asked to, so that what holds it can clean up."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self.cut = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take requests."""
+        await super().startup(sockets)
+        self._ready()
+
+    async def _wait_tasks_to_complete(self) -> None:
+        """Let what runs end; it is given up by a cancellation, and then cancelled itself."""
+        try:
+            await super()._wait_tasks_to_complete()
+        except asyncio.CancelledError:
+            self.cut = len(self.server_state.tasks)
+            raise
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The first signal lets requests finish, the second does not wait for them."""
+        loop = asyncio.get_running_loop()
+        ends = (signal.SIGINT, signal.SIGTERM)
+        before = {
+            one: signal.signal(one, lambda *_: loop.call_soon_threadsafe(self._asked))
+            for one in ends
+        }
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def _asked(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+async def listen(
+    app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
+) -> int:
+    """Serve until SIGTERM or Ctrl-C, then finish what is under way, for `drain` seconds at most.
+
+    `ready` is called when requests are taken. Answers how many were cut short.
+    """
+    config = uvicorn.Config(
+        app,
+        http=_Impatient,
+        ws="none",
+        lifespan="on",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=max(1, round(drain)),
+        h11_max_incomplete_event_size=HEADERS,
+    )
+    server = _Server(config, ready)
+    await server.serve([listener])
+    return server.cut

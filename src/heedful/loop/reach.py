@@ -1,0 +1,234 @@
+"""Can each rule of a policy ever change what is decided? A history that shows it, or why not.
+
+Histories are tried shortest first. An attempt of one improves or not, brings a candidate seen
+before, nearly or exactly, or a fresh one, old findings, new ones or none, slight or grave, spends
+what a budget allows or nothing, and may lack an evaluation where the policy goes on without. What a
+rule does not look at is left as it keeps the other rules silent: improving, fresh, without findings
+and free. Of histories that look alike to every shipped rule only the shortest is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+from typing import Any, Literal
+
+from heedful.loop.decide import Policy
+from heedful.loop.measure import LARGEST, shown, thousandths
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from heedful.loop.stop import (
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    NothingMet,
+    Plateau,
+    Repeat,
+    StopRule,
+    flat,
+    rule_name,
+)
+from heedful.protocols import NOTHING, Usage
+
+SHIPPED = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, NothingMet)
+LONGEST = 100  # attempts of a history
+MOST = 20_000  # histories tried for one rule
+# Findings: one that comes for the first time, one that an improvement resets, one that it does not.
+NEW, OLD, KEPT = "new", "old", "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whether a rule can change a decision: the shortest history in which it does, or the proof.
+
+    Without a `history`, `proof` says why there is none. Both are empty where the search ended
+    without an answer: at its bounds, or at code of the user's own.
+    """
+
+    rule: StopRule
+    history: Loop | None
+    proof: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the rule."""
+        return rule_name(self.rule)
+
+    def __str__(self) -> str:
+        if self.history is not None:
+            return f"{self.name} can fire, first after attempt {len(self.history.attempts)}"
+        if self.proof:
+            return f"{self.name} cannot fire: {self.proof}"
+        return f"{self.name}: no history of up to {LONGEST} attempts was found, and no proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One attempt of a history. `seen`: near or same as the first; `found`: the keys it brings."""
+
+    improves: bool
+    seen: str = ""
+    found: tuple[str, ...] = ()
+    severity: float = 1.0
+    spends: Usage = NOTHING
+    evaluated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The attempts of a loop, and in how many attempts of others `KEPT` was found."""
+
+    echoes: int
+    symbols: tuple[Symbol, ...] = ()
+
+    def and_then(self, alphabet: Sequence[Symbol]) -> Iterator[History]:
+        """The histories with one more attempt; all that is spent is spent at once."""
+        spent = any(symbol.spends is not NOTHING for symbol in self.symbols)
+        for symbol in alphabet:
+            if symbol.spends is NOTHING or not spent:
+                yield History(self.echoes, (*self.symbols, symbol))
+
+
+def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
+    """For each rule, in order, whether it can ever change a decision; `most` tries for each."""
+    return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
+
+
+def _reach(policy: Policy, place: int, most: int) -> Reach:
+    rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
+    parts = tuple(flat((rule,)))
+    alphabet = _alphabet(policy, parts)
+    scope = [part.times for part in parts if isinstance(part, Echo) and part.across == "scope"]
+    waiting = [History(echoes) for echoes in range(max(scope, default=1))]
+    known: set[Any] = set()
+    before: set[str] = set()
+    tried = 0
+    while waiting and tried < most and len(waiting[0].symbols) < LONGEST:
+        found: list[History] = []
+        for history in (longer for one in waiting for longer in one.and_then(alphabet)):
+            tried += 1
+            loop = _loop(policy, parts, history)
+            spoke = [rule_name(other) for other in others if other(loop)]
+            heard = rule(loop)
+            if heard and not spoke:
+                return Reach(rule, loop)
+            before.update(spoke)
+            view = None if spoke or heard else _view(policy, parts, loop, history)
+            if view is not None and view not in known:
+                known.add(view)
+                found.append(history)
+        waiting = found
+    mine = _own(tuple(flat(policy.rules))) or type(policy.improvement) is not Improvement
+    if waiting or mine:
+        return Reach(rule, None)
+    return Reach(rule, None, _proof(policy, rule, sorted(before)))
+
+
+def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
+    limits = [other.limit for other in policy.rules if isinstance(other, MaxAttempts)]
+    reruns = min(limits) - 1 if limits else 1000
+    if isinstance(rule, Fatigue) and reruns * thousandths(rule.increment) < thousandths(rule.limit):
+        level = shown(reruns * thousandths(rule.increment) / 1000)
+        return f"{reruns} reruns reach {level} < {shown(rule.limit)}"
+    return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
+
+
+def _own(parts: Sequence[StopRule]) -> bool:
+    """Whether one is code of the user's own, such as a shipped rule with another `__call__`."""
+    return any(type(part) not in SHIPPED for part in parts)
+
+
+def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
+    """The attempts that matter to the parts of a rule; to one of the user's own, all."""
+    own = _own(parts)
+    flat = [part for part in parts if isinstance(part, Plateau)]
+    floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
+    repeats = {True, False} if own else {part.near for part in parts if isinstance(part, Repeat)}
+    tires = bool(own or repeats or any(isinstance(part, Fatigue) for part in parts))
+    stale = tires or any(part.patience or part.novelty for part in flat)
+    seen = ["", *("near" if near else "same" for near in repeats)]
+    grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
+    spends = [NOTHING, Usage(10**9, 10**12, 0, 1e12, 1e9)] if own else _spending(parts)
+    found = _found(policy, parts, own)
+    made = product((True, False) if stale else (True,), seen, found, grave, spends)
+    blank = product((False,), seen, [()], [1.0], spends, (False,))
+    goes_on = stale and policy.unscored == "again"
+    return [Symbol(*each) for each in (*made, *(blank if goes_on else ()))]
+
+
+def _found(policy: Policy, parts: Sequence[StopRule], own: bool) -> list[tuple[str, ...]]:
+    """What an attempt may find: nothing, what nobody saw before, what was there before."""
+    novel = own or any(isinstance(p, Plateau) and p.novelty for p in flat(policy.rules))
+    floor = own or any(isinstance(p, Plateau) and p.floor is not None for p in parts)
+    echo = own or any(isinstance(p, Echo) for p in parts)
+    some = [(NEW,)] * (novel or floor) + [(KEPT,)] * echo + [(OLD,)] * (floor and novel)
+    return [(), *some, *[(KEPT, NEW)] * (echo and novel)]
+
+
+def _spending(parts: Sequence[StopRule]) -> list[Usage]:
+    """Nothing, and for each choice of one limit a budget what reaches just these."""
+    names = ("calls", "tokens", "cost", "seconds")
+    budgets = [part for part in parts if isinstance(part, Budget)]
+    limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
+    made = [NOTHING]
+    for chosen in product(*limits):
+        most = [max([v for n, v in chosen if n == name], default=0) for name in names]
+        made.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
+    return list(dict.fromkeys(made))
+
+
+def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
+    """The history as a loop that the policy can be asked about: no attempt of it passes."""
+    goals = policy.goals or (Goal("quality", 1.0),)
+    met = 0.0 if any(isinstance(part, NothingMet) for part in parts) else 0.5
+    gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
+    # One error more than the best had would keep an attempt from improving, whatever its score.
+    level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
+    attempts, short = [], 2 * LONGEST * gain
+    for number, symbol in enumerate(history.symbols, 1):
+        short -= gain * symbol.improves
+        scores = {goal.score: _missing(goal, 1000) for goal in goals}
+        scores[goals[0].score] = _missing(goals[0], short)
+        keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
+        worst = symbol.severity
+        found = [Finding("check", k, "", level, worst, k, persistent=k == KEPT) for k in keys]
+        evaluation = Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
+        candidate = Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
+        near = 1 if symbol.seen == "near" and number > 1 else None
+        attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
+    echoes = {KEPT: history.echoes} if history.echoes else {}
+    return Loop("history", goals, tuple(attempts), echoes=echoes, improves=policy.improvement)
+
+
+def _missing(goal: Goal, by: int) -> float:
+    """A score that misses the goal by so many thousandths."""
+    score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
+    return max(-LARGEST, min(LARGEST, score / 1000))
+
+
+def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
+    """What the shipped rules see of a history; its length only as far as the rule looks at it."""
+    every = tuple(flat(policy.rules))
+    longest = max([LONGEST * _own(parts), *(p.limit for p in parts if isinstance(p, MaxAttempts))])
+    most = 1 + max(
+        [p.times for p in every if isinstance(p, Repeat | Echo)]
+        + [p.patience or 0 for p in every if isinstance(p, Plateau)],
+        default=0,
+    )
+    since = max((n for n, better in enumerate(loop.improved) if better), default=0)
+    symbols, later = history.symbols, history.symbols[since + 1 :]
+    return (
+        min(len(symbols), longest),
+        history.echoes,
+        any(loop.improved),
+        any(OLD in symbol.found for symbol in symbols),
+        loop.usage,
+        min(most, len(later)),
+        min(most, sum(symbol.seen != "" for symbol in later)),
+        min(most, sum(symbol.seen == "same" for symbol in later)),
+        min(most, sum(KEPT in symbol.found for symbol in symbols)),
+        min(most, sum(OLD in symbol.found for symbol in symbols[since:])),
+        tuple(thousandths(p.level(loop)) for p in every if isinstance(p, Fatigue)),
+    )

@@ -1,0 +1,365 @@
+"""What happened in a loop: frozen values, folded from history, never changed in place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from heedful.errors import InvalidInput
+from heedful.loop.measure import LARGEST, lazy, number, shown, thousandths
+from heedful.protocols import NOTHING, Usage
+
+Level = Literal["error", "warning", "note"]
+Direction = Literal["at_least", "at_most"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a candidate: which check says so, what, and how to mend it.
+
+    `level` error asks for another attempt; warning and note only report. `severity` lies in 0..1.
+    `key` names the complaint across attempts; by default the check's name and the exact message.
+    A `persistent` finding is counted by Echo across improvements. `span` is the half-open range of
+    characters of the candidate that is to blame, where the check can tell.
+    """
+
+    check: str
+    message: str
+    fix: str = ""
+    level: Level = "error"
+    severity: float = 0.5
+    key: str = ""
+    persistent: bool = False
+    evidence: str = ""
+    span: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise InvalidInput("level", self.level, "error, warning or note")
+        number("severity", self.severity, 0, 1)
+        if not self.key:
+            object.__setattr__(self, "key", f"{self.check}: {self.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A score with a threshold; exactly at the threshold it is met.
+
+    >>> Goal("alignment", 0.75).met(0.75), Goal("drift", 0.25, "at_most").met(0.251)
+    (True, False)
+    """
+
+    score: str
+    threshold: float
+    direction: Direction = "at_least"
+
+    def __post_init__(self) -> None:
+        number(f"threshold of {self.score}", self.threshold, -LARGEST, LARGEST)
+        if self.direction not in ("at_least", "at_most"):
+            raise InvalidInput("direction", self.direction, "at_least or at_most")
+
+    def margin(self, value: float) -> int:
+        """How far `value` is on the good side of the threshold, in thousandths; below 0: unmet."""
+        distance = thousandths(value) - thousandths(self.threshold)
+        return distance if self.direction == "at_least" else -distance
+
+    def met(self, value: float) -> bool:
+        """Whether `value` reaches the threshold."""
+        return self.margin(value) >= 0
+
+    def __str__(self) -> str:
+        sign = ">=" if self.direction == "at_least" else "<="
+        return f"{self.score} {sign} {shown(self.threshold)}"
+
+
+def agreeing(goals: tuple[Goal, ...]) -> None:
+    """Raises InvalidInput where one is no Goal, or where no score can meet two of them at once."""
+    if not all(isinstance(one, Goal) for one in goals):
+        raise InvalidInput("goals", goals, "made of Goal")
+    for low in goals:
+        for high in goals:
+            apart = low.direction == "at_least" and high.direction == "at_most"
+            above = thousandths(low.threshold) > thousandths(high.threshold)
+            if low.score == high.score and apart and above:
+                allowed = f"at most {shown(high.threshold)}: another goal is {high}"
+                raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The findings and scores of one candidate. A score that is not there is unscored, never 0.
+
+    `usage` is what judging it cost, where a model was asked. `preference` chooses among several
+    candidates of one attempt that are equal in errors and goals; critics set it, larger is better.
+    `met` is the share (0..1) of what was asked, tests or checks, that is met; None: unknown.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    usage: Usage = NOTHING
+    preference: float = 0.0
+    met: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.preference) is not float or not abs(self.preference) <= LARGEST:
+            number("preference", self.preference, -LARGEST, LARGEST)
+        if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
+            number("met", self.met, 0, 1)
+        for name, value in self.scores.items():
+            if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
+                allowed = "a number within ±1e12; leave it out if unknown"
+                raise InvalidInput(f"score {name}", value, allowed)
+            if not isinstance(value, int | float):  # numpy's, say: the records hold plain ones
+                plain = {key: float(score) for key, score in self.scores.items()}
+                object.__setattr__(self, "scores", plain)
+                break
+
+    @lazy
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings of level error."""
+        return tuple(f for f in self.findings if f.level == "error")
+
+    @lazy
+    def keys(self) -> frozenset[str]:
+        """The keys of all findings that are more than a note."""
+        return frozenset(f.key for f in self.findings if f.level != "note")
+
+    @property
+    def worst(self) -> float:
+        """The highest severity among errors and warnings; 0.0 where there is none."""
+        return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
+
+    def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
+        """The goals, in their order, that a score misses; unscored goals are not among them."""
+        scores = self.scores
+        return tuple(g for g in goals if g.score in scores and not g.met(scores[g.score]))
+
+    def unscored(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
+        """The goals for which there is no score."""
+        return tuple(g for g in goals if g.score not in self.scores)
+
+    def passes(self, goals: tuple[Goal, ...]) -> bool:
+        """No finding of level error, and every goal is scored and met."""
+        return not self.errors and not self.unscored(goals) and not self.unmet(goals)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What an attempt produced, as the core sees it: a digest and, where there is one, a text."""
+
+    digest: str
+    text: str | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Candidate:
+        """The candidate for text or JSON data; anything else is told apart by its `repr`.
+
+        The digest is the first 16 hex digits of SHA-256 over the text, or over canonical JSON.
+        """
+        text = value if isinstance(value, str) else _canonical(value)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return cls(digest, text)
+
+
+def _canonical(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
+
+    The host finds it once. `labels` name who took part. `greedy`: it was sampled without chance,
+    which gives the rejected answer again. `report` names the report from outside that it is of.
+    """
+
+    number: int
+    candidate: Candidate
+    evaluation: Evaluation | None = None
+    usage: Usage = NOTHING
+    repeats: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    greedy: bool = False
+    report: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A record that lets a loop go on past one rule, for a number of decisions or until a time.
+
+    `used` counts the decisions that consumed it. Only a decision in which the rule really spoke
+    consumes one. `until` is in seconds since 1970; None: it does not expire.
+    """
+
+    rule: str
+    by: str
+    why: str = ""
+    decisions: int = 1
+    used: int = 0
+    until: float | None = None
+
+    def lifts(self, at: float) -> bool:
+        """Whether it can still lift a rule, at a time in seconds since 1970."""
+        return self.used < self.decisions and (self.until is None or at < self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What counts as better: than the best so far, or than the attempt before.
+
+    Against the best: fewer errors; or as many errors and one goal gains at least `min_gain` while
+    none loses more than that. Against the previous: any goal gains as much, whatever the others do
+    (a score that was missing counts as 0 where more is better, else as 1); without goals, fewer
+    errors. `min_gain` is in score units, at least 0.001.
+    """
+
+    min_gain: float = 0.05
+    against: Literal["best", "previous"] = "best"
+
+    def __post_init__(self) -> None:
+        number("min_gain", self.min_gain, 0.001, LARGEST)
+        if self.against not in ("best", "previous"):
+            raise InvalidInput("against", self.against, "best or previous")
+
+    def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        """Whether `new` improves on `best`, which is the attempt before it where that is asked."""
+        previous = self.against == "previous" and goals != ()
+        if not previous and len(new.errors) != len(best.errors):
+            return len(new.errors) < len(best.errors)
+        least = thousandths(self.min_gain)
+        before, after = best.scores, new.scores
+        gained = False
+        for goal in goals:
+            more = goal.direction == "at_least"
+            was = before.get(goal.score, (0.0 if more else 1.0) if previous else None)
+            if was is not None and goal.score in after:
+                gain = round(after[goal.score] * 1000) - round(was * 1000)
+                gain = gain if more else -gain
+                if gain < -least and not previous:
+                    return False
+                gained = gained or gain >= least
+        return gained
+
+
+Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
+Rank = tuple[int, int, int, int]
+UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One task under self-correction: its goals, attempts and overrides. Linear.
+
+    `extra` was spent outside the attempts, by calls that were cut or failed.
+    `cancelled` says by whom or why it was cancelled. `echoes` holds counts of finding keys from a
+    window of earlier loops of the scope, loaded by the host for `Echo(across="scope")`.
+    `improves` is what counts as improvement; `decide` sets it from the policy. `at` is when the
+    host asks, in seconds since 1970: overrides that expired before do not count.
+    """
+
+    id: str
+    goals: tuple[Goal, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    extra: Usage = NOTHING
+    cancelled: str = ""
+    echoes: Mapping[str, int] = field(default_factory=dict)
+    improves: Improves = Improvement()
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        if any(a.number != n for n, a in enumerate(self.attempts, 1)):
+            numbers = [a.number for a in self.attempts]
+            raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
+
+    def then(self, attempt: Attempt) -> Loop:
+        """The loop with one more attempt."""
+        made, given = (*self.attempts, attempt), (self.overrides, self.extra, self.cancelled)
+        return Loop(self.id, self.goals, made, *given, self.echoes, self.improves, self.at)
+
+    def upto(self, end: int) -> Loop:
+        """The loop as it was after its first `end` attempts; what was worked out is kept."""
+        part = replace(self, attempts=self.attempts[:end])
+        part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
+        return part
+
+    @lazy
+    def usage(self) -> Usage:
+        """What all attempts cost together, and what was spent outside them."""
+        calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
+        for part in (self.extra, *(attempt.usage for attempt in self.attempts)):
+            calls += part.calls
+            prompt += part.prompt_tokens
+            completion += part.completion_tokens
+            cost += part.cost
+            seconds += part.seconds
+        return Usage(calls, prompt, completion, cost, seconds)
+
+    @lazy
+    def ranks(self) -> tuple[Rank | None, ...]:
+        """For each attempt what sorts best first, None where it was not evaluated.
+
+        Errors, goals missed, worst margin (thousandths, negated), number.
+        """
+        return tuple(
+            None if a.evaluation is None else self.rank(a.number, a.evaluation)
+            for a in self.attempts
+        )
+
+    def rank(self, number: int, evaluation: Evaluation) -> Rank:
+        """Where an evaluation stands under the goals of this loop; the smallest is the best."""
+        errors, scores = len(evaluation.errors), evaluation.scores
+        missed, worst = 0, 0
+        for place, (score, limit, sign) in enumerate(self._limits):
+            value = scores.get(score)
+            margin = UNSCORED if value is None else sign * (round(value * 1000) - limit)
+            missed += margin < 0
+            worst = margin if place == 0 or margin < worst else worst
+        return errors, missed, -worst, number
+
+    @lazy
+    def _limits(self) -> tuple[tuple[str, int, int], ...]:
+        """Each goal as its score's name, its threshold in thousandths, and which side is good."""
+        return tuple(
+            (g.score, thousandths(g.threshold), 1 if g.direction == "at_least" else -1)
+            for g in self.goals
+        )
+
+    @lazy
+    def repeats(self) -> int:
+        """How many attempts brought a candidate seen before in the loop, the same or nearly."""
+        seen: set[str] = set()
+        count = 0
+        for attempt in self.attempts:
+            count += attempt.repeats is not None or attempt.candidate.digest in seen
+            seen.add(attempt.candidate.digest)
+        return count
+
+    @lazy
+    def best(self) -> int | None:
+        """The number of the best evaluated attempt; None where nothing was evaluated."""
+        return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
+
+    @lazy
+    def improved(self) -> tuple[bool, ...]:
+        """For each attempt, whether it improved on those before it; the first one did."""
+        answers: list[bool] = []
+        best: Evaluation | None = None
+        lead: Rank | None = None
+        last = getattr(self.improves, "against", "best") == "previous"
+        for attempt, rank in zip(self.attempts, self.ranks, strict=True):
+            evaluation = attempt.evaluation
+            if evaluation is None or rank is None:
+                answers.append(False)
+                continue
+            answers.append(best is None or self.improves(best, evaluation, self.goals))
+            if last or lead is None or rank < lead:
+                best, lead = evaluation, rank
+        return tuple(answers)

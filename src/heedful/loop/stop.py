@@ -1,0 +1,333 @@
+"""The rules that end a loop. Each is its own configuration; any one of them stops.
+
+A rule is a callable that reads a loop and answers why it must end, in words, or None. Its name is
+its `name` attribute, or the function's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar, Literal
+
+from heedful.errors import InvalidInput
+from heedful.loop.feedback import clean
+from heedful.loop.measure import LARGEST, number, shown, thousandths
+from heedful.loop.record import Attempt, Loop
+
+StopRule = Callable[[Loop], "str | None"]
+
+# Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
+PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
+# What an override may lift; cancelling and budgets are final, and so is a rule of the user's own.
+LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A rule that spoke, and what it said."""
+
+    rule: str
+    detail: str
+
+
+def rule_name(rule: StopRule) -> str:
+    """The name under which a rule is recorded and overridden."""
+    name = getattr(rule, "name", None) or getattr(rule, "__name__", None)
+    return str(name or type(rule).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAttempts:
+    """At most `limit` attempts, the first try among them."""
+
+    limit: int = 4
+    name: ClassVar[str] = "attempts"
+
+    def __post_init__(self) -> None:
+        _whole("limit", self.limit)
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Speaks at the last attempt that is allowed."""
+        made = len(loop.attempts)
+        return f"{made} of {self.limit} attempts made" if made >= self.limit else None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a loop may spend: tokens, cost, seconds of work, model calls. None: no limit.
+
+    It speaks once a limit is reached, so what was spent exceeds a limit by one attempt at the most.
+    """
+
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    calls: int | None = None
+    name: ClassVar[str] = "budget"
+
+    def __post_init__(self) -> None:
+        limits = self._limits()
+        if all(limit is None for limit in limits.values()):
+            raise InvalidInput("budget", "empty", f"given {', '.join(limits)} or several of them")
+        for field, limit in limits.items():
+            if limit is not None:
+                number(f"budget {field}", limit, 1e-9, LARGEST)
+
+    def _limits(self) -> dict[str, float | None]:
+        return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Names every limit that is reached."""
+        usage = loop.usage
+        reached = [
+            f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
+            for what, limit in self._limits().items()
+            if limit is not None and getattr(usage, what) >= limit
+        ]
+        return f"{', '.join(reached)} spent" if reached else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fatigue:
+    """Grows with every attempt that does not improve, shrinks with one that does; 0..`most`.
+
+    Counted from the second attempt on, in thousandths; speaks at `limit` or above.
+    """
+
+    limit: float = 0.3
+    increment: float = 0.15
+    decay: float = 0.05
+    most: float = 1.0
+    name: ClassVar[str] = "fatigue"
+
+    def __post_init__(self) -> None:
+        number("limit", self.limit, 0.001, 1)
+        number("most", self.most, self.limit, 1)
+        number("increment", self.increment, 0.001, 1)
+        number("decay", self.decay, 0, 1)
+
+    def level(self, loop: Loop) -> float:
+        """The fatigue after the last attempt, 0..`most`."""
+        return reduce(self.after, loop.improved[1:], 0.0)
+
+    def after(self, level: float, better: bool) -> float:
+        """The fatigue after one more attempt, which improved or did not."""
+        change = -thousandths(self.decay) if better else thousandths(self.increment)
+        return min(thousandths(self.most), max(0, thousandths(level) + change)) / 1000
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Speaks when the level has reached the limit."""
+        level = self.level(loop)
+        if thousandths(level) < thousandths(self.limit):
+            return None
+        return f"fatigue {level:.2f} has reached {self.limit:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """The same finding again and again: its key in `times` different attempts.
+
+    Counted since the last improvement, for persistent findings since the start. With
+    `across="scope"` the counts of earlier loops, which the host loads, come on top.
+    """
+
+    times: int = 3
+    across: Literal["loop", "scope"] = "loop"
+    name: ClassVar[str] = "echo"
+
+    def __post_init__(self) -> None:
+        _whole("times", self.times)
+        if self.across not in ("loop", "scope"):
+            raise InvalidInput("across", self.across, "loop or scope")
+
+    def counts(self, loop: Loop) -> dict[str, int]:
+        """For each finding of the last attempt, in how many attempts it was seen."""
+        last = loop.attempts[-1].evaluation if loop.attempts else None
+        if last is None:
+            return {}
+        since = _last_improvement(loop)
+        counts = dict.fromkeys((f.key for f in last.findings if f.level != "note"), 0)
+        persistent = {f.key for f in last.findings if f.persistent}
+        for index, attempt in enumerate(loop.attempts):
+            evaluation = attempt.evaluation
+            if evaluation is None:
+                continue
+            for key in evaluation.keys & counts.keys():
+                counts[key] += index >= since or key in persistent
+        if self.across == "scope":
+            for key in counts:
+                counts[key] += loop.echoes.get(key, 0)
+        return counts
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Names the findings that were seen too often."""
+        if self.across == "loop" and len(loop.attempts) < self.times:
+            return None
+        heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
+        said = "; ".join(f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3])
+        return f"the same finding again: {said}" if heard else None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The last candidate was seen before in this loop, the same or nearly so, and is no better.
+
+    Speaks at the `times`-th such attempt since the last improvement, but never at the first one
+    where that was sampled greedily: a warmer sample is still to come. A cycle is a repeat. Without
+    `near` only the very same candidate counts.
+    """
+
+    times: int = 1
+    near: bool = True
+    name: ClassVar[str] = "repeat"
+
+    def __post_init__(self) -> None:
+        _whole("times", self.times)
+        _flag("near", self.near)
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Names the attempt that the last one repeats."""
+        if len(loop.attempts) <= self.times or loop.improved[-1]:
+            return None
+        since = _last_improvement(loop)
+        first: dict[str, int] = {}
+        repeats = 0
+        of: int | None = None
+        for index, attempt in enumerate(loop.attempts):
+            of = first.get(attempt.candidate.digest, attempt.repeats if self.near else None)
+            first.setdefault(attempt.candidate.digest, attempt.number)
+            repeats += of is not None and index > since
+        times = max(self.times, 2) if loop.attempts[-1].greedy else self.times
+        if of is None or repeats < times:
+            return None
+        return f"attempt {loop.attempts[-1].number} repeats attempt {of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plateau:
+    """Nothing gets better any more.
+
+    Speaks after `patience` attempts without improvement; with `novelty`, already at an attempt
+    that neither improves nor brings a finding not seen before; with `floor`, as soon as there are
+    findings but the worst severity is below it (the candidate is kept as it is). None or False:
+    that part is silent.
+    """
+
+    patience: int | None = 2
+    novelty: bool = False
+    floor: float | None = None
+    name: ClassVar[str] = "plateau"
+
+    def __post_init__(self) -> None:
+        if self.patience is not None:
+            _whole("patience", self.patience)
+        if self.floor is not None:
+            number("floor", self.floor, 0.001, 1)
+        _flag("novelty", self.novelty)
+        if self.patience is None and not self.novelty and self.floor is None:
+            raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Says which part of it spoke first: floor, patience, novelty."""
+        last = loop.attempts[-1].evaluation if loop.attempts else None
+        if last is None:
+            return None
+        floor = self.floor
+        if floor is not None and last.keys and thousandths(last.worst) < thousandths(floor):
+            return f"worst severity {shown(last.worst)} is below {shown(floor)}"
+        stale = len(loop.attempts) - 1 - _last_improvement(loop)
+        if self.patience is not None and stale >= self.patience:
+            return f"no improvement for {stale} attempts"
+        if self.novelty and stale and last.keys <= _keys(loop.attempts[:-1]):
+            return "no improvement and no new finding"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class NothingMet:
+    """No attempt so far met anything that was asked: not one test passed, not one check.
+
+    Made for `All`: alone it ends a loop after its first attempt. Silent where an evaluation does
+    not say how much was met.
+    """
+
+    name: ClassVar[str] = "nothing_met"
+
+    def __call__(self, loop: Loop) -> str | None:
+        """Speaks while every evaluation says that nothing is met."""
+        met = [a.evaluation.met for a in loop.attempts if a.evaluation is not None]
+        if not met or any(share is None or share > 0 for share in met):
+            return None
+        return "nothing that was asked is met so far"
+
+
+class All:
+    """Speaks only when every member speaks; an override of one member lifts it.
+
+    >>> rule = All(MaxAttempts(2), Repeat())
+    >>> rule.name
+    'attempts+repeat'
+    """
+
+    __slots__ = ("name", "rules")
+
+    def __init__(self, *rules: StopRule) -> None:
+        if len(rules) < 2:
+            raise InvalidInput("All", rules, "given at least two rules")
+        self.rules: tuple[StopRule, ...] = rules
+        self.name: str = "+".join(rule_name(rule) for rule in rules)
+
+    def __call__(self, loop: Loop) -> str | None:
+        """What all members said, or None where one is silent."""
+        said: list[str] = []
+        for rule in self.rules:
+            detail = rule(loop)
+            if detail is None:
+                return None
+            said.append(detail)
+        return " and ".join(said)
+
+    def __repr__(self) -> str:
+        return f"All({', '.join(map(repr, self.rules))})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, All) and other.rules == self.rules
+
+    def __hash__(self) -> int:
+        return hash(self.rules)
+
+
+def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
+    """The rules, and in place of each `All` its members."""
+    for rule in rules:
+        yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
+
+
+def counts_scope(rule: StopRule) -> bool:
+    """Whether the rule, or one inside it, needs the counts of the scope's earlier loops."""
+    return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
+
+
+def _whole(field: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidInput(field, value, "an integer of at least 1")
+
+
+def _flag(field: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, value, "true or false")
+
+
+def _last_improvement(loop: Loop) -> int:
+    """The index of the last attempt that improved; 0 where none did."""
+    improved = loop.improved
+    for index in range(len(improved) - 1, -1, -1):
+        if improved[index]:
+            return index
+    return 0
+
+
+def _keys(attempts: Iterable[Attempt]) -> frozenset[str]:
+    return frozenset(k for a in attempts if a.evaluation is not None for k in a.evaluation.keys)

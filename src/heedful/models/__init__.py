@@ -1,0 +1,71 @@
+"""Models and embedders: one adapter a file, opened by the names that users write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.errors import UnknownName
+from heedful.protocols import Embedder, Model
+
+if TYPE_CHECKING:
+    from heedful.models.sources import Progress
+
+__all__ = ["FORMS", "open_embedder", "open_model"]
+
+FORMS = (
+    "embedded",
+    "embedded:smollm2",
+    "embedded:/path/to/file.gguf",
+    "openai:NAME",
+    "anthropic:NAME",
+    "google:NAME",
+    "http://127.0.0.1:8000/v1#NAME",
+    "module:function",
+)
+
+
+def open_model(
+    name: str,
+    *,
+    cache: Path | None = None,
+    threads: int | None = None,
+    context: int = 4096,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Model:
+    """The model that a user means by `name`, one of FORMS; close it when done.
+
+    `cache`, `threads`, `context` (tokens) and `progress` are for embedded models, `api_key` for
+    models on the network. `timeout` is in seconds a call; None is 120 s on the network and no limit
+    otherwise. Nothing is loaded or fetched before the first call. Raises UnknownName, InvalidInput.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "embedded":
+        from heedful.models.embedded import Embedded
+
+        return Embedded(
+            name, cache=cache, threads=threads, context=context, timeout=timeout, progress=progress
+        )
+    web = kind in ("http", "https")
+    if (web and name.partition("#")[2]) or (kind in ("openai", "anthropic", "google") and rest):
+        from heedful.models.remote import Remote
+
+        return Remote(name, api_key=api_key, timeout=120.0 if timeout is None else timeout)
+    if kind and rest and "/" not in name:
+        from heedful.models.function import Function
+
+        return Function(name, timeout=timeout)
+    raise UnknownName("model", name, FORMS)
+
+
+def open_embedder(
+    name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
+) -> Embedder:
+    """The embedder called `name`; nothing is fetched before the first call. Raises UnknownName."""
+    if name != "minilm":
+        raise UnknownName("embedder", name, ("minilm",))
+    from heedful.models.embedder import MiniLM
+
+    return MiniLM(cache=cache, progress=progress)

@@ -1,0 +1,136 @@
+"""Any Python callable as a model, named `module:function`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from heedful.errors import MalformedAnswer, ModelError, UnknownName
+from heedful.models.call import check_request, check_timeout, checked, in_thread, within
+from heedful.protocols import Answer, Message, Usage
+
+
+class Function:
+    """The model `module:function`: a `call(messages) -> str | Answer`, synchronous or not.
+
+    It is given `schema`, `max_tokens`, `temperature` and `seed` by keyword where its signature has
+    them. A synchronous one runs in a thread of its own. `timeout` is in seconds a call; a thread
+    that does not come back in time is left behind. Raises UnknownName, ModelError (the module
+    raised when it was imported).
+    """
+
+    def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
+        check_timeout(timeout)
+        self.name: str = call if isinstance(call, str) else _name_of(call)
+        self._call = _look_up(call) if isinstance(call, str) else call
+        self._timeout = timeout
+        self._takes = _keywords(self._call)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
+        """What the callable answers; without usage of its own it counts as one call.
+
+        Raises ModelError with the callable's exception as its cause, ModelTimeout, MalformedAnswer
+        (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
+        """
+        check_request(messages, schema, max_tokens, temperature)
+        given = {
+            "schema": schema,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        chosen = {name: value for name, value in given.items() if name in self._takes}
+        begun = time.monotonic()
+        async with within(self._timeout, self.name):
+            said = await self._ask(partial(self._call, list(messages), **chosen))
+        return checked(self.name, self._answer(said, time.monotonic() - begun), schema)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        run = partial(self._run, call)
+        said = run() if inspect.iscoroutinefunction(self._call) else await in_thread(run)
+        if not inspect.isawaitable(said):
+            return said
+        with _typed(f"model {self.name!r}"):
+            return await said
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        with _typed(f"model {self.name!r}"):
+            return call()
+
+    def _answer(self, said: object, seconds: float) -> Answer:
+        if isinstance(said, str):
+            return Answer(said, Usage(calls=1, seconds=seconds))
+        if isinstance(said, Answer):
+            usage = said.usage if said.usage.seconds else said.usage.lasting(seconds)
+            return Answer(said.text, usage, said.finish)
+        raise MalformedAnswer(
+            f"model {self.name!r} returned {type(said).__name__}, not str or Answer", repr(said)
+        )
+
+
+@contextmanager
+def _typed(what: str) -> Iterator[None]:
+    """The user's code runs within this alone: whatever it raises is a ModelError."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:  # user code
+        raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def _name_of(call: Callable[..., Any]) -> str:
+    return f"{getattr(call, '__module__', '?')}:{getattr(call, '__qualname__', repr(call))}"
+
+
+def _look_up(name: str) -> Callable[..., Any]:
+    module_name, _, path = name.partition(":")
+    module = _module(name, module_name)
+    found: Any = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if callable(found):
+        call: Callable[..., Any] = found
+        return call
+    public = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+    known = [f"{module_name}:{n}" for n in public]
+    raise UnknownName("model", name, known or ["no callable in that module"])
+
+
+def _module(name: str, module: str) -> Any:
+    try:
+        with _typed(f"importing {module} for model {name!r}"):
+            return importlib.import_module(module)
+    except ModelError as error:
+        why = error.__cause__
+        if isinstance(why, ModuleNotFoundError) and f"{module}.".startswith(f"{why.name}."):
+            raise UnknownName("model", name, [f"none: no module {why.name!r}"]) from why
+        raise
+
+
+def _keywords(call: Callable[..., Any]) -> frozenset[str]:
+    every = frozenset(("schema", "max_tokens", "temperature", "seed"))
+    try:
+        parameters = inspect.signature(call).parameters
+    except (TypeError, ValueError):  # a builtin does not tell
+        return frozenset()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return every
+    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return every & {name for name, p in parameters.items() if p.kind in by_keyword}

@@ -1,0 +1,238 @@
+"""Models behind an interface on the network: OpenAI, Anthropic, Google, and what speaks OpenAI's.
+
+Every call opens its own connection: no state is held between calls, so any event loop may ask.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from heedful.errors import (
+    InvalidInput,
+    MalformedAnswer,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    PromptTooLong,
+)
+from heedful.models.call import check_request, check_timeout, checked, printable, within
+from heedful.protocols import Answer, Message, Usage
+from heedful.redact import redacted
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model as ProviderModel
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.providers import Provider
+    from pydantic_ai.settings import ModelSettings
+
+PROVIDERS = ("openai", "anthropic", "google")
+_BUSY = (ModelUnavailable, "gives no answers for now; try later")
+_FAILED = (ModelError, "failed")
+_AWAY = (ModelUnavailable, "cannot be reached; check the address and that the server runs")
+_GARBAGE = (MalformedAnswer, "answered something else than {wanted}")
+# Our error for what the library raises; of its bases the nearest one here counts.
+_ERRORS: dict[str, tuple[type[ModelError], str]] = {
+    "ModelTimeoutError": (ModelTimeout, "gave no answer in time; give it more (timeout)"),
+    "ModelContextWindowExceededError": (PromptTooLong, "holds less than this prompt; shorten it"),
+    "ModelNotFoundError": (ModelUnavailable, "is not known there; check its name and the address"),
+    "ModelConnectionError": _AWAY,
+    "ModelRateLimitError": _BUSY,
+    "ModelQuotaExceededError": _BUSY,
+    "ModelUnavailableError": _BUSY,
+    "ModelServerError": _FAILED,
+    "ModelRequestRejectedError": _FAILED,
+    "ModelHTTPError": _FAILED,
+    "ModelAPIError": _GARBAGE,  # itself: a body that is no JSON
+    "UnexpectedModelBehavior": _GARBAGE,
+    "RuntimeError": _FAILED,
+}
+
+
+class Remote:
+    """The chat model called `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
+
+    Without `api_key` the provider's own library looks where it always does. `timeout` is in seconds
+    for one call, its `retries` (after a refused connection or a busy server) included. Raises
+    InvalidInput.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        timeout: float | None = 120.0,
+        retries: int = 2,
+    ) -> None:
+        check_timeout(timeout)
+        if retries < 0:
+            raise InvalidInput("retries", retries, "an integer of at least 0")
+        self._kind, _, model = name.partition(":")
+        self._url = ""
+        if self._kind not in PROVIDERS:
+            self._url, _, model = name.partition("#")
+            _check_address(self._url)
+        if not model:
+            raise InvalidInput("model", name, "a provider or an address, and the name of a model")
+        self.name: str = name
+        self.model: str = model
+        self.retries: int = retries
+        self._key, self._timeout = api_key, timeout
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
+        """Answer the chat. Models that take no temperature or seed are asked without.
+
+        Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer, ModelError,
+        InvalidInput.
+        """
+        check_request(messages, schema, max_tokens, temperature)
+        settings = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+        settings["max_retries"] = self.retries
+        begun = time.monotonic()
+        async with self.asking("a completion"):
+            from pydantic_ai.direct import model_request
+
+            async with self._open() as model:
+                if _fixed_temperature(model):
+                    del settings["temperature"]
+                response = await model_request(
+                    model,
+                    _turns(messages),
+                    model_settings=cast("ModelSettings", settings),
+                    model_request_parameters=_parameters(model, schema),
+                )
+        return checked(self.name, self._answer(response, time.monotonic() - begun), schema)
+
+    async def close(self) -> None:
+        """Nothing is held between calls."""
+
+    @asynccontextmanager
+    async def asking(self, wanted: str) -> AsyncIterator[None]:
+        """Keep to the timeout, and raise one of our errors for all that the library raises."""
+        try:
+            async with within(self._timeout, self.name):
+                yield
+        except ImportError as error:
+            extra = self._kind if self._kind in ("anthropic", "google") else "models"
+            what = f"model {self.name!r} needs a library: pip install 'heedful[{extra}]'"
+            raise ModelUnavailable(what) from error
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise self._typed(error, wanted) from error
+
+    def provider(self, **options: Any) -> Provider[Any]:
+        """The library's access to it: enter it, so that its connections are closed again."""
+        if self._url:  # OpenAI's own key is not sent there
+            from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+            options |= {"base_url": self._url, "api_key": self._key}
+            return OpenAICompatibleProvider("endpoint", **options)
+        from pydantic_ai.providers import infer_provider_class
+
+        opens: Any = infer_provider_class(self._kind)
+        provider: Provider[Any] = opens(api_key=self._key)
+        return provider
+
+    def _open(self) -> ProviderModel:
+        if not self._url:
+            from pydantic_ai.models import infer_model
+
+            kind = "openai-chat" if self._kind == "openai" else self._kind
+            return infer_model(f"{kind}:{self.model}", lambda _: self.provider())
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+        # What servers other than OpenAI's understand: `max_tokens`, and the caller's own schema.
+        profile = OpenAIModelProfile(
+            supports_json_schema_output=True,
+            openai_chat_supports_max_completion_tokens=False,
+            json_schema_transformer=None,
+        )
+        return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
+
+    def _typed(self, error: Exception, wanted: str) -> ModelError:
+        model, said = f"model {self.name!r}", redacted(str(error))[:500]
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        if "ModelAuthenticationError" in kinds or ("UserError" in kinds and "API_KEY" in said):
+            state = "the key was refused" if self._key else "no key, or a wrong one"
+            where = "" if self._url else f"set {self._kind.upper()}_API_KEY or "
+            return ModelUnavailable(f"{model}: {state}; {where}pass api_key: {said}")
+        kind, what = next((_ERRORS[kind] for kind in kinds if kind in _ERRORS), _GARBAGE)
+        return kind(f"{model} {what.format(wanted=wanted)}: {said}")
+
+    def _answer(self, response: ModelResponse, seconds: float) -> Answer:
+        text = response.text
+        if not text:
+            why = response.finish_reason or "no reason given"
+            hint = "; raise max_tokens" if why == "length" else ""
+            raise MalformedAnswer(f"model {self.name!r} answered no text ({why}{hint})")
+        used = response.usage
+        usage = Usage(1, used.input_tokens, used.output_tokens, _cost(response), seconds)
+        return Answer(text, usage, "length" if response.finish_reason == "length" else "stop")
+
+
+def _cost(response: ModelResponse) -> float:
+    """In US dollars, by the price list that the library brings; 0 where it has no price."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return 0.0
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidInput("url", url, "an address as in http://127.0.0.1:8000/v1")
+
+
+def _fixed_temperature(model: ProviderModel) -> bool:
+    """Whether it refuses one; the seed is dropped by the library."""
+    profile: Mapping[str, Any] = dict(model.profile)
+    return bool(
+        profile.get("openai_supports_reasoning")
+        or profile.get("anthropic_disallows_sampling_settings")
+    )
+
+
+def _parameters(model: ProviderModel, schema: Mapping[str, Any] | None) -> ModelRequestParameters:
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+
+    if schema is None:
+        return ModelRequestParameters()
+    profile: Mapping[str, Any] = dict(model.profile)
+    strict = None if profile.get("json_schema_transformer") else False
+    return ModelRequestParameters(
+        output_mode="native" if profile.get("supports_json_schema_output") else "prompted",
+        output_object=OutputObjectDefinition(dict(schema), name="answer", strict=strict),
+    )
+
+
+def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
+    from pydantic_ai import messages as theirs
+
+    asked = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
+    turns: list[ModelMessage] = []
+    for message in messages:
+        content = printable(message.content)
+        if message.role == "assistant":
+            turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
+        else:
+            turns.append(theirs.ModelRequest([asked[message.role](content)]))
+    return turns

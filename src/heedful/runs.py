@@ -1,0 +1,67 @@
+"""The runs of pipelines as they are stored: a loop for the run, and one for each of its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.errors import NotFound
+from heedful.loop.decide import Done, Policy
+from heedful.loop.stop import MaxAttempts
+from heedful.protocols import Scope, Store, Stored
+from heedful.reports import Report, StageReport, stage_report
+
+# A run is a loop with one attempt each time that it comes to an end.
+POLICY = Policy((MaxAttempts(1),), name="pipeline")
+
+
+def head_of(pipeline: str, stages: Sequence[str]) -> dict[str, Any]:
+    """The task of a run's loop."""
+    return {"pipeline": pipeline, "stages": list(stages)}
+
+
+def loop_of(run: str, stage: str) -> str:
+    """The id of a stage's loop."""
+    return f"{run}/{stage}"
+
+
+def is_run(stored: Stored) -> bool:
+    """Whether a loop is the run of a pipeline."""
+    task = stored.head.task
+    named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
+    return named and stored.head.policy.get("name") == POLICY.name
+
+
+async def report_of(store: Store, scope: Scope, run: str) -> Report:
+    """What a run has come to so far. Raises NotFound where there is none of that name."""
+    stored = await store.read(scope, run)
+    if not is_run(stored):
+        raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
+    return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
+
+
+async def stages_of(
+    store: Store, scope: Scope, run: str, stages: Sequence[str]
+) -> dict[str, Stored]:
+    """The loops of those stages that have begun."""
+    found: dict[str, Stored] = {}
+    for name in stages:
+        try:
+            found[name] = await store.read(scope, loop_of(run, name))
+        except NotFound:
+            continue
+    return found
+
+
+def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
+    """The report of a run from its loop and those of its stages."""
+    names = run.head.task["stages"]
+    reports = tuple(
+        stage_report(stages[name], run.id)
+        if name in stages
+        else StageReport(name, "not_run", "not_run")
+        for name in names
+    )
+    last = run.decisions[-1] if run.decisions else None
+    ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
+    return Report(run.head.task["pipeline"], run.id, reports, run.created, ended)

@@ -1,0 +1,339 @@
+"""A stage of a pipeline: what it does to the state, so that it can be done again or restored."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from heedful.errors import InvalidInput, NotJournalable, StageFailed
+from heedful.evaluate import Check, Evaluate
+from heedful.generate import Writer
+from heedful.loop.decide import Policy
+from heedful.loop.record import Goal
+from heedful.memory.recall import as_text
+from heedful.protocols import Context
+from heedful.reports import Exhausted
+from heedful.usercode import blocking, call, context
+
+# Where a stage that reads the state finds reports and feedback.
+REPORTS = "guardrail_reports"
+Work = Callable[..., Any]
+Unvalidated = Literal["continue", "halt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of a pipeline: a function of the state, or one that writes a prompt for a model."""
+
+    name: str
+    function: Work
+    policy: Policy
+    checks: tuple[Check, ...] = ()
+    goals: tuple[Goal, ...] = ()
+    evaluate: Evaluate | None = None
+    writer: Writer | None = None
+    on_exhausted: Exhausted = "continue"
+    on_unvalidated: Unvalidated = "continue"
+    timeout: float | None = None
+    rerun: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its checks report, one that has several saying so in `names`."""
+        every: list[Any] = [*self.checks, *((self.evaluate,) if self.evaluate else ())]
+        return tuple(name for check in every for name in _names(check))
+
+
+def _names(check: Any) -> Sequence[str]:
+    plain = getattr(check, "name", None) or getattr(check, "__name__", type(check).__name__)
+    return tuple(map(str, getattr(check, "names", (plain,))))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a stage did to the state: the fields it `changed`, with their values, and those `gone`.
+
+    Its output is the field of the stage's own name.
+    """
+
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """As a candidate; what has a NaN in it, which JSON has no word for, as the text of it."""
+        texts = {name: written(value) for name, value in self.changed.items()}
+        odd = {name: text for name, text in texts.items() if text and _odd(text)}
+        changed = {name: value for name, value in self.changed.items() if name not in odd}
+        more = {"text": odd, "gone": list(self.gone)}
+        return {"changed": changed, **{name: value for name, value in more.items() if value}}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Effect:
+        """The inverse of `plain`."""
+        odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
+        return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
+
+    def apply(self, state: Any) -> None:
+        """Do it to a state that is as it was before the stage."""
+        for name, value in self.changed.items():
+            put(state, name, value)
+        for name in self.gone:
+            drop(state, name)
+
+
+class Before:
+    """The state as it was before a stage: what can be written down by its value, the rest by
+    identity, so that every attempt begins alike and what it changes is seen."""
+
+    def __init__(self, state: Any) -> None:
+        self._values = fields_of(state)
+        named = self._values.items()
+        self._texts = {name: written(value) for name, value in named}
+        self._copies = {name: _copy(value, self._texts[name]) for name, value in named}
+
+    def restore(self, state: Any) -> None:
+        """Make the state as it was; a value that cannot be written down is the same object."""
+        now = fields_of(state)
+        for name in now.keys() - self._values.keys():
+            drop(state, name)
+        for name, value in self._values.items():
+            text = self._texts[name]
+            if name in now and now[name] is value and (text is None or written(value) == text):
+                continue
+            put(state, name, _copy(self._copies[name], text))
+
+    def effect(self, state: Any, output: str = "") -> Effect:
+        """What was done to the state since; values that can be written down are copied.
+
+        The field `output` counts as changed even where it is what it was.
+        """
+        now = fields_of(state)
+        changed: dict[str, Any] = {}
+        for name, value in now.items():
+            text = written(value)
+            same = text == self._texts.get(name) if text is not None else None
+            if same is None:
+                same = name in self._values and value is self._values[name]
+            if not same or name == output:
+                changed[name] = _copy(value, text)
+        return Effect(changed, tuple(sorted(self._values.keys() - now.keys())))
+
+
+def written(value: Any) -> str | None:
+    """JSON that carries the value exactly, or but for NaN would; None where none does."""
+    try:
+        text = json.dumps(value)
+        again = json.loads(text)
+        same = again == value or repr(again) == repr(value)  # NaN does not equal itself
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return text if same else None
+
+
+def _odd(text: str) -> bool:
+    constants: list[str] = []
+    if "NaN" in text:
+        json.loads(text, parse_constant=constants.append)
+    return "NaN" in constants
+
+
+def _copy(value: Any, text: str | None) -> Any:
+    return value if text is None else deepcopy(value)
+
+
+def fields_of(state: Any) -> dict[str, Any]:
+    """The fields of a state by name, without what heedful keeps there. Raises InvalidInput."""
+    if isinstance(state, MutableMapping):
+        held = dict(state)
+    else:
+        slots = [name for kind in type(state).__mro__ for name in _slots(kind)]
+        held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
+        # pydantic keeps fields that its model does not declare apart from the others.
+        for more in ("__dict__", "__pydantic_extra__"):
+            held |= getattr(state, more, None) or {}
+    if not _settable(state) or not all(isinstance(name, str) for name in held):
+        allowed = "a mutable mapping with names as keys, or an object whose attributes can be set"
+        raise InvalidInput("state", state, allowed)
+    return {name: value for name, value in held.items() if name != REPORTS}
+
+
+def _settable(state: Any) -> bool:
+    if isinstance(state, Mapping):
+        return isinstance(state, MutableMapping)
+    return hasattr(state, "__dict__") or any(map(_slots, type(state).__mro__))
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    named = kind.__dict__.get("__slots__", ())
+    names = (named,) if isinstance(named, str) else tuple(named)
+    return tuple(name for name in names if not name.startswith("__"))
+
+
+def put(state: Any, name: str, value: Any) -> None:
+    """Set a field. Raises InvalidInput for a state that does not let it be set."""
+    if isinstance(state, MutableMapping):
+        state[name] = value
+        return
+    try:
+        setattr(state, name, value)
+    except (AttributeError, ValueError, TypeError) as error:
+        allowed = f"one that lets {name!r} be set ({error})"
+        raise InvalidInput("state", type(state).__name__, allowed) from error
+
+
+def drop(state: Any, name: str) -> None:
+    """Remove a field, where there is one."""
+    if isinstance(state, MutableMapping):
+        state.pop(name, None)
+    elif hasattr(state, name):
+        delattr(state, name)
+
+
+def reports_of(state: Any) -> MutableMapping[str, Any]:
+    """What heedful tells stages through the state; a state that cannot hold it is told nothing."""
+    held = state.get(REPORTS) if isinstance(state, Mapping) else getattr(state, REPORTS, None)
+    if isinstance(held, MutableMapping):
+        return held
+    fresh: dict[str, Any] = {}
+    try:
+        put(state, REPORTS, fresh)
+    except InvalidInput:
+        return {}
+    return fresh
+
+
+class Attempts:
+    """The attempts of one stage over one state: a generator for a loop, and what each one did.
+
+    `run` is the id under which what they did is written down, "" where it is not. `made` are the
+    candidates of attempts that another process made; `latest` is the number of the attempt whose
+    effect the state holds, 0 where it holds none.
+    """
+
+    def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
+        self.stage: Stage = stage
+        self.state: Any = state
+        self.made: tuple[Any, ...] = tuple(made)
+        self.latest: int = 0
+        self.is_async: bool = not blocking(stage.function)
+        self._run, self._before = run, Before(state)
+        self._effects: dict[int, Effect] = {}
+        self._over = False
+        self._told = _takes_feedback(stage.function)
+
+    def __call__(self, task: Any, hint: str) -> Any:
+        """Run the stage's function on the state as it was before; what it did is the candidate."""
+        at = context()
+        self.undo()
+        said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
+        tell(self.state, self.stage.name, said)
+        named = {"feedback": said or None} if self._told else {}
+        value = self.stage.function(self.state, **named)
+        return self._awaited(value, at) if hasattr(value, "__await__") else self._done(value, at)
+
+    async def _awaited(self, value: Any, at: Context) -> dict[str, Any]:
+        return self._done(await value, at)
+
+    def _done(self, output: Any, at: Context) -> dict[str, Any]:
+        if self._over:  # a thread that was given up cannot be stopped, and nobody waits for it
+            return {}
+        returned = output is not None and output is not self.state
+        if returned:
+            put(self.state, self.stage.name, output)
+        named = self.stage.name if returned else ""
+        effect = self._effects[at.attempt] = self._before.effect(self.state, named)
+        self.latest = at.attempt
+        return self._candidate(effect)
+
+    def _candidate(self, effect: Effect) -> dict[str, Any]:
+        """The effect, as far as it can be written down. Raises NotJournalable."""
+        if not self._run:
+            return effect.plain()
+        loose = [name for name, value in effect.changed.items() if written(value) is None]
+        if loose and not self.stage.rerun:
+            raise _loose(self.stage.name, loose[0], effect.changed[loose[0]])
+        kept = {name: value for name, value in effect.changed.items() if name not in loose}
+        # What was changed in place in something that cannot be written down is not seen here.
+        again = {"rerun": sorted(loose)} if self.stage.rerun else {}
+        return Effect(kept, effect.gone).plain() | again
+
+    async def output(self, candidate: Any, at: Context) -> Any:
+        """What checks see of a candidate: the stage's output, or the state where it has none.
+
+        The state is as that attempt left it, whichever process made it. Raises StageFailed.
+        """
+        if self.latest != at.attempt:
+            await self._again(candidate, at)
+        return self._effects[at.attempt].changed.get(self.stage.name, self.state)
+
+    def returned(self, candidate: Any) -> Any:
+        """The stage's output in a candidate, None where it has none."""
+        if candidate is None or isinstance(candidate, str):
+            return candidate
+        return Effect.of(candidate).changed.get(self.stage.name)
+
+    async def restore(self, at: Context) -> None:
+        """Leave the state as an earlier attempt left it. Raises StageFailed."""
+        if self.latest != at.attempt:
+            made = self.made[at.attempt - 1] if at.attempt <= len(self.made) else None
+            await self._again(made, at)
+
+    def close(self) -> None:
+        """Nothing that is still under way is put into the state any more."""
+        self._over = True
+
+    def undo(self) -> None:
+        """Make the state as it was before the stage."""
+        self.latest = 0
+        self._before.restore(self.state)
+
+    async def _again(self, candidate: Any, at: Context) -> None:
+        if isinstance(candidate, str):  # what a model wrote
+            self._effects[at.attempt] = Effect({self.stage.name: candidate})
+        elif at.attempt not in self._effects and "rerun" in candidate:
+            await call(self._failed, self, at.task, at.hint, at=at, thread=blocking(self))
+            return
+        elif at.attempt not in self._effects:  # another process made it
+            self._effects[at.attempt] = Effect.of(candidate)
+        self.undo()
+        tell(self.state, self.stage.name, at.hint)
+        self._effects[at.attempt].apply(self.state)
+        self.latest = at.attempt
+
+    def _failed(self, error: BaseException) -> StageFailed:
+        return StageFailed(self.stage.name, self._run, error)
+
+
+def tell(state: Any, stage: str, feedback: str) -> None:
+    """Put the feedback for a stage where its function may look for it; "" takes it away."""
+    reports = reports_of(state)
+    if feedback:
+        reports[f"{stage}_feedback"] = feedback
+    else:
+        reports.pop(f"{stage}_feedback", None)
+
+
+def _loose(stage: str, name: str, value: Any) -> NotJournalable:
+    where = "its output" if name == stage else f"what it left in the state as {name!r}"
+    return NotJournalable(
+        f"stage {stage!r}: {where} is a {type(value).__name__}, which cannot be written down, so "
+        "the run could not go on after a crash; save it to a file and keep the path, declare the "
+        "stage with rerun=True (it runs again when the run is resumed), or use store=None"
+    )
+
+
+def _takes_feedback(function: Work) -> bool:
+    """Whether it has a parameter `feedback`, and so has what it may be wrapped in."""
+    try:
+        signatures = [inspect.signature(function, follow_wrapped=far) for far in (True, False)]
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return False
+    any_name = inspect.Parameter.VAR_KEYWORD
+    return all(
+        "feedback" in one.parameters or any(p.kind is any_name for p in one.parameters.values())
+        for one in signatures
+    )

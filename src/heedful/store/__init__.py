@@ -1,0 +1,59 @@
+"""Stores by the name a user writes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from heedful.errors import InvalidInput, PackageMissing, UnknownName
+from heedful.protocols import Store
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_store(url: str) -> Store:
+    """The store of that name: a path of a SQLite file, `:memory:`, or a `postgresql://` URL.
+
+    It is opened once a process and shared. A file is created at the first use, a database is not:
+    `heedful migrate` does that. Raises UnknownName, InvalidInput, PackageMissing.
+    """
+    from heedful.store.sqlite import shared
+
+    if not url.strip():
+        raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
+    if url.startswith(POSTGRES):
+        return _in_postgres(url)
+    if "://" in url:
+        known = ["a path such as heedful.db", ":memory:", "postgresql://user@host/database"]
+        raise UnknownName("store", url.partition("://")[0] + "://", known)
+    return shared(url)
+
+
+def _in_postgres(url: str) -> Store:
+    needs_psycopg()
+    from heedful.store import postgres
+
+    return postgres.shared(url)
+
+
+def needs_psycopg() -> None:
+    """Nothing, where a PostgreSQL can be reached from here. Raises PackageMissing."""
+    try:
+        import_module("psycopg")
+    except ImportError as error:
+        raise PackageMissing("a store in PostgreSQL", "psycopg", "postgres") from error
+
+
+def shown(url: str) -> str:
+    """What a person may see of a store's name: no password.
+
+    >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
+    'postgresql://erin@host/heedful?port=5433'
+    """
+    if not url.startswith(POSTGRES):
+        return url
+    scheme, _, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    place, _, query = place.partition("?")
+    kept = [one for one in query.split("&") if one.partition("=")[0] in ("host", "port", "dbname")]
+    tail = f"?{'&'.join(kept)}" if kept else ""
+    return f"{scheme}://{user.partition(':')[0]}{at}{place}{tail}"

@@ -1,0 +1,110 @@
+"""What the rooms of a store ask of a database: named statements, their rows, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+from heedful.protocols import Scope
+
+T = TypeVar("T")
+K = TypeVar("K")
+Dialect = Literal["sqlite", "postgres"]
+# What a transaction that changes the lessons of a scope holds until its end.
+MEMORY = ("memory",)
+# The limit of a statement that is to have none.
+ALL = 2**31 - 1
+
+
+class Row(Protocol):
+    """A row: its columns by position and by name."""
+
+    def __getitem__(self, key: int | str, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __len__(self) -> int: ...
+    def keys(self) -> Any:
+        """The names of the columns."""
+        ...
+
+
+class Rows(Protocol):
+    """What a statement answered; without rows it is empty."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were written."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def fetchone(self) -> Any:
+        """The next row, None after the last."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+    def fetchmany(self, size: int = ..., /) -> list[Any]:
+        """At most `size` of the rows that are left."""
+        ...
+
+
+class Db(Protocol):
+    """A connection within a transaction; it belongs to one thread at a time."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Whose SQL it speaks."""
+        ...
+
+    def named(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
+        """Run the statement of that name."""
+        ...
+
+    def execute(self, sql: str, values: Any = ..., /) -> Any:
+        """Run SQL that has no name, as `savepoint x`."""
+        ...
+
+    def kept(self, kind: Callable[[], K], /) -> K:
+        """The one of that kind that this connection keeps from transaction to transaction."""
+        ...
+
+
+Work = Callable[[Db], T]
+
+
+class Access(Protocol):
+    """How a store reaches its database; all of it raises StoreError and what the work raises."""
+
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """What `work` returns, which reads one state of the database."""
+        ...
+
+    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+        """What `work` returns, once it is committed; run again where the database asks for it.
+
+        No other writer is at what it `holds`: names within the scope, always in the same order.
+        """
+        ...
+
+    async def apart(self, scope: Scope, work: Work[T]) -> T:
+        """As `read`, on a connection of its own: what takes long holds nobody up."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of every connection; used again, it opens again."""
+        ...
+
+
+class Kept:
+    """What a connection keeps: one of a kind, made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+
+    def one(self, kind: Callable[[], K]) -> K:
+        """The one of that kind."""
+        if kind not in self._kept:
+            self._kept[kind] = kind()
+        found: K = self._kept[kind]
+        return found

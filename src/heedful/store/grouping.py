@@ -1,0 +1,174 @@
+"""The learned level in SQL: patterns that count as one, by evidence, and apart again.
+
+Rows are never merged. Every pattern keeps its own lesson; which of them are a group is a reading of
+the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import NotFound
+from heedful.lessons import Seen
+from heedful.protocols import KINDS, Scope
+from heedful.store.database import Db, Row
+from heedful.store.reflections import key_of, plain, storable
+from heedful.store.rulings import rule
+
+if TYPE_CHECKING:
+    from heedful.memory.signature import Signature
+    from heedful.memory.templates import Merge, Templates
+
+# Of so many error types a process keeps the templates; of a group so many lessons are shown.
+KEPT = 32
+LESSONS = 50
+
+
+class Learned:
+    """The templates of each error type; those kept count as long as the store says the same.
+
+    What tools and documents said teaches when it is released: no flood of it merges other patterns.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
+
+    def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
+        """What the first patterns of the type teach, whoever wrote them."""
+        from heedful.memory.templates import MOST_PATTERNS
+
+        values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
+        state = db.named("learnt_state", values).fetchall()[0]["state"]
+        kept = self._kept.pop((scope, error_type), None)
+        if kept is None or kept[0] != state:
+            rows = db.named("learnt_patterns", values).fetchall()
+            kept = state, _templates(error_type, rows)
+        self._kept[scope, error_type] = kept
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]  # the one that was not asked for longest
+        return kept[1]
+
+
+def seen(db: Db, scope: Scope, given: Signature) -> Seen:
+    """The lessons of a pattern and of its group, by indexed reads; a group costs two more.
+
+    What a dream superseded is answered by what took its place.
+    """
+    alone = _lessons(db, scope, given.digest, (given.digest,))
+    if any(one["apart"] for one in alone):
+        return Seen(sum(one["seen"] for one in alone), alone)
+    merge = _merge(db, scope, given)
+    members = _with_superseded(db, scope, (given.digest,) if merge is None else merge.members)
+    if members == (given.digest,):
+        return Seen(sum(one["seen"] for one in alone), alone)
+    values = {
+        **key_of(scope),
+        "signature": given.digest,
+        "members": json.dumps(members),
+    }
+    count = db.named("count_seen", values).fetchall()[0]["n"]
+    return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
+
+
+def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
+    """The groups of a scope and what is kept apart, as plain data, the most seen first."""
+    values = {**key_of(scope), "error_type": storable(error_type)}
+    rows = db.named("every_pattern", values).fetchall()
+    told = [
+        one
+        for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
+        for one in _grouped(db, scope, kind, list(those))
+    ]
+    return sorted(told, key=lambda one: (one["apart"], -one["seen"]))
+
+
+def set_apart(
+    db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str, now: float
+) -> None:
+    """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+    for digest in digests:
+        values = {**key_of(scope), "signature": digest, "apart": apart}
+        if not db.named("set_apart", values).fetchall():
+            raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
+        rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, now)
+
+
+def _lessons(
+    db: Db, scope: Scope, signature: str, members: Sequence[str]
+) -> tuple[Mapping[str, Any], ...]:
+    values = {
+        **key_of(scope),
+        "signature": signature,
+        "members": json.dumps(members),
+        "limit": LESSONS,
+    }
+    return tuple(map(plain, db.named("seen", values).fetchall()))
+
+
+def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
+    """The same patterns, with those that a dream has made one lesson with any of them."""
+    told = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
+    rows = db.named("became_one", {**key_of(scope), **told}).fetchall()
+    return (*members, *(row["signature"] for row in rows))
+
+
+def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
+    from heedful.memory.signature import Signature
+    from heedful.memory.templates import Templates, learnable
+
+    given = [
+        (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
+    ]
+    apart = [one.digest for one, out in given if out and learnable(one)]
+    return Templates().learn(*(one for one, _ in given)).unmerge(*apart)
+
+
+def _merge(db: Db, scope: Scope, given: Signature) -> Merge | None:
+    from heedful.memory.signature import Signature
+    from heedful.memory.templates import learnable
+
+    if not learnable(given):
+        return None
+    error_type = storable(given.error_type)
+    known = db.kept(Learned).templates(db, scope, error_type)
+    return known.merge(Signature("", storable(given.pattern), given.digest, error_type))
+
+
+def _grouped(
+    db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
+) -> Iterator[Mapping[str, Any]]:
+    from heedful.memory.templates import MOST_PATTERNS
+
+    told = {
+        row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
+        for row in rows
+    }
+    for merge in _templates(error_type, list(islice(rows, MOST_PATTERNS))).merges():
+        members = [told[digest] for digest in merge.members]
+        yield _entry(error_type, merge.template, members, merge.why, False)
+    for row in rows:
+        if row["apart"]:
+            values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
+            ruled = db.named("last_ruling", values).fetchall()
+            why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
+            yield _entry(error_type, row["pattern"], [told[row["signature"]]], why, True)
+
+
+def _entry(
+    error_type: str,
+    template: str,
+    members: Sequence[Mapping[str, Any]],
+    why: Sequence[str],
+    apart: bool,
+) -> Mapping[str, Any]:
+    return {
+        "error_type": error_type,
+        "template": template,
+        "seen": sum(one["seen"] for one in members),
+        "apart": apart,
+        "why": list(why),
+        "patterns": list(members),
+    }

@@ -1,0 +1,272 @@
+"""Loops in SQL: claim, commit, read. Every function runs inside one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from heedful import codec
+from heedful.decisions import Known, echoing
+from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
+from heedful.loop.decide import Done, Verdict
+from heedful.loop.record import Attempt, Loop, Override
+from heedful.loop.stop import counts_scope
+from heedful.protocols import Entry, Head, Scope, Stored, Usage
+from heedful.redact import redacted_data
+from heedful.store import exposures, reflections, size
+from heedful.store.database import Db, Row
+from heedful.store.lease import LEASE_SECONDS, alive
+
+Plain = Mapping[str, Any]
+HEAD = ("task", "goals", "policy", "context")
+
+
+def begin(db: Db, scope: Scope, id: str, head: Head, now: float) -> tuple[Stored, bool]:
+    """The loop, created where it is new, and whether it is; nobody drives it."""
+    row = one(db, "read_loop", _key(scope, id))
+    if row is None:
+        _insert(db, _key(scope, id), head, "", now)
+        return read(db, scope, id), True
+    _same(row, head, HEAD)
+    return _stored(db, row), False
+
+
+def known(db: Db, scope: Scope, id: str, window: int, now: float, where: str) -> Known:
+    """The loop for whoever decides it without driving it."""
+    row = one(db, "read_loop", _key(scope, id))
+    if row is None:
+        raise NotFound("loop", id, where)
+    stored = _stored(db, row)
+    counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
+    return Known(
+        stored,
+        row["owner"] if alive(row["owner"], row["lease"], now) else "",
+        echoes(db, scope, id, window) if counted else {},
+        tuple(exposures.shown_to(db, scope, id)),
+    )
+
+
+def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> Stored:
+    """Take the loop over, creating it where it is new."""
+    key = _key(scope, id)
+    row = one(db, "read_loop", key)
+    if row is None:
+        _insert(db, key, head, owner, now)
+    else:
+        if alive(row["owner"], row["lease"], now) and row["owner"] != owner:
+            raise LeaseLost(
+                f"loop {id!r} is being driven by another process ({row['owner']}); "
+                "wait for it, or stop it"
+            )
+        _same(row, head, HEAD[:1])
+        lease = {"n": row["n"], "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
+        db.named("take_over", lease)
+    return read(db, scope, id)
+
+
+def beat(db: Db, scope: Scope, id: str, epoch: int, now: float) -> None:
+    """Renew the lease."""
+    values = {**_key(scope, id), "epoch": epoch, "lease": now + LEASE_SECONDS}
+    if one(db, "beat", values) is None:
+        raise _lost(id)
+
+
+def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
+    """Write all of `entry`, provided that its epoch is still the loop's.
+
+    Of an attempt that is stored already nothing is written again: its decision was made, its
+    lessons were counted.
+    """
+    n = _fence(db, scope, entry, owner, now)
+    at = {"n": n, "now": now}
+    if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt):
+        return
+    if entry.step is not None:
+        step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
+        db.named("insert_step", step)
+    if entry.extra is not None:
+        extra = dump(codec.sparse(entry.extra))
+        db.named("set_extra", {"n": n, "extra": extra})
+    if entry.cancelled:
+        cancelled = reflections.storable(entry.cancelled)
+        db.named("set_cancelled", {"n": n, "cancelled": cancelled})
+    if entry.override is not None:
+        _override(db, at, entry.override)
+    if entry.verdict is not None:
+        _decision(db, at, entry, entry.verdict)
+    exposures.expose(db, scope, entry.exposures, entry.outcome, now)
+    if entry.reflections:
+        answers = reflections.remember(db, scope, entry.reflections, now)
+        size.evict(db, scope, answers, entry.most)
+
+
+def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:
+    """The loop as it stands."""
+    row = one(db, "read_loop", _key(scope, id))
+    if row is None:
+        raise NotFound("loop", id, where)
+    return _stored(db, row)
+
+
+def newest(db: Db, scope: Scope, limit: int, prefix: str, before: str = "") -> list[Stored]:
+    """The newest loops, newest first, or those that come after the one named `before`."""
+    values = {**_key(scope, before), "limit": limit, "prefix": prefix}
+    rows = db.named("loops_before" if before else "newest_loops", values).fetchall()
+    return [_stored(db, row) for row in rows]
+
+
+def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
+    """Finding key -> in how many attempts of the newest other loops it echoes.
+
+    As inside a loop: since its last improvement, persistent findings since its start. What a loop
+    has mended echoes no more.
+    """
+    rows = db.named("echoing", {**_key(scope, id), "window": window}).fetchall()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        loop = _stored(db, row).loop
+        improvement = codec.improvement_from(json.loads(row["policy"]))
+        counts.update(echoing(replace(loop, improves=improvement)))
+    return dict(counts)
+
+
+def one(db: Db, name: str, values: Plain) -> Row | None:
+    """The first row of a named statement."""
+    rows = db.named(name, values).fetchall()
+    return rows[0] if rows else None
+
+
+def dump(value: Any) -> str:
+    """JSON without secrets, in ASCII: lone surrogates, which UTF-8 cannot hold, become escapes."""
+    return json.dumps(redacted_data(value), separators=(",", ":"))
+
+
+def _key(scope: Scope, id: str) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "project": scope.project, "id": id}
+
+
+def _lost(id: str) -> LeaseLost:
+    return LeaseLost(f"loop {id!r} was taken over by another process; nothing was written")
+
+
+def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
+    values = {
+        **key,
+        "task": dump(head.task),
+        "goals": dump(list(head.goals)),
+        "policy": dump(dict(head.policy)),
+        "context": dump(head.context),
+        "owner": owner,
+        "lease": now + LEASE_SECONDS if owner else 0.0,
+        "now": now,
+    }
+    row = one(db, "insert_loop", values)
+    return int(row["n"]) if row else 0
+
+
+def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
+    """Raises Conflict where a part of the head is stored with other content."""
+    given = {"goals": list(head.goals), "policy": dict(head.policy)}
+    for part in parts:
+        if row[part] != dump(given.get(part, getattr(head, part))):
+            told = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
+            raise Conflict(f"{told}; give another id")
+
+
+def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
+    key = _key(scope, entry.id)
+    values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
+    if owner:
+        row = one(db, "fence", values)
+    else:
+        row = one(db, "advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
+    if row is not None:
+        if entry.head is not None:  # it was resumed with other goals or under another policy
+            head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
+            db.named("set_head", {"n": row["n"], **head})
+        return int(row["n"])
+    if entry.head is None or one(db, "find_loop", key) is not None:
+        raise _lost(entry.id)
+    return _insert(db, key, entry.head, owner, now)
+
+
+def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
+    """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
+    record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
+    row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
+    if row is not None:
+        if (row["record"], row["value"]) != (record, value):
+            told = f"attempt {attempt.number} of {entry.id!r} is stored with other content"
+            raise AttemptTaken(told)
+        return False
+    values = {**at, "number": attempt.number, "record": record, "value": value}
+    db.named("insert_attempt", values)
+    db.named("clear_steps", at)
+    return True
+
+
+def _decision(db: Db, at: Plain, entry: Entry, verdict: Verdict) -> None:
+    made = entry.attempt
+    number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
+    record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
+    db.named("insert_decision", {**at, "attempt": number, "record": record})
+    if isinstance(verdict, Done):
+        state = "passed" if verdict.passed else "stopped"
+        db.named("end_loop", {"n": at["n"], "state": state})
+    else:
+        db.named("reopen_loop", at)
+        for index in sorted({one.override for one in verdict.lifted}):
+            if one(db, "use_override", {"n": at["n"], "index": index}) is None:
+                raise OverrideRefused("an override was consumed by another decision; decide again")
+
+
+def _override(db: Db, at: Plain, override: Override) -> None:
+    values = {
+        **at,
+        "rule": override.rule,
+        "by": reflections.storable(override.by),
+        "why": reflections.storable(override.why),
+        "decisions": override.decisions,
+        "until": override.until,
+    }
+    db.named("insert_override", values)
+
+
+def _stored(db: Db, row: Row) -> Stored:
+    n = {"n": row["n"]}
+    attempts = db.named("read_attempts", n).fetchall()
+    decisions = tuple(
+        codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
+        for d in db.named("read_decisions", n).fetchall()
+    )
+    overrides = db.named("read_overrides", n).fetchall()
+    steps = db.named("read_steps", n).fetchall()
+    head = Head(*(json.loads(row[part]) for part in HEAD))
+    loop = Loop(
+        row["id"],
+        tuple(codec.goal_from(g) for g in head.goals),
+        tuple(codec.attempt_from(json.loads(a["record"])) for a in attempts),
+        tuple(Override(**dict(o)) for o in overrides),
+        Usage(**json.loads(row["extra"])),
+        row["cancelled"],
+        # Asked again, it is decided as it was: an override that had expired lifts nothing.
+        at=decisions[-1].decided if decisions and overrides else 0.0,
+    )
+    return Stored(
+        row["id"],
+        head,
+        loop,
+        _values(attempts),
+        decisions,
+        {s["key"]: json.loads(s["record"]) for s in steps},
+        row["epoch"],
+        row["created"],
+        row["updated"],
+    )
+
+
+def _values(attempts: Sequence[Row]) -> tuple[Any, ...]:
+    return tuple(json.loads(a["value"]) for a in attempts)

@@ -1,0 +1,152 @@
+"""The schema of PostgreSQL, in numbered migrations of two parts.
+
+`pre` is what new code needs and old code does not mind, `post` takes away what only old code
+needed. So a service goes over without a stop: pre, then the new code everywhere, then post.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from psycopg import errors, sql
+
+from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer
+from heedful.store import jobs
+from heedful.store.address import PATIENT, SCHEMA, addressed
+from heedful.store.mishaps import MISHAPS, mishap
+from heedful.store.parts import Step, known, newest
+from heedful.store.session import Session
+from heedful.store.statements import read_sql
+
+Part = Literal["pre", "post", "all"]
+# The lock that migrators of one database take one after the other: "heedful" as a number.
+LOCK: Final = 0x657272617461
+
+_MAY = (
+    "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
+    "database (grant create on database … to …); with --role for one that may create roles, too"
+)
+_BOOK = """
+create table if not exists schema_version (
+  number integer not null,
+  part text not null check (part in ('pre', 'post')),
+  at double precision not null,
+  primary key (number, part)
+)
+"""
+
+
+class Migrated(NamedTuple):
+    """What was applied just now, what waits for another part, and the schema there is now."""
+
+    applied: tuple[Step, ...]
+    waiting: tuple[Step, ...]
+    schema: int
+
+
+def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
+    """Bring a database to this version's schema, in one transaction; again, it does nothing.
+
+    The role of the URL makes the tables and owns them. `role` is the service's: it is created where
+    there is none, without a password, and may read and write rows. Raises StoreError, InvalidInput.
+    """
+    try:
+        session = Session(addressed(url).conninfo)
+        try:
+            return session.within("begin", lambda db: _migrate(session, part, role), "commit")
+        finally:
+            session.close()
+    except errors.InsufficientPrivilege as error:
+        raise RoleRefused(f"{error.diag.message_primary}; {_MAY}") from error
+    except MISHAPS as error:
+        raise mishap(error).told from error
+
+
+def _migrate(db: Session, part: Part, role: str) -> Migrated:
+    db.script(f"""
+        {PATIENT};
+        set local lock_timeout = 0;
+        select pg_advisory_xact_lock({LOCK});
+        set local lock_timeout = '10s'
+    """)
+    vectors(db)
+    if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
+        db.script(f"create schema {SCHEMA}")  # `if not exists` would ask for the right to make it
+    db.script(_BOOK)
+    done = {Step(*row) for row in db.execute("select number, part from schema_version")}
+    if strange := sorted(done - set(known())):
+        raise StoreNewer(
+            f"the database has migration {strange[-1].number}, this heedful knows {newest()}; "
+            "upgrade heedful"
+        )
+    waiting = [one for one in known() if one not in done]
+    applied = tuple(_chosen(waiting, part))
+    for one in applied:
+        db.script(read_sql(one.file))
+        values = {"number": one.number, "part": one.part, "at": time.time()}
+        db.execute("insert into schema_version values (:number::int, :part, :at)", values)
+    jobs.migrate(db, part)
+    for name in sorted({*_served(db), *filter(None, [role])}):
+        _grant(db, name)
+    there = done | set(applied)
+    schema = max((one.number for one in there if one.part == "pre"), default=0)
+    return Migrated(applied, tuple(one for one in waiting if one not in there), schema)
+
+
+def _chosen(waiting: list[Step], part: Part) -> Iterator[Step]:
+    """Those of a part, in order, up to the first that another one has to come before."""
+    for one in waiting:
+        if part not in ("all", one.part):
+            return
+        yield one
+
+
+def vectors(db: Session) -> str:
+    """The version of pgvector. Raises StoreError where it is missing or too old."""
+    found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+    if found is None:
+        available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
+        how = "" if available.fetchall() else "install pgvector on the server, then "
+        raise StoreError(
+            f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
+        )
+    version = tuple(int(number) for number in re.findall(r"\d+", found[0])[:2])
+    if version < (0, 8):
+        raise StoreError(
+            f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
+            "superuser run in the database: alter extension vector update"
+        )
+    return str(found[0])
+
+
+def _served(db: Session) -> list[str]:
+    """The roles that were let in before: what is new has to be granted to them, too."""
+    rows = db.execute("""
+        select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
+        join pg_roles r on r.oid = a.grantee
+        where c.oid = 'schema_version'::regclass and a.grantee <> c.relowner
+    """)
+    return [row[0] for row in rows]
+
+
+def _grant(db: Session, role: str) -> None:
+    """Let a role read and write every row that row-level security shows it, and nothing more.
+
+    To the audit it adds; what is there it cannot change.
+    """
+    if not role.isprintable() or len(role) > 63:
+        raise InvalidInput("role", role, "1 to 63 printable characters")
+    name = sql.Identifier(role).as_string()
+    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}).fetchall():
+        db.script(f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls")
+    db.script(f"""
+        grant usage on schema {SCHEMA} to {name};
+        grant select, insert, update, delete on all tables in schema {SCHEMA} to {name};
+        revoke insert, update, delete on schema_version, queue_version from {name};
+        revoke update, delete on audit from {name};
+        grant usage, select on all sequences in schema {SCHEMA} to {name};
+        grant execute on all functions in schema {SCHEMA} to {name}
+    """)

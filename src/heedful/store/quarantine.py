@@ -1,0 +1,198 @@
+"""The quarantine in SQL: what waits, what is released or rejected, and sources revoked."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from heedful.errors import InvalidInput, NotFound, NotQuarantined
+from heedful.memory.learn import Example, Reflection
+from heedful.memory.trust import HELD, ORDER, Action, Held, Provenance, Removed, Sighting, begins
+from heedful.protocols import Scope
+from heedful.store.database import Db, Row
+from heedful.store.reflections import LESSON, add_example, key_of, mark, storable, token
+from heedful.store.rulings import rule
+from heedful.store.superseded import follow
+
+Plain = dict[str, Any]
+# How many sightings of a lesson are told, the newest.
+TOLD = 20
+DONE = {"release": "released", "reject": "rejected"}
+
+
+def held(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Held]:
+    """Examples by their ids, whatever their state; None: all that wait in quarantine."""
+    key = _key(scope)
+    if ids is None:
+        ids = [row["id"] for row in db.named("waiting", key).fetchall()]
+    rows = db.named("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
+    return [_held(row) for row in rows]
+
+
+def provenance(db: Db, scope: Scope, one: Held) -> Provenance:
+    """Where the example comes from, and what was ruled on it."""
+    lesson = {"kind": one.kind, "signature": one.signature, "most": TOLD}
+    values = {**_key(scope), "example": one.id, "subject": f"{one.kind}/{one.signature}", **lesson}
+    told = {
+        name: db.named(name, values).fetchall()
+        for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
+    }
+    return Provenance(
+        tuple(row["source"] for row in told["rests_on"]),
+        tuple(row["parent"] for row in told["parents_of"]),
+        tuple(row["child"] for row in told["children_of"]),
+        tuple(Sighting(**dict(row)) for row in told["newest_sightings"]),
+        tuple({**dict(row), "record": json.loads(row["record"])} for row in told["rulings_on"]),
+    )
+
+
+def settle(
+    db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str, now: float
+) -> None:
+    """Release or reject entries, all or none; on record.
+
+    What is released has the trust of the operator who did it. Raises NotFound, NotQuarantined and
+    InvalidInput.
+    """
+    if not ids:
+        raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
+    known = {one.id: one for one in held(db, scope, sorted(set(ids)))}
+    for id in sorted(set(ids)):
+        if id not in known:
+            raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
+        _settle(db, scope, known[id], action, by, why, now)
+
+
+def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, now: float) -> None:
+    released = action == "release"
+    values = {
+        **_key(scope),
+        "example": one.id,
+        "state": "candidate" if released else "retired",
+        "trust": "operator" if released else one.trust,
+        "subject": f"{one.kind}/{one.signature}",
+    }
+    rows = db.named("settle_example", values).fetchall()
+    if not rows:
+        last = db.named("rulings_on", values).fetchone()
+        ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
+        raise NotQuarantined(one.id, one.state, ruled)
+    (row,) = rows
+    digest = mark(row["digest"], one.lesson)
+    record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
+    rule(db, scope, action, values["subject"], by, why, now, record)
+    values["reflection"] = row["reflection"]
+    if released:
+        follow(db, {**values, "kind": one.kind, "signature": one.signature})
+    lesson = db.named("read_voice", values).fetchone()
+    if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
+        _speak(db, values, one.id if released else _best(db, values), lesson)
+
+
+def revoke(
+    db: Db, scope: Scope, source: str, by: str, why: str, now: float, dry_run: bool
+) -> Removed:
+    """Remove all that rests on a source, and what it saw; on record. `dry_run` only counts.
+
+    Lessons keep what others said of them. Raises NotFound where the source left nothing.
+    """
+    db.execute("savepoint revocation")
+    removed = _revoked(db, _key(scope), storable(source), now)
+    if dry_run:
+        db.execute("rollback to revocation")
+    db.execute("release revocation")
+    if removed == Removed():
+        where = f"the memory of {scope.tenant}/{scope.project}"
+        raise NotFound("source", source, where)
+    if not dry_run:
+        rule(db, scope, "revoke", source, by, why, now, asdict(removed))
+    return removed
+
+
+def _revoked(db: Db, key: Plain, source: str, now: float) -> Removed:
+    values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
+    rests = [row["id"] for row in db.named("rests_on_source", values).fetchall()]
+    values["ids"] = json.dumps(rests)
+    seen = Counter(row["reflection"] for row in db.named("delete_sightings", values).fetchall())
+    vectors = db.named("delete_vectors", values).rowcount
+    gone = db.named("delete_examples", values).fetchall()
+    for name in ("delete_origins", "delete_lineage", "forget_record"):
+        db.named(name, values)
+    lessons = 0
+    for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
+        values |= {"reflection": reflection, "n": seen[reflection]}
+        db.named("unsee", values)
+        lessons += _bereft(db, values)
+    return Removed(len(gone), lessons, sum(seen.values()), vectors)
+
+
+def _bereft(db: Db, values: Plain) -> bool:
+    """Let a lesson whose author is gone speak with the words of what is left, or delete it."""
+    lesson = db.named("read_voice", values).fetchone()
+    if lesson["spoken_for"]:
+        return False
+    db.named("give_back", values)
+    best = _best(db, values)
+    if best is None and not _from_sighting(db, values, lesson):
+        db.named("delete_reflection", values)
+        return True
+    _speak(db, values, best or _best(db, values), lesson)
+    return False
+
+
+def _best(db: Db, values: Plain) -> int | None:
+    """The example of a lesson that is trusted most, then the oldest; rejected ones last."""
+    row = db.named("best_example", {**values, "order": json.dumps(ORDER)})
+    found = row.fetchone()
+    return int(found["id"]) if found is not None else None
+
+
+def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
+    """Give a lesson the words, trust and state of an example; what a proof retired stays so."""
+    stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
+    values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
+    db.named("bring_back", values)
+    db.named("set_voice", values)
+    rows = db.named("read_voices", values).fetchall()
+    # The row of the lesson itself has its words; that of other words has a digest of its own.
+    for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
+        alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
+        digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
+        if alone and row["digest"] != digest:
+            db.named("set_digest", {"example": row["id"], "digest": digest})
+
+
+def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
+    """Write the lesson that the most trusted sighting makes by itself; whether there was one."""
+    from heedful.memory.signature import Signature  # whose patterns a store has no need of
+
+    order = {**values, "order": json.dumps(ORDER)}
+    row = db.named("best_sighting", order).fetchone()
+    if row is None:
+        return False
+    one = Reflection(
+        lesson["kind"],
+        Signature("", lesson["pattern"], lesson["signature"]),
+        lesson["error_type"],
+        row["text"],
+        row["text"],
+        trust=row["trust"],
+        state=begins(row["trust"]),
+    )
+    written = {name: row[name] for name in ("text", "source", "parents", "trust")}
+    add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))
+    return True
+
+
+def _held(row: Row) -> Held:
+    plain = {name: row[name] for name in row.keys() if name != "record"}  # noqa: SIM118 - a Row
+    example = Example(**json.loads(row["record"]))
+    tags = tuple(json.loads(row["tags"]))
+    return Held(**{**plain, "tags": tags, "example": example if example.accepted else None})
+
+
+def _key(scope: Scope) -> Plain:
+    return {**key_of(scope), "scope": token(scope)}

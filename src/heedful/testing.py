@@ -1,0 +1,108 @@
+"""Public doubles for tests: a scripted model, an embedder of fixed places, made-up histories."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
+from typing import Any
+
+from heedful.errors import ModelError
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.protocols import Answer, Message, Usage
+
+Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answer"]
+
+
+class ScriptedModel:
+    """A Model that answers from a script.
+
+    Each line is a text, an Answer, an exception to raise, or a function of the messages. After the
+    last line it raises ModelError, or begins again with `forever`. `prompts` keeps the messages of
+    every call and `settings` its other arguments; `seconds` is how long each call takes.
+    """
+
+    name = "scripted"
+
+    def __init__(self, *lines: Line, forever: bool = False, seconds: float = 0.0) -> None:
+        self._lines, self._forever, self._seconds = lines, forever, seconds
+        self.prompts: list[tuple[Message, ...]] = []
+        self.settings: list[Mapping[str, Any]] = []
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
+        """The next line of the script. Raises ModelError when there is none left."""
+        index = len(self.prompts)
+        self.prompts.append(tuple(messages))
+        settings = {"schema": schema, "max_tokens": max_tokens}
+        self.settings.append({**settings, "temperature": temperature, "seed": seed})
+        if self._seconds:
+            await asyncio.sleep(self._seconds)
+        if not self._lines or (index >= len(self._lines) and not self._forever):
+            raise ModelError(f"the script has {len(self._lines)} lines; call {index + 1} has none")
+        line = self._lines[index % len(self._lines)]
+        if isinstance(line, BaseException):
+            raise line
+        answer = line(messages) if callable(line) else line
+        return answer if isinstance(answer, Answer) else _answer(messages, answer)
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+class FixedEmbedder:
+    """An Embedder that hashes words into places: texts that share words lie near each other."""
+
+    name = "fixed"
+
+    def __init__(self, dimensions: int = 64) -> None:
+        self.dimensions = dimensions
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One unit vector a text."""
+        return [self._place(text) for text in texts]
+
+    def _place(self, text: str) -> list[float]:
+        vector = [0.0] * self.dimensions
+        for word in text.lower().split() or [""]:
+            digest = hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()
+            vector[int.from_bytes(digest[:4]) % self.dimensions] += 1.0
+        length = sqrt(sum(x * x for x in vector))
+        return [x / length for x in vector]
+
+
+def history(
+    *attempts: Sequence[str] | Mapping[str, float],
+    goals: Sequence[Goal] = (),
+    candidates: Sequence[str] = (),
+    id: str = "history",
+) -> Loop:
+    """A loop made of its evaluations: a list of finding keys (all errors), or a mapping of scores.
+
+    Candidates are all different unless `candidates` names their texts.
+
+    >>> history(["a", "b"], ["a"]).improved
+    (True, True)
+    """
+    made = []
+    for number, what in enumerate(attempts, 1):
+        text = candidates[number - 1] if candidates else f"candidate {number}"
+        if isinstance(what, Mapping):
+            evaluation = Evaluation(scores=what)
+        else:
+            evaluation = Evaluation(tuple(Finding("check", key, key=key) for key in what))
+        made.append(Attempt(number, Candidate.of(text), evaluation, Usage(calls=1)))
+    return Loop(id, tuple(goals), tuple(made))
+
+
+def _answer(messages: Sequence[Message], text: str) -> Answer:
+    prompt = sum(len(m.content) // 4 for m in messages)
+    return Answer(text, Usage(1, prompt, len(text) // 4))
