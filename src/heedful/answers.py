@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from heedful.asked import Asked
+from heedful.lessons.words import difference
 from heedful.loop.feedback import clean
-from heedful.loop.measure import shown
-from heedful.memory.difference import difference
+from heedful.loop.record import shown
+from heedful.reports import AttemptReport, Checked, Report, StageReport
 from heedful.retries import Extra, statistics
-
-if TYPE_CHECKING:
-    from heedful.reports import AttemptReport, Checked, Report, StageReport
 
 LONGEST = 2_000  # characters of a message or a fix; feedback is bounded where it is made
 OUTPUT = 20_000  # characters of an output that are compared

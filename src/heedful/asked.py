@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from heedful.reports import Report, StageReport
+from heedful.reports import Report, StageReport
 
 LONGEST = 2_000  # characters of a question that are read
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from heedful import telemetry
 from heedful.announced import Announced
-from heedful.decisions import Decision
-from heedful.drive import Run
+from heedful.checks.evaluate import Context, Evaluate, blocking, call, context, evaluated
+from heedful.drive.drive import Run
 from heedful.errors import (
     CheckFailed,
     GenerateFailed,
@@ -18,20 +18,18 @@ from heedful.errors import (
     ModelTimeout,
     StageFailed,
 )
-from heedful.evaluate import Evaluate, evaluated
-from heedful.loop.decide import Done, Verdict
+from heedful.lessons.learn import MOST
+from heedful.lessons.signature import signature
+from heedful.loop.decide import Decision, Done, Verdict
 from heedful.loop.feedback import clean
 from heedful.loop.record import Evaluation, Finding, Goal, Loop
 from heedful.loop.stop import MaxAttempts, flat
-from heedful.memory.learn import MOST
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.neutral import neutral
-from heedful.protocols import Context, Head, Stored
 from heedful.reports import StageReport, stage_feedback, stage_report, unvalidated
 from heedful.runs import loop_of
+from heedful.sanitize import neutral
 from heedful.stages import Attempts, Stage, reports_of
-from heedful.usercode import blocking, call, context
+from heedful.store.records import Head, Stored
 
 if TYPE_CHECKING:
     from heedful.pipeline import Pipeline

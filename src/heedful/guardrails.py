@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.measure import LARGEST, number
+from heedful.loop.record import LARGEST, number
 
 OLDER: Mapping[str, str] = {
     "max_guardrail_attempts": "max_check_attempts",

@@ -16,10 +16,11 @@ from typing import Any
 from heedful.answers import Fact
 from heedful.checks.quantities import quantities, tokens
 from heedful.errors import MalformedAnswer
-from heedful.neutral import neutral
-from heedful.protocols import NOTHING, Answer, Message, Model, Usage
+from heedful.loop.record import NOTHING, Usage
+from heedful.models.contract import Answer, Message, Model
 from heedful.questions import Facts
 from heedful.redact import redacted
+from heedful.sanitize import neutral
 from heedful.telemetry import complete
 
 LONGEST = 600  # characters of one fact that are shown

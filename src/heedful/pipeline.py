@@ -7,23 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from heedful.checks.evaluate import Check, Evaluate
+from heedful.drive.drive import given
+from heedful.drive.generate import Writer, generator
 from heedful.errors import InvalidInput
-from heedful.evaluate import Check, Evaluate
-from heedful.generate import Writer, generator
-from heedful.given import given
 from heedful.guardrails import Guardrails
+from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import open_model
-from heedful.protocols import Model, Scope, Store
+from heedful.models.contract import Model
 from heedful.redact import redacted
 from heedful.reports import Exhausted, Report, file_safe
 from heedful.running import Running
 from heedful.stages import REPORTS, Stage, Unvalidated, Work
 from heedful.store import open_store
+from heedful.store.contract import Store
 
 F = TypeVar("F", bound=Work)
 # Of a name, in bytes: one of a stage and one of a run are in the name of a file.

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.answers import TOLD, Fact, place
 from heedful.asked import Asked, asked
 from heedful.loop.feedback import clean
-
-if TYPE_CHECKING:
-    from heedful.reports import Report, StageReport
+from heedful.reports import Report, StageReport
 
 UNDERSTOOD: Mapping[str, str] = {
     "retried": "why {} was retried",

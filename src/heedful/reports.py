@@ -6,18 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from heedful.codec import sparse
-from heedful.decisions import Decision
-from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.codec import sparse
+from heedful.loop.decide import Again, Decision, Done, Verdict
 from heedful.loop.feedback import MOST, feedback
-from heedful.loop.record import Attempt, Evaluation, Finding, Goal, Loop
-from heedful.neutral import neutral
-from heedful.protocols import NOTHING, Usage
-
-if TYPE_CHECKING:
-    from heedful.protocols import Stored
+from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
+from heedful.sanitize import neutral
+from heedful.store.records import Stored
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from heedful.shares import Estimate, share
-
-if TYPE_CHECKING:
-    from heedful.reports import AttemptReport, Report, StageReport
+from heedful.lessons.proof import Estimate, share
+from heedful.reports import AttemptReport, Report, StageReport
 
 
 @dataclass(frozen=True, slots=True)

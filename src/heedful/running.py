@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.announced import Announced, terminal
+from heedful.checks.evaluate import Context
+from heedful.drive.journal import journal
 from heedful.driven import Driven
-from heedful.journal import journal
 from heedful.loop.decide import Done
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.loop.stop import Stop
-from heedful.protocols import Context, Entry, Stored, Usage
 from heedful.reports import Report, StageReport, stage_report
 from heedful.runs import POLICY, head_of, loop_of, stages_of
 from heedful.stages import Attempts, Stage, fields_of, reports_of, tell
+from heedful.store.records import Entry, Stored
 
 if TYPE_CHECKING:
     from heedful.pipeline import Pipeline

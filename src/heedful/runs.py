@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import NotFound
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
-from heedful.protocols import Scope, Store, Stored
 from heedful.reports import Report, StageReport, stage_report
+from heedful.store.contract import Store
+from heedful.store.records import Stored
 
 # A run is a loop with one attempt each time that it comes to an end.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from heedful.protocols import Usage
+from heedful.loop.record import Usage
 from heedful.reports import AttemptReport, Checked, Report, StageReport, Status
 
 BEGAN = 1_781_000_000.0

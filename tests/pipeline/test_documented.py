@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heedful import checks
+from heedful.checks import insights as checks_insights
+from heedful.checks import numbers as checks
+from heedful.checks import text as checks_text
 from heedful.guardrails import Guardrails
 from heedful.pipeline import Pipeline
 from heedful.reports import Report
@@ -116,14 +118,16 @@ CITED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("wrong", "given", "right"), CITED)
 def test_what_is_cited_and_is_not_there(wrong: str, given: Any, right: str) -> None:
-    report, said = retried(lambda feedback: right if feedback else wrong, checks.insights(**given))
+    report, said = retried(
+        lambda feedback: right if feedback else wrong, checks_insights.insights(**given)
+    )
     assert "\n- insight_hallucination: " in said
     assert report.stages[0].recovered
 
 
 def test_many_numbers_are_a_warning_only() -> None:
     text = "Values: " + ", ".join(f"{n}.{n}7" for n in range(11, 25))
-    report, said = retried(lambda feedback: text, checks.precision())
+    report, said = retried(lambda feedback: text, checks_insights.precision())
     (attempt,) = report.stages[0].attempts
     assert said == ""
     assert (attempt.overall_status, report.status) == ("warning", "passed")
@@ -149,7 +153,7 @@ def test_settings_move_the_thresholds(tmp_path: Path) -> None:
 def test_a_stage_that_reads_attributes() -> None:
     state = SimpleNamespace()
     report, said = retried(
-        lambda feedback: "ok words" if feedback else "", checks.not_empty(), state=state
+        lambda feedback: "ok words" if feedback else "", checks_text.not_empty(), state=state
     )
     assert report.passed
     assert state.guardrail_reports["stage_4_feedback"] == said

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from heedful import policies, run_sync
+from heedful import policies
+from heedful.checks.evaluate import Context
+from heedful.drive.portal import run_sync
 from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
 from heedful.guardrails import Guardrails
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.pipeline import LONGEST, Pipeline
-from heedful.protocols import Context, Scope
 from heedful.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.drive.support import counted

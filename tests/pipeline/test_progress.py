@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from heedful.announced import WIDEST, terminal
+from heedful.checks.evaluate import Context
 from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.protocols import Context
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")

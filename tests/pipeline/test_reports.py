@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.checks import predictions
+from heedful.checks.evaluate import Context
 from heedful.checks.files import results
 from heedful.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
+from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Evaluation, Finding
 from heedful.pipeline import LONGEST, Pipeline
-from heedful.protocols import Context, Scope
 from heedful.reports import HEAD, TAIL, Report, stage_feedback
 from heedful.runs import is_run, report_of
 from heedful.store.sqlite import shared

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, Run
+from heedful.drive.drive import Run
 from heedful.errors import ModelUnavailable, StoreUnavailable, UnknownName
+from heedful.memory.memory import Memory
 from heedful.models.function import Function
+from heedful.service import jobs as doing
+from heedful.service import worker as queued
+from heedful.service.jobs import Tools
+from heedful.service.worker import Queued
 from heedful.store import open_store
 from heedful.testing import ScriptedModel
-from heedful.work import doing, queued
-from heedful.work.queued import Queued
-from heedful.work.tasks import Tools
 from tests.postgres import Urls, rows
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 
@@ -127,7 +129,7 @@ def test_two_workers_share_what_there_is(url):
 
 
 def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST", 0.0)
+    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     monkeypatch.setattr(queued, "POLL", 0.05)
     heard = Heard()
 
@@ -153,7 +155,7 @@ def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
 
 
 def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST", 0.0)
+    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     heard = Heard()
 
     async def run() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,17 +18,15 @@ from heedful.cli.output import MOST, Db, Json, following, print_json, show, tabl
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, settings
 from heedful.errors import HeedfulError
+from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
-from heedful.loop.measure import shown
+from heedful.loop.record import shown
+from heedful.memory.memory import Memory
 from heedful.phrasing import Phrased, phrased
 from heedful.questions import Facts, facts
 from heedful.reports import Report
 from heedful.retries import CheckCount, Extra, Statistics, statistics
 from heedful.runs import report_of
-from heedful.shares import Estimate
-
-if TYPE_CHECKING:
-    from heedful.memory.memory import Memory
 
 RUNS = ("run", "pipeline", "state", "passed", "attempts", "retries", "seconds", "began")
 CHECKS = ("check", "judged", "failed", "share failed", "stages", "mended", "share mended")

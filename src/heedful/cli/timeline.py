@@ -5,7 +5,7 @@ from __future__ import annotations
 from heedful.answers import run_fact, standing
 from heedful.cli.output import following, print_json, show, table
 from heedful.loop.feedback import clean
-from heedful.loop.measure import shown
+from heedful.loop.record import shown
 from heedful.questions import stage_of
 from heedful.reports import AttemptReport, Report, StageReport
 from heedful.retries import Extra

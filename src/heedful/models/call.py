@@ -1,4 +1,7 @@
-"""What every call keeps: the bounds of request, time and answer, and an event loop that is free."""
+"""What every call keeps: the bounds of request, time and answer, and an event loop that is free.
+
+A model asked for JSON, twice at most.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
-from heedful.protocols import Answer, Message
+from heedful.loop.record import NOTHING, Usage
+from heedful.models.contract import Answer, Message, Model
+from heedful.telemetry import complete
 
 T = TypeVar("T")
 MOST_ANSWER_BYTES = 1_000_000
@@ -105,3 +110,50 @@ async def in_thread(call: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="heedful-model-call", daemon=True).start()
     return await asyncio.wrap_future(future)
+
+
+WARMER = 0.5  # added to the temperature when asked again: at 0 a model repeats its answer
+
+
+async def asked(
+    model: Model,
+    messages: Callable[[str], list[Message]],
+    read: Callable[[str], T],
+    schema: Mapping[str, Any],
+    *,
+    who: str,
+    max_tokens: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> tuple[T, Usage]:
+    """What `read` makes of the model's answer, and what it cost; asked once more where malformed.
+
+    `messages` is given what was wrong with the last answer, `read` raises InvalidInput. Raises
+    MalformedAnswer, ModelError.
+    """
+    usage, told, why, text = NOTHING, "", "", ""
+    for again in (0, 1):
+        try:
+            answer = await complete(
+                model,
+                messages(told),
+                schema=schema,
+                max_tokens=max_tokens,
+                temperature=temperature + again * WARMER,
+                seed=seed + again,
+            )
+        except MalformedAnswer as error:  # what it cost is not told: it counts as one call
+            why, text = str(error).rpartition("; it began: ")[0], error.answer
+            usage, told = usage + Usage(1), "it was not the JSON object asked for"
+            continue
+        usage, text = usage + answer.usage, answer.text
+        try:
+            return read(text), usage
+        except InvalidInput as error:
+            # Without the value: what is shown may have had a hand in that.
+            told, why = f"{error.field} must be {error.allowed}", str(error)
+        if answer.finish == "length":
+            why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
+    spent = f"asked {usage.calls} times, {usage.tokens} tokens"
+    named = f"{who} of model {model.name!r}"
+    raise MalformedAnswer(f"{named} gave no judgement ({spent}): {why}", text, usage)

@@ -19,8 +19,9 @@ from heedful.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
+from heedful.loop.record import Usage
 from heedful.models.call import check_request, check_timeout, checked, printable, within
-from heedful.protocols import Answer, Message, Usage
+from heedful.models.contract import Answer, Message
 from heedful.redact import redacted
 
 if TYPE_CHECKING:

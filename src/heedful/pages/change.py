@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.memory.difference import changes, difference
+from heedful.lessons.words import changes, difference
 from heedful.redact import redacted
 
 # A line longer than WIDE is compared sentence by sentence; nothing shown is longer than CUT.

@@ -1,0 +1,104 @@
+"""How many tokens a text has for a model: an estimate that needs no tokenizer. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from heedful.loop.record import Usage
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat; `source` says where its text comes from, and no model is told."""
+
+    role: Role
+    content: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answered: its text, what it cost, and why it ended.
+
+    `finish` is `"stop"` where the model ended by itself and `"length"` where `max_tokens` cut it.
+    """
+
+    text: str
+    usage: Usage = field(default_factory=lambda: Usage(calls=1))
+    finish: Literal["stop", "length"] = "stop"
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A chat model. Adapters live in `heedful.models`, one a file."""
+
+    @property
+    def name(self) -> str:
+        """The name as a user would write it, for example `embedded` or `openai:gpt-5`."""
+        ...
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
+        """Answer the chat; with `schema` (JSON Schema) the text is JSON that was asked to fit it.
+
+        Raises ModelError and its kinds; never returns an error as text.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release what the model holds; calling it twice is harmless."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into unit vectors of one length."""
+
+    @property
+    def name(self) -> str:
+        """Names the vectors' space: vectors of two names are never compared."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """The length of every vector."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector of Euclidean length 1 a text, in order. Raises ModelError."""
+        ...
+
+
+# Measured against the tokenizer of Qwen2.5 on texts of 600 characters, as shares of the true count,
+# least to greatest: English talk 1.04-1.25, Markdown 1.08-1.48, Python 1.10-1.58 (2.5 with lines of
+# dashes), JSON 1.07-1.35, logs 1.00-1.54, Chinese 0.97-1.45, Japanese 1.05-1.63, Arabic 1.87-2.31,
+# Russian 2.18-2.98, emoji 1.28-1.73, text with emoji 0.95-1.10, numbers 1.00. Less in Hindi (0.88),
+# Georgian and Armenian (0.86), hexadecimal ids (0.87), lists of foreign names (0.7), random letters
+# (0.3). A larger vocabulary (o200k) has fewer tokens in nearly all of these, more in emoji (0.74).
+_TOKEN = re.compile(
+    r"[A-Z]?[a-z]{1,6}|[A-Z]{1,3}"  # words; rare and long ones are made of several
+    r"|[ ](?=\d)|[^\S\n]{2,}|\n+"  # a space goes with the word after it, but with no digit
+    r"|\S"  # a digit, a mark, a character outside ASCII
+)
+
+
+def tokens(text: str) -> int:
+    """About how many tokens `text` has; English has some 15 % fewer.
+
+    >>> tokens("It weighs 12.5 kg."), tokens("重量是12.5公斤"), tokens("👍")
+    (9, 9, 2)
+    """
+    found = len(_TOKEN.findall(text))
+    return found if text.isascii() else found + sum(c > "\uffff" for c in text)  # as emoji have two
