@@ -24,9 +24,7 @@ import numpy as np
 
 import heedful
 from heedful import Pipeline
-from heedful.checks import contains, files
-from heedful.checks import fields as numbers
-from heedful.checks import numbers as numbers_numbers
+from heedful.checks import contains, numbers
 from heedful.checks.evaluate import Check, Context
 from heedful.checks.grounding import grounding
 from heedful.checks.insights import insights as cites
@@ -225,10 +223,10 @@ def pipeline(
     """The five stages, over the store of their memory; reports go to the folder `reports`."""
     kept: Any = {"memory": memory, "store": memory.store, "reports": reports}
     made = Pipeline("forecast", progress=progress, **kept)
-    made.stage(checks=[files.results(path, at_least_rows=1000), numbers.finite(path)])(load)
+    made.stage(checks=[numbers.results(path, at_least_rows=1000), numbers.finite(path)])(load)
     made.stage(checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))])(features)
     made.stage(checks=[apart])(split)
-    made.stage(checks=[numbers_numbers.predictions(results, "y", "yhat")], retries=2)(train)
+    made.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
     grounded: Sequence[Check] = [cites(evidence, columns, results), grounding(evidence)]
     if model is None:
         made.stage(checks=grounded, retries=2)(insights)

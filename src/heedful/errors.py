@@ -104,8 +104,8 @@ class UnknownName(UsageError):
 class PackageMissing(UsageError, ImportError):
     """What was asked for needs a package that comes with an extra.
 
-    >>> str(PackageMissing("reading CSV", "pyarrow", "frames"))
-    "reading CSV needs pyarrow: pip install 'heedful[frames]'"
+    >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
+    "reading Parquet needs pyarrow: pip install 'heedful[frames]'"
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:

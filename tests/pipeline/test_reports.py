@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks import predictions
 from heedful.checks.evaluate import Context
-from heedful.checks.files import results
+from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import MOST

@@ -6,7 +6,6 @@ Libraries that a check needs (jsonschema, pydantic, pyarrow) are imported when i
 from heedful.checks.claim import Claim
 from heedful.checks.critic import critic, critics
 from heedful.checks.evidence import Evidence
-from heedful.checks.files import results
 from heedful.checks.grounding import ground, grounding, ungrounded
 from heedful.checks.insights import insights, precision
 from heedful.checks.loading import known, load
@@ -17,6 +16,7 @@ from heedful.checks.numbers import (
     leakage,
     predictions,
     ranges,
+    results,
     rows,
     skill,
     spread,

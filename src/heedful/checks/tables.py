@@ -1,0 +1,483 @@
+"""Tables of any kind, read in batches: files, data frames, mappings, rows and arrays.
+
+CSV, TSV and JSON lines are read by the standard library and Parquet by pyarrow, in memory that does
+not grow with the file. A `.json` file and a lazy data frame are read whole.
+
+A cell means the same in every form: text that reads as a number is that number (CSV is all text),
+an empty cell, None and NaN are missing, and truth values are not numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from importlib import import_module
+from itertools import islice
+from math import inf, nan
+from operator import itemgetter
+from os import PathLike
+from os.path import exists, isfile  # False for a name that the system refuses
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from heedful.checks.evaluate import Context
+from heedful.checks.text import shorten
+from heedful.errors import PackageMissing
+from heedful.loop.record import Finding, Level
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    Floats = NDArray[float64]
+
+ROWS = 65_536
+"""Rows of a batch; of CSV and JSON lines an eighth, since their cells are Python objects."""
+SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".json", ".jsonl", ".ndjson")
+MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
+"""Texts that mean a missing cell, in lower case."""
+RESULTS = "missing_results"
+"""The check name of findings about results that are absent, empty, stale or damaged."""
+
+Cells = Any
+"""The cells of a column: a list, a numpy array or a pyarrow array."""
+Batches = Iterator[Sequence[Cells]]
+
+
+def report(
+    check: str, kind: str, what: str, fix: str, level: Level = "error", severity: float = 0.7
+) -> Finding:
+    """Return a finding whose key is made of its check and kind."""
+    return Finding(check, what, fix, level, severity, f"{check}: {kind}")
+
+
+@dataclass(eq=False)
+class TableError(Exception):
+    """A source that cannot be read as a table; a check reports it as a finding."""
+
+    kind: str
+    what: str
+    fix: str
+    check: str = ""
+
+    def finding(self, check: str) -> Finding:
+        """Return the finding for the check that read the source, unless it has its own name."""
+        return report(self.check or check, self.kind, self.what, self.fix, severity=0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An open table: its column names, and `read`, which yields batches of some columns."""
+
+    columns: tuple[str, ...]
+    read: Callable[[Sequence[str]], Batches] = field(repr=False)
+
+    def batches(self, names: Sequence[str]) -> Batches:
+        """Yield the columns with these names, in this order. Raises TableError."""
+        for name in names:
+            if name not in self.columns:
+                raise self.missing_column(name)
+            if self.columns.count(name) > 1:
+                what = f"{self.columns.count(name)} columns are called {name!r}"
+                raise TableError("columns", what, "give every column a name of its own")
+        return self.read(names)
+
+    def count_rows(self, columns: Sequence[str] = ()) -> int:
+        """Count the rows by reading these columns, or the first column. Raises TableError."""
+        names = list(columns) or list(self.columns[:1])
+        return sum(len(batch[0]) for batch in self.batches(names)) if names else 0
+
+    def missing_column(self, name: str) -> TableError:
+        """Return the error for a column that is not there, with the most likely fix."""
+        more = len(self.columns) - 20
+        there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
+        near = [c for c in self.columns if c.strip().casefold() == name.strip().casefold()]
+        if near:
+            fix = f"call the column {near[0]!r} {name!r}, exactly"
+        elif len(self.columns) == 1 and name in re.split(r"[;\t|]", self.columns[0]):
+            fix = "separate the cells of a row by commas, or by tabs in a .tsv file"
+        else:
+            fix = f"write a column called {name!r}"
+        what = f"there is no column {name!r}; there are: {there or 'none'}"
+        return TableError("missing column", what, fix)
+
+
+# Sources
+
+
+def locate(source: Any, candidate: Any, context: Context) -> Any:
+    """Return the data that a check reads: the candidate, a path, or what a callable returns."""
+    if source is None:
+        return candidate
+    if callable(source):
+        source = source(candidate, context.data)
+    return Path(source) if isinstance(source, str | PathLike) else source
+
+
+def open_table(data: Any, names: Sequence[str] = ()) -> Table:
+    """Open a path, a data frame, a mapping of columns, a list of rows, or arrays.
+
+    Arrays have no column names: the `names` that the check asks for apply in order.
+
+    Text is read as JSON, never as a path, because a model may have written it. Raises TableError,
+    and PackageMissing if reading needs a package that is not installed.
+    """
+    import numpy as np
+
+    match data:
+        case Path():
+            return _open_file(data, names)
+        case str():
+            fix = "answer with JSON, or give the path of the results"
+            return _open_json(data, names, "the answer", fix)
+        case None:
+            raise TableError("no data", "there are no data (None)", "give the data")
+        case Mapping():
+            return _open_mapping(data)
+        case np.ndarray():
+            return _open_array(data, names)
+        case tuple() if data and all(_as_column(item) is not None for item in data):
+            return _open_arrays(data, names)
+        case list():
+            return _open_rows(data, names)
+        case _:
+            return _open_frame(data, names)
+
+
+def import_package(name: str, purpose: str) -> Any:
+    """Import an optional package. Raises PackageMissing, which names the extra to install."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        extra = "schemas" if name.startswith(("pandera", "polars")) else "frames"
+        raise PackageMissing(purpose, name.partition(".")[0], extra) from error
+
+
+# Data in memory
+
+
+def _open_mapping(data: Mapping[Any, Any]) -> Table:
+    """Take lists as columns and ignore single values beside them; without lists it is one row."""
+    columns = {str(name): _as_column(value) for name, value in data.items()}
+    lists = {name: cells for name, cells in columns.items() if cells is not None}
+    return _open_columns(lists or {str(name): [cell] for name, cell in data.items()})
+
+
+def _as_column(value: Any) -> Cells | None:
+    """Return the cells of a column; None for a single value."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    dimensions = getattr(value, "ndim", 1)
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__") or not dimensions:
+        return None
+    if isinstance(value, list) or hasattr(value, "to_pylist"):
+        return value
+    if hasattr(value, "__array__") and dimensions == 1:
+        import numpy as np
+
+        return value.tolist() if np.ma.isMaskedArray(value) else np.asarray(value)
+    return list(value)
+
+
+def _open_columns(held: Mapping[str, Cells]) -> Table:
+    def read(names: Sequence[str]) -> Batches:
+        chosen = {name: held[name] for name in names}
+        lengths = {name: len(cells) for name, cells in chosen.items()}
+        if len(set(lengths.values())) > 1:
+            sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            what = f"the columns differ in length: {sizes}"
+            raise TableError("unequal lengths", what, "give one value a row in every column")
+        for start in range(0, max(lengths.values(), default=0), ROWS):
+            yield [cells[start : start + ROWS] for cells in chosen.values()]
+
+    return Table(tuple(held), read)
+
+
+def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> Table:
+    names = names or [f"array {n}" for n in range(1, len(arrays) + 1)]
+    if len(names) != len(arrays):
+        what = f"arrays given: {len(arrays)}; asked for are {', '.join(names)}"
+        raise TableError("columns", what, f"give {len(names)} arrays, or columns with names")
+    return _open_columns(dict(zip(names, map(_as_column, arrays), strict=True)))
+
+
+def _open_array(data: Any, names: Sequence[str]) -> Table:
+    if data.dtype.names:
+        return _open_columns({name: data[name] for name in data.dtype.names})
+    if data.ndim not in (1, 2):
+        what = f"the array has {data.ndim} dimensions"
+        raise TableError("not a table", what, "give an array of one column or of rows by columns")
+    return _open_arrays([data] if data.ndim == 1 else list(data.T), names)
+
+
+def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
+    if rows and not any(isinstance(row, Mapping | list | tuple) for row in rows):
+        return _open_arrays([rows], names)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            what = f"row {number} is {shorten(row)}, not an object of named values"
+            raise TableError("not a table", what, "give every row as an object, or lists by name")
+    return _open_objects(lambda: iter(rows), "there are no rows")
+
+
+def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) -> Table:
+    """Open rows that can be read twice: first for all column names, later for the cells."""
+    names = dict.fromkeys(str(name) for row in rows() for name in row)
+    if not names:
+        raise TableError("empty", what, "write at least one row", RESULTS)
+
+    def read(asked: Sequence[str]) -> Batches:
+        for part in _parts(rows()):
+            yield [[row.get(name) for row in part] for name in asked]
+
+    return Table(tuple(names), read)
+
+
+def _parts(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    while part := list(islice(rows, max(1, ROWS // 8))):
+        yield part
+
+
+def _open_frame(data: Any, asked: Sequence[str]) -> Table:
+    narwhals = import_package("narwhals", f"reading a {type(data).__name__}")
+    try:
+        frame = narwhals.from_native(data, allow_series=True)
+    except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
+        what = f"the data frame cannot be read: {error}"[:200]
+        raise TableError("columns", what, "give every column a name of its own") from error
+    except TypeError:
+        what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
+        fix = "give a data frame, a mapping of columns, rows or a path"
+        raise TableError("not a table", what, fix) from None
+    if isinstance(frame, narwhals.Series):
+        return _open_arrays([frame.to_list()], asked)
+    try:
+        names = tuple(map(str, frame.collect_schema().names()))
+    except OSError as error:  # a lazy frame looks for its file only now
+        raise damaged("the data frame", error) from error
+
+    def read(names: Sequence[str]) -> Batches:
+        lazy = isinstance(frame, narwhals.LazyFrame)
+        held = frame.select(*names).collect() if lazy else frame
+        for start in range(0, len(held), ROWS):
+            part = held[start : start + ROWS]
+            yield [part.get_column(name).to_list() for name in names]
+
+    return Table(names, read)
+
+
+# Files
+
+WHOLE = "write the file again, as a whole"
+_DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
+"""What readers raise for a file that is not what its name says; pyarrow's errors are among it."""
+
+
+def damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
+    """Return the error for data that cannot be read."""
+    whose = f"results file {what}" if isinstance(what, Path) else what
+    message = f"{whose} cannot be read: {shorten(str(error), 160)}"
+    return TableError("corrupt", message, fix, RESULTS)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise damaged(path, error) from error
+
+
+def _open_file(path: Path, names: Sequence[str]) -> Table:
+    suffix = path.suffix.casefold()
+    if not isfile(path):
+        there = "is no file" if exists(path) else "does not exist"
+        fix = "make sure that the stage saves its results there, and check the path"
+        raise TableError("missing", f"results file {path} {there}", fix, RESULTS)
+    if not path.stat().st_size:
+        what = f"results file {path} is empty (0 bytes)"
+        raise TableError("empty", what, "write the results to it", RESULTS)
+    if suffix not in SUFFIXES:
+        what = f"results file {path} ends in {suffix or 'nothing'}, a format that is not read"
+        raise TableError("format", what, f"save it as one of {', '.join(SUFFIXES)}")
+    with _reading(path):
+        if suffix in (".csv", ".tsv"):
+            return _open_csv(path, "," if suffix == ".csv" else "\t")
+        if suffix in (".parquet", ".pq"):
+            return _open_parquet(path)
+        if suffix == ".json":
+            return _open_json(path.read_text(encoding="utf-8-sig"), names, path)
+        return _open_objects(lambda: _json_lines(path), f"results file {path} has no rows")
+
+
+def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WHOLE) -> Table:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(whose, error, fix) from error
+    if isinstance(data, Mapping):
+        return _open_mapping(data)
+    if isinstance(data, list):
+        return _open_rows(data, names)
+    what = f"{whose} holds {shorten(data)}, no rows"
+    raise TableError("not a table", what, "write a list of objects or an object of lists")
+
+
+def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.rstrip())
+            except json.JSONDecodeError as error:
+                place = f"line {number}, column {error.colno}"
+                raise ValueError(f"{place}: {error.msg}") from error
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number}: {error}") from error
+            if not isinstance(row, Mapping):
+                raise ValueError(f"line {number} is no JSON object")
+            yield row
+
+
+def _open_csv(path: Path, separator: str) -> Table:
+    def lines() -> Iterator[list[str]]:
+        with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+            yield from filter(None, csv.reader(file, delimiter=separator, strict=True))
+
+    header = next(lines(), None)
+    if header is None:
+        what = f"results file {path} has no rows"
+        raise TableError("empty", what, "write at least one row", RESULTS)
+
+    def read(names: Sequence[str]) -> Batches:
+        columns = [itemgetter(header.index(name)) for name in names]
+        for part in _parts(islice(lines(), 1, None)):
+            for width in set(map(len, part)) - {len(header)}:
+                why = f"a row has {width} cells, the header {len(header)}"
+                raise damaged(path, why)
+            yield [[cell or None for cell in map(column, part)] for column in columns]
+
+    return Table(tuple(header), read)
+
+
+def _open_parquet(path: Path) -> Table:
+    file = import_package("pyarrow.parquet", "reading Parquet").ParquetFile
+
+    def read(names: Sequence[str]) -> Batches:
+        with _reading(path), file(path, buffer_size=1 << 20, pre_buffer=False) as opened:
+            for batch in opened.iter_batches(ROWS, columns=list(names), use_threads=False):
+                yield [batch.column(name) for name in names]
+
+    with file(path) as opened:
+        return Table(tuple(opened.schema_arrow.names), read)
+
+
+# Cells
+
+
+class Numbers(NamedTuple):
+    """Cells as floats, NaN where missing or no number: `wrong` counts the latter."""
+
+    values: Floats
+    wrong: int = 0
+    example: object = None
+
+
+def to_numbers(cells: Cells) -> Numbers:
+    """Return the cells of a column as floats."""
+    import numpy as np
+
+    if hasattr(cells, "to_pylist") and re.match("u?int|float|double", str(cells.type)):
+        cells = cells.to_numpy(zero_copy_only=False)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu":
+        return Numbers(cells.astype(np.float64))
+    cells = to_list(cells)
+    kinds = set(map(type, cells))
+    if kinds <= {float, int, str, NoneType}:  # most columns hold numbers only: the short way
+        there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
+        text = "".join(map(str, there)) if str in kinds else ""
+        if text.isascii() and "_" not in text:
+            with suppress(ValueError, OverflowError):
+                return Numbers(np.fromiter(map(float, there), float, len(there)))
+    read = [to_number(cell) for cell in cells]
+    wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
+    values = np.array([nan if value is None else value for value in read], dtype=float)
+    return Numbers(values, len(wrong), wrong[0] if wrong else None)
+
+
+def to_list(cells: Cells) -> list[Any]:
+    """Return the cells of a column as Python objects."""
+    if not hasattr(cells, "to_pylist"):
+        return list(cells.tolist() if hasattr(cells, "tolist") else cells)
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(cells.type):  # Python's times have microseconds at most
+        cells = cells.cast(pa.timestamp("us", cells.type.tz), safe=False)
+    return list(cells.to_pylist())
+
+
+def to_number(cell: Any) -> float | None:
+    """Return the number in a cell, NaN if the cell is missing, None if it is no number.
+
+    >>> to_number(" 1e3 "), to_number(True), to_number("1_000")
+    (1000.0, None, None)
+    """
+    if type(cell) is float:
+        return cell
+    if is_missing(cell):
+        return nan
+    if isinstance(cell, str):
+        fine = "_" not in cell and cell.isascii()
+    else:
+        fine = hasattr(cell, "__float__") and type(cell).__name__ not in ("bool", "bool_")
+    if not fine:
+        return None
+    try:
+        return float(cell)
+    except OverflowError:  # a whole number beyond all floats
+        return inf if cell > 0 else -inf
+    except (ValueError, TypeError):
+        return None
+
+
+def is_missing(cell: Any) -> bool:
+    """Return True for None, NaN, NaT, an empty text, and a text that means missing."""
+    if cell is None:
+        return True
+    if isinstance(cell, str):
+        return len(cell) < 9 and cell.strip().casefold() in MISSING
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
+    unequal = cell != cell
+    return type(cell).__name__ in ("NAType", "NaTType") or unequal is True or str(unequal) == "True"
+
+
+def to_key(cell: Any) -> str:
+    """Return the text that stands for a cell in a key: 7, 7.0, "7" and "7.0" are one key.
+
+    "007" is another key. A date equals its midnight, and Z equals +00:00 after a time. A missing
+    cell is ""; the text "NA" is a key like any other.
+    """
+    if type(cell) is int:
+        return str(cell)
+    if not isinstance(cell, str) and is_missing(cell):
+        return ""
+    if isinstance(cell, datetime):
+        text = cell.isoformat(" ")
+    elif isinstance(cell, date | time):
+        text = cell.isoformat()
+    else:
+        text = str(cell).strip()
+    if text[:10].count("-") == 2 and len(text) > 10:
+        text = text.replace("T", " ", 1)
+        return re.sub(r"[zZ]\Z", "+00:00", text).removesuffix(" 00:00:00")
+    whole, point, rest = text.partition(".")
+    return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text

@@ -1,0 +1,745 @@
+"""Tables in every form: what can be read, what a cell means, ranges, schemas, keys, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pandera.pandas as for_pandas
+import pandera.polars as for_polars
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+
+from heedful.checks import numbers, tables
+from heedful.checks.evaluate import Context
+from heedful.errors import InvalidInput, PackageMissing
+from heedful.loop.record import Finding
+from tests.checks.support import findings, keys
+
+CELLS = st.one_of(
+    st.floats(width=32), st.floats(-100, 100), st.integers(-(10**12), 10**12), st.none()
+)
+MIXED = CELLS | st.booleans() | st.decimals(-1000, 1000) | st.sampled_from(["7", " 1e3", "x", ""])
+CHECKS: list[Callable[..., Any]] = [
+    numbers.predictions(),
+    numbers.ranges(actual=(0, 50), predicted=(None, 7)),
+    numbers.finite(columns=["actual", "predicted"]),
+]
+SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".jsonl", ".parquet"])
+NO_FILE = "missing_results: missing"
+
+
+def said(check: Any, candidate: Any) -> list[str]:
+    return [finding.message for finding in findings(check, candidate)]
+
+
+# What is a table
+
+
+@pytest.mark.parametrize(
+    ("candidate", "key"),
+    [
+        (None, "no data"),
+        (7, "not a table"),
+        (object(), "not a table"),
+        (b"bytes", "not a table"),
+        ((), "not a table"),
+        ("not json", "missing_results: corrupt"),
+        ("7", "not a table"),
+        ([1, 2], "columns"),
+        ([{"actual": 1, "predicted": 1}, 5], "not a table"),
+        (np.zeros((2, 2, 2)), "not a table"),
+        (np.zeros((5, 3)), "columns"),
+        ({"actual": [1, 2], "yhat": [1, 2]}, "missing column"),
+        ({"actual": [1, 2, 3], "predicted": [1, 2]}, "unequal lengths"),
+        (pl.DataFrame({"actual": [1]}), "missing column"),
+        (pd.DataFrame([[1, 2]], columns=["actual", "actual"]), "columns"),
+    ],
+    ids=map(str, range(15)),
+)
+def test_what_is_no_table_is_a_finding(candidate, key):
+    (found,) = findings(numbers.predictions(), candidate)
+    assert found.key in (key, f"predictions: {key}")
+    assert found.level == "error"
+    assert found.fix
+
+
+ANYTHING = st.recursive(
+    MIXED | st.binary() | st.dates() | st.just(np.float64(2)) | st.just(np.array(7)),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["actual", "predicted", "z"]), inner)
+        | st.tuples(inner, inner)
+        | st.lists(st.floats()).map(np.array)
+    ),
+)
+
+
+@settings(max_examples=150)
+@given(ANYTHING)
+def test_whatever_the_candidate_is_findings_say_so(candidate):
+    more: list[Any] = [numbers.rows(key="actual"), numbers.schema(schema={"actual": "integer"})]
+    for check in (*CHECKS, *more, numbers.schema(schema={"actual": "date"})):
+        for found in findings(check, candidate):
+            assert found.message
+            assert found.fix or found.level == "note"
+
+
+@pytest.mark.parametrize(
+    ("header", "fix"),
+    [
+        ("actual,Predicted ", "call the column 'Predicted ' 'predicted', exactly"),
+        ("actual;predicted", "separate the cells of a row by commas, or by tabs in a .tsv file"),
+        ("actual\tpredicted", "separate the cells of a row by commas, or by tabs in a .tsv file"),
+        ("actual,unpredicted", "write a column called 'predicted'"),
+        ("actual,predicted,predicted", "give every column a name of its own"),
+    ],
+)
+def test_a_column_that_is_nearly_there_has_its_own_fix(tmp_path, header, fix):
+    (tmp_path / "r.csv").write_text(f"{header}\n")
+    (found,) = findings(numbers.predictions(tmp_path / "r.csv"), None)
+    assert found.fix == fix
+
+
+def test_a_text_is_never_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("r.json").write_text(json.dumps({"x": [1, 2]}))
+    (answer,) = findings(numbers.finite(), "r.json")
+    assert answer.key == "missing_results: corrupt"
+    assert answer.message.startswith("the answer cannot be read: ")
+    assert answer.fix == "answer with JSON, or give the path of the results"
+    assert findings(numbers.finite(), Path("r.json")) == []
+
+
+def test_columns_may_stand_among_other_things():
+    output = {"a": [1, 2, 3], "rmse": 3.2, "model": "x", "seeds": [1, 2]}
+    assert keys(numbers.finite(columns="seeds"), output) == []
+    assert keys(numbers.finite(columns=["seeds", "a"]), output) == ["finite: unequal lengths"]
+    assert keys(numbers.ranges(rmse=(0, 1)), {"rmse": 3.2, "model": "x"}) == ["ranges: rmse above"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"x": {"first": 1, "second": 2}},
+        {"x": (1, 2)},
+        {"x": pl.Series([1, 2])},
+        np.array([(1,), (2,)], dtype=[("x", float)]),
+        np.array([1, 2]),
+        np.array([[1], [2]]),
+        pd.Series([1, 2]),
+        [1, 2],
+    ],
+    ids=str,
+)
+def test_a_single_column_in_other_forms(form):
+    above = "x has 1 of 2 values above 1; the highest is 2"
+    assert said(numbers.ranges(x=(None, 1)), form) == [above]
+
+
+# Every form of the same cells agrees
+
+
+def as_json(cell: Any) -> Any:
+    return str(cell) if isinstance(cell, Decimal) else cell
+
+
+def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
+    """The same cells in all forms that hold them, whatever their kinds."""
+    rows = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
+    plain = {name: [as_json(cell) for cell in cells] for name, cells in data.items()}
+    text = {n: [None if c is None else str(c) for c in cells] for n, cells in data.items()}
+    paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "jsonl", "parquet")]
+    table = pa.table({n: pa.array(c, pa.string()) for n, c in text.items()})
+    csv.write_csv(table, paths[0])
+    paths[1].write_text(json.dumps(plain))
+    lines = [json.dumps({name: as_json(cell) for name, cell in row.items()}) for row in rows]
+    paths[2].write_text("\n".join([*lines, ""]))
+    parquet.write_table(table, paths[3])
+    return {
+        "mapping": data,
+        "rows": rows,
+        "pandas": pd.DataFrame({n: pd.Series(c, dtype=object) for n, c in data.items()}),
+        "polars": pl.DataFrame({n: pl.Series(c, dtype=pl.Object) for n, c in data.items()}),
+        "texts": pl.DataFrame(text, schema=dict.fromkeys(data, pl.String)),
+        "JSON text": json.dumps(plain),
+        **{path.suffix: path for path in paths},
+    }
+
+
+def told(found: list[Finding]) -> list[tuple[str, ...]]:
+    """All that is said, except how the first cell is quoted."""
+    return [(f.key, f.level, f.message.split(", first ")[0]) for f in found]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(MIXED, MIXED), min_size=1, max_size=40))
+def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, pairs):
+    actual, predicted = map(list, zip(*pairs, strict=True))
+    made = forms({"actual": actual, "predicted": predicted}, tmp_path_factory.mktemp("forms"))
+    for check in CHECKS:
+        expected = told(findings(check, made["mapping"]))
+        for name, form in made.items():
+            assert (name, told(findings(check, form))) == (name, expected)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 2), min_size=1, max_size=40))
+def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
+    actual, predicted = map(list, zip(*pairs, strict=True))
+    data = {"actual": actual, "predicted": predicted}
+    table = pa.table({n: pa.array(c, pa.float64()) for n, c in data.items()})
+    path = tmp_path_factory.mktemp("typed") / "r.parquet"
+    parquet.write_table(table, path)
+    array = np.array(pairs, dtype=float)
+    polars = pl.DataFrame(table.to_pydict(), schema=dict.fromkeys(data, pl.Float64))
+    typed = [table, path, polars, polars.lazy(), table.to_pandas(), array, tuple(array.T)]
+    typed += [
+        (pd.Series(actual, dtype=float), array[:, 1]),
+        dict(zip(data, table.columns, strict=True)),
+    ]
+    for check in CHECKS:
+        expected = told(findings(check, data))
+        for form in typed:
+            assert told(findings(check, form)) == expected
+
+
+def test_keys_agree_in_files_and_frames(tmp_path):
+    data = {"id": [1, 2, None, 4, 2**53 + 1], "day": [date(2026, 1, n) for n in range(1, 6)]}
+    frame = pl.DataFrame(data)
+    frame.write_csv(tmp_path / "r.csv")
+    frame.write_parquet(tmp_path / "r.parquet")
+    frame.with_columns(pl.col("day").cast(pl.String)).write_ndjson(tmp_path / "r.jsonl")
+    made = [frame, frame.to_arrow(), *(tmp_path / f"r.{x}" for x in ("csv", "parquet", "jsonl"))]
+    for key in ("id", ["id", "day"], "day"):
+        check = numbers.rows(key=key, same_as={"id": [1, 2, 3, 5, 6], "day": ["2026-01-05"] * 5})
+        expected = said(check, data)
+        assert expected
+        for form in made:
+            assert said(check, form) == expected
+        if key == "day":
+            assert said(check, frame.to_pandas()) == expected
+
+
+# What a cell means
+
+
+@pytest.mark.parametrize("cell", [True, np.bool_(False), "1_000", "١٢", "½", "1,000", "5 %", 1j])
+def test_what_is_no_number(cell):
+    check = numbers.finite(columns="x")
+    assert keys(check, {"x": [1.0, cell]}) == ["finite: x no numbers"]
+    array = np.array([cell, cell])
+    assert keys(check, {"x": array}) == ["finite: x no numbers", "finite: x empty"]
+
+
+def test_masked_cells_are_missing_and_the_widest_whole_numbers_are_numbers():
+    masked = {"x": np.ma.masked_array(np.arange(9.0), np.arange(9) < 3)}
+    assert said(numbers.finite(), masked) == ["x has 3 of 9 cells that are NaN or missing"]
+    wide = pl.DataFrame({"x": [1, 2]}).cast(pl.Int128)
+    assert findings(numbers.ranges(x=(1, 2)), wide) == []
+
+
+MIDNIGHT, THREE = datetime(2026, 1, 2), datetime(2026, 1, 2, 3)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ([7, 7.0, "7", "7.0", " 7 ", Decimal("7.0"), np.int64(7), np.float64(7)], "7"),
+        (["007"], "007"),
+        ([-7.5, "-7.5"], "-7.5"),
+        ([None, nan, "", "  ", pd.NaT, pd.NA], ""),
+        (["NA"], "NA"),
+        (["1.2.3"], "1.2.3"),
+        ([MIDNIGHT.date(), MIDNIGHT, pd.Timestamp(MIDNIGHT), "2026-01-02"], "2026-01-02"),
+        ([THREE, "2026-01-02T03:00:00", "2026-01-02 03:00:00"], "2026-01-02 03:00:00"),
+        (
+            [THREE.replace(tzinfo=UTC), "2026-01-02T03:00:00Z", "2026-01-02 03:00:00z"],
+            "2026-01-02 03:00:00+00:00",
+        ),
+    ],
+)
+def test_a_key_is_the_same_wherever_it_comes_from(cells, text):
+    assert {tables.to_key(cell) for cell in cells} == {text}
+
+
+def test_times_of_nanoseconds_are_keys(tmp_path):
+    at = pa.array([0, 3_600_000_000_001], pa.timestamp("ns"))
+    parquet.write_table(pa.table({"at": at}), tmp_path / "r.parquet")
+    check = numbers.rows(key="at", same_as={"at": ["1970-01-01", "1970-01-01 01:00:00"]})
+    assert findings(check, tmp_path / "r.parquet") == []
+
+
+# Ranges and finite cells
+
+
+def test_ranges_count_what_lies_outside():
+    check = numbers.ranges(None, {"a b": (0, None)}, share=(0, 1))
+    data = {"a b": [-1, -2, 3], "share": [0, 1, 1.5], "name": ["x", "y", "z"]}
+    below, above = findings(check, data)
+    assert (below.key, above.key) == ("ranges: a b below", "ranges: share above")
+    assert below.message == "a b has 2 of 3 values below 0; the lowest is -2"
+    assert above.message == "share has 1 of 3 values above 1; the highest is 1.5"
+    assert "keep a b at least 0:" in below.fix
+    assert "keep share within 0 to 1:" in above.fix
+    (found,) = findings(numbers.ranges(x=(None, 1)), {"x": [1.0000001, 12345678.25]})
+    assert found.message == "x has 2 of 2 values above 1; the highest is 12345678.25"
+    assert "keep x at most 1:" in found.fix
+    assert said(numbers.ranges(x=(None, 1)), {"x": [1.0000001]})[0].endswith("is 1.0000001")
+    assert findings(check, {"a b": [0], "share": [1.0]}) == []
+    assert keys(check, {"a b": [nan, 1], "share": []}) == ["ranges: unequal lengths"]
+    assert keys(check, {"a b": [nan, -inf], "share": [1, "?"]}) == [
+        "finite: a b missing",
+        "finite: a b infinite",
+        "ranges: a b empty",
+        "ranges: a b below",
+        "finite: share no numbers",
+    ]
+
+
+def test_finite_looks_at_the_columns_that_hold_numbers():
+    data = {"name": ["x", "y"], "a": [1, None], "b": [1, 2]}
+    assert keys(numbers.finite(), data) == ["finite: a missing"]
+    assert keys(numbers.finite(columns="b"), data) == []
+    text = ["finite: name no numbers", "finite: name empty"]
+    assert keys(numbers.finite(columns=["name"]), data) == text
+    assert keys(numbers.finite(), {"name": ["x"]}) == ["finite: no numbers"]
+
+
+# Schemas
+
+GOOD = {
+    "id": [1, 2, 3],
+    "share": [0.0, 0.5, 1.0],
+    "name": ["x", "y", "z"],
+    "day": [date(2026, 1, n) for n in (1, 2, 3)],
+    "fine": [True, False, True],
+}
+PLAIN = {
+    "id": "integer",
+    "share": (0, 1),
+    "name": {"type": "text", "nullable": True},
+    "day": "date",
+    "fine": "boolean",
+    "note": {"type": "text", "required": False},
+}
+
+
+def test_columns_that_fit_pass_in_every_form(tmp_path):
+    frame = pl.DataFrame(GOOD)
+    frame.write_csv(tmp_path / "r.csv")
+    frame.write_parquet(tmp_path / "r.parquet")
+    frame.with_columns(pl.col("day").cast(pl.String)).write_json(tmp_path / "r.json")
+    made = [GOOD, frame, frame.to_pandas(), frame.to_arrow(), frame.lazy()]
+    for form in (*made, *(tmp_path / f"r.{x}" for x in ("csv", "parquet", "json"))):
+        assert findings(numbers.schema(schema=PLAIN), form) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "expected"),
+    [
+        ("id", [1, 2.5, "x"], ["id no whole numbers"]),
+        ("id", [1, None, 2], ["id missing"]),
+        ("id", [1, inf, 2], ["id infinite"]),
+        ("share", [nan, -0.1, 1.5], ["share missing", "share below", "share above"]),
+        ("share", ["?", "?", "?"], ["share no numbers", "share empty"]),
+        ("name", ["a", None, None], []),
+        ("name", [None, None, None], []),
+        ("name", ["a", 5, None], ["name no texts"]),
+        ("day", ["2026-01-01", "yesterday", 5], ["day no dates"]),
+        ("fine", ["true", "False", "yes"], ["fine no truth values"]),
+        ("note", [5, 5, 5], ["note no texts", "note empty"]),
+    ],
+)
+def test_cells_that_do_not_fit_are_found(column, cells, expected):
+    found = keys(numbers.schema(schema=PLAIN), {**GOOD, column: cells})
+    assert found == [f"schema: {key}" for key in expected]
+
+
+def test_the_words_of_a_schema():
+    (found,) = findings(numbers.schema(schema={"id": "integer"}), {"id": [1, 2.5, 3.5]})
+    assert found.message == "id has 2 of 3 cells that are no whole numbers, first 2.5"
+    assert found.fix.startswith("write whole numbers in id")
+    check = numbers.schema(schema={"a": "number", "b": "number"})
+    there = "; there are: c"
+    assert said(check, {"c": [1]}) == [f"there is no column {name!r}{there}" for name in "ab"]
+    assert keys(numbers.schema(schema={"a": "number"}), {"a": []}) == ["schema: a empty"]
+
+
+def polars_schema() -> Any:
+    share = for_polars.Column(float, for_polars.Check.in_range(0, 1), nullable=False)
+    return for_polars.DataFrameSchema({"id": for_polars.Column(int, unique=True), "share": share})
+
+
+class Model(for_polars.DataFrameModel):
+    id: int
+    share: float
+
+
+BAD = {"id": [1, 2, 2], "share": [0.5, 1.5, None]}
+
+
+def broken(form: Any, schema: Any) -> list[str]:
+    return sorted(finding.key for finding in findings(numbers.schema(schema=schema), form))
+
+
+def test_a_schema_of_pandera_is_met_or_not(tmp_path):
+    frame = pl.DataFrame(BAD)
+    frame.write_csv(tmp_path / "r.csv")
+    frame.write_parquet(tmp_path / "r.parquet")
+    rules = ["id: field_uniqueness", "share: in_range(0, 1)", "share: not_nullable"]
+    for form in (frame, frame.to_pandas(), tmp_path / "r.csv", tmp_path / "r.parquet", BAD):
+        assert broken(form, polars_schema()) == [f"schema: {rule}" for rule in rules]
+    good = pl.DataFrame({"id": [1, 2], "share": [0.0, 1.0]})
+    good.write_csv(tmp_path / "r.csv")
+    for form in (good, tmp_path / "r.csv"):
+        assert broken(form, polars_schema()) == broken(form, Model) == []
+    found = findings(numbers.schema(schema=polars_schema()), frame)
+    (one,) = [f for f in found if "in_range" in f.key]
+    assert one.message == "share: 1 times in 3 rows not in_range(0, 1), first '1.5'"
+    assert one.fix == "make share meet in_range(0, 1)"
+    assert broken(frame.clear(), polars_schema()) == ["missing_results: empty"]
+    assert broken(tmp_path / "gone.csv", polars_schema()) == [NO_FILE]
+
+
+def test_a_schema_for_pandas(tmp_path):
+    schema = for_pandas.DataFrameSchema(
+        {"id": for_pandas.Column(int), "share": for_pandas.Column(float, nullable=True)},
+        strict=True,
+    )
+    pl.DataFrame(BAD).write_parquet(tmp_path / "r.parquet")
+    for form in (pd.DataFrame(BAD), pl.DataFrame(BAD), tmp_path / "r.parquet"):
+        assert broken(form, schema) == []
+    assert broken(pd.DataFrame({**BAD, "more": 1}), schema) == ["schema: column_in_schema"]
+    assert broken(pd.DataFrame({"id": [1]}), schema) == ["schema: column_in_dataframe"]
+
+
+def test_pandera_sees_files_in_batches_with_the_types_they_have(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "ROWS", 10)
+    frame = pl.DataFrame({"id": [*range(99), None], "share": [2.0] * 100})
+    frame.cast({"id": pl.Int32}).write_parquet(tmp_path / "r.parquet")
+    columns = {"id": for_polars.Column(pl.Int32, nullable=True)}
+    share = polars_schema().columns["share"]
+    schema = for_polars.DataFrameSchema({**columns, "share": share})
+    (found,) = findings(numbers.schema(tmp_path / "r.parquet", schema), None)
+    assert found.message.startswith("share: 100 times in 100 rows not in_range(0, 1), first")
+
+
+def test_many_broken_rules_are_bounded():
+    wanted = {f"c{n}": for_polars.Column(float) for n in range(30)}
+    frame = pl.DataFrame({name: ["x"] for name in wanted})
+    found = findings(numbers.schema(schema=for_polars.DataFrameSchema(wanted)), frame)
+    assert len(found) == 11
+    last = found[-1]
+    assert (last.level, last.message) == ("note", "20 more rules of the schema are broken")
+
+
+# Rows and their keys
+
+
+APART = [
+    "no key: 1 of 6 rows have no id",
+    "twice: 2 of 6 rows have the same id as one before, such as 'x'; 'b'",
+    "missing: 2 of 4 wanted rows are missing, by id, such as 'a'; 'c'",
+    "extra: 1 of 6 rows are not wanted, by id, such as 'x'",
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "same_as", "candidate", "expected"),
+    [
+        ("id", {"id": [3, 1, 2]}, {"id": [1, 2, 3], "y": [0, 0, 0]}, []),
+        ("id", {"id": list("abcd")}, {"id": ["d", "x", None, "b", "b", "x"]}, APART),
+        (
+            ["shop", "day"],
+            {"shop": ["a", "a"], "day": [1, 2]},
+            {"shop": ["a", "a"], "day": [2, 2]},
+            [
+                "twice: 1 of 2 rows have the same shop and day as one before, such as 'a, 2'",
+                "missing: 1 of 2 wanted rows are missing, by shop and day, such as 'a, 1'",
+            ],
+        ),
+        ("id", None, {"id": [1, 2]}, []),
+        (
+            "id",
+            None,
+            {"id": [1, 1]},
+            ["twice: 1 of 2 rows have the same id as one before, such as '1'"],
+        ),
+        ("id", None, {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
+        ("id", None, {"id": ["\ud800", "a\0b"]}, []),
+        ((), [{"a": 1}, {"a": 2}], {"b": [5, 6]}, []),
+        ((), [{"a": 1}, {"a": 2}], {"b": [5]}, ["count: there are 1 rows, 2 are wanted"]),
+    ],
+)
+def test_keys_that_do_not_match_are_counted_and_named(key, same_as, candidate, expected):
+    found = findings(numbers.rows(key=key, same_as=same_as), candidate)
+    assert [f"{one.key.removeprefix('rows: ')}: {one.message}" for one in found] == expected
+    assert all(one.level == "error" and one.fix for one in found)
+
+
+def test_wanted_rows_that_repeat_a_key_are_a_warning():
+    (found,) = findings(numbers.rows(key="id", same_as={"id": [1, 1]}), {"id": [1]})
+    assert (found.level, found.key) == ("warning", "rows: wanted")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "key"),
+    [
+        ({"id": []}, "missing_results: empty"),
+        ({"no": [1]}, "rows: missing column"),
+        (None, "rows: no data"),
+    ],
+)
+def test_degenerate_input_has_its_own_finding(candidate, key):
+    assert keys(numbers.rows(key="id"), candidate) == [key]
+
+
+IDS = st.lists(st.integers(0, 30), max_size=40)
+
+
+@given(IDS, IDS)
+def test_counts_are_those_of_sets(here, there):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "ROWS", 16)  # several batches
+        found = findings(numbers.rows(key="id", same_as={"id": there}), {"id": here})
+    counts = {one.key: int(one.message.split()[0]) for one in found if one.key[0] == "r"}
+    expected = {
+        "rows: missing": len(set(there) - set(here)),
+        "rows: extra": len(set(here) - set(there)),
+        "rows: twice": len(here) - len(set(here)),
+        "rows: wanted": len(there) - len(set(there)),
+    }
+    assert counts == {key: count for key, count in expected.items() if count and here}
+
+
+# Results files
+
+RESULTS = [{"y": n, "yhat": n + 0.5} for n in range(20)]
+NOW = Context("a task")
+
+
+def written(folder: Path, suffix: str) -> Path:
+    path = folder / f"results*[1]'{suffix}"  # no character of a name has a meaning
+    if suffix in (".csv", ".tsv"):
+        comma = "," if suffix == ".csv" else "\t"
+        lines = [comma.join(RESULTS[0]), *(comma.join(map(str, r.values())) for r in RESULTS)]
+        path.write_text("\n".join(lines) + "\n")
+    elif suffix == ".json":
+        path.write_text(json.dumps(RESULTS))
+    elif suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in RESULTS))
+    else:
+        parquet.write_table(pa.Table.from_pylist(RESULTS), path)
+    return path
+
+
+def kinds(check: Any, context: Context = NOW, candidate: Any = None) -> list[str]:
+    return [finding.key.removeprefix("missing_results: ") for finding in check(candidate, context)]
+
+
+@SUFFIXES
+def test_a_results_file_is_read(tmp_path, suffix):
+    path = written(tmp_path, suffix)
+    for check in (
+        numbers.results(path),
+        numbers.results(str(path), at_least_rows=20, columns=["yhat", "y"], newer_than=0.0),
+        numbers.results(lambda candidate, state: state / candidate),
+    ):
+        assert kinds(check, Context("a task", data=tmp_path), path.name) == []
+        assert check.pure is False
+    (rows,) = numbers.results(path, at_least_rows=21)(None, NOW)
+    assert rows.key == "missing_results: rows"
+    assert "has 20 rows, at least 21 asked for" in rows.message
+    (columns,) = numbers.results(path, columns=["y", "rmse"])(None, NOW)
+    assert columns.key == "missing_results: columns"
+    assert "lacks rmse; it has y, yhat" in columns.message
+    assert columns.fix == "save the columns y, rmse"
+    if suffix != ".parquet":  # a byte order mark is no part of the first name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert kinds(numbers.results(path, 20, columns=["y", "yhat"])) == []
+
+
+@SUFFIXES
+@pytest.mark.parametrize(
+    "check", [numbers.results, lambda path: numbers.predictions(path, "y", "yhat")]
+)
+def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, check):
+    path = tmp_path / f"results{suffix}"
+    for content, key in ((None, "missing"), (b"", "empty"), (b'\xff\xfe{"y', "corrupt")):
+        if content is not None:
+            path.write_bytes(content)
+        (finding,) = check(path)(None, NOW)
+        assert (finding.key, finding.level) == (f"missing_results: {key}", "error")
+        assert str(path) in finding.message
+        assert finding.fix
+    impossible = "x" * 5_000 + suffix
+    assert kinds(check(impossible)) == ["missing"]
+
+
+def test_the_words_for_a_missing_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (finding,) = numbers.results("results.csv")(None, NOW)
+    assert finding.message == "results file results.csv does not exist"
+    assert finding.fix.startswith("make sure that the stage saves its results there, and check the")
+    Path("results.csv").mkdir()
+    (finding,) = numbers.results("results.csv")(None, NOW)
+    assert finding.message == "results file results.csv is no file"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "y,yhat\n1,2\n1\n", "a row has 1 cells, the header 2"),
+        ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
+        ("a.json", '[{"y": 1}, {"y"', ""),
+        ("a.json", "[" * 100_000, ""),
+        ("a.jsonl", '{"y": 1, "yhat": 2}\n{"y": 1\n', "line 2, column 8: "),
+        ("a.jsonl", '{"y": 1, "yhat": 2}\n[1]\n', "line 2 is no JSON object"),
+        ("a.jsonl", '{"y": 1, "yhat": 2}\n' + "[" * 100_000, "line 2: "),
+        ("a.parquet", "PAR1 not at all PAR1", ""),
+    ],
+)
+def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_text(content)
+    for check in (numbers.results(path), numbers.predictions(path, "y", "yhat")):
+        (finding,) = check(None, NOW)
+        assert finding.key == "missing_results: corrupt"
+        assert message in finding.message
+
+
+def test_a_parquet_file_cut_short_or_damaged_inside_is_damaged(tmp_path):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"y": list(range(100_000))}), path, compression="gzip")
+    whole = path.read_bytes()
+    for content in (whole[:-20], whole[:2_000] + b"\0" * 58_000 + whole[60_000:]):
+        path.write_bytes(content)
+        assert kinds(numbers.results(path)) == ["corrupt"]
+
+
+@pytest.mark.parametrize("scan", [pl.scan_csv, pl.scan_parquet])
+def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
+    (found,) = findings(numbers.finite(lambda *_: scan(tmp_path / "gone.csv")), None)
+    assert found.key == "missing_results: corrupt"
+    assert "the data frame cannot be read: " in found.message
+    assert "gone.csv" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.json", "[]", ["empty"]),
+        ("a.json", "{}", ["rows"]),
+        ("a.jsonl", "\n\n", ["empty"]),
+        ("a.csv", "\n\n", ["empty"]),
+        ("a.csv", "y,yhat\n", ["rows"]),
+        ("a.json", '{"model": "ridge", "rmse": 3.25}', []),  # metrics: one row
+        ("a.bin", "", ["empty"]),
+        ("a.bin", "weights", []),
+    ],
+)
+def test_what_counts_as_a_row(tmp_path, name, content, expected):
+    path = tmp_path / name
+    assert kinds(numbers.results(path)) == ["missing"]
+    path.write_text(content)
+    assert kinds(numbers.results(path)) == expected
+    if content == "weights":
+        assert kinds(numbers.results(path, at_least_rows=2)) == ["format"]
+
+
+def test_a_quoted_line_break_is_part_of_its_cell(tmp_path):
+    path, cell = tmp_path / "r.csv", '"' + "said\n" * 1_000 + '"'
+    path.write_text("note,y\n" + f"{cell},1\n" * 500)
+    assert kinds(numbers.results(path, 500, columns=["note", "y"])) == []
+    assert kinds(numbers.results(path, 501)) == ["rows"]
+
+
+def test_an_old_file_is_stale(tmp_path):
+    path, other = written(tmp_path, ".csv"), written(tmp_path, ".json")
+    os.utime(path, (1_000.0, 1_000.0))
+    os.utime(other, (2_000.0, 2_000.0))
+    later = Context("a task", began=5_000.0)
+    (finding,) = numbers.results(path)(None, later)
+    assert finding.key == "missing_results: stale"
+    assert "written 1970-01-01 00:16:40.000+00:00, older than its stage" in finding.message
+    assert "(1970-01-01 01:23:20.000+00:00)" in finding.message
+    assert kinds(numbers.predictions(path, "y", "yhat"), later)[0] == "stale"
+    for newer_than, expected in (
+        (other, ["stale"]),
+        (1_000.0, []),
+        (1_001.0, ["stale"]),
+        (0.0, []),
+        (tmp_path / "input.csv", ["nothing to be newer than"]),
+        ("x" * 5_000, ["nothing to be newer than"]),
+    ):
+        assert kinds(numbers.results(path, newer_than=newer_than), later) == expected
+    assert kinds(numbers.results(other, newer_than=path)) == []
+    now = Context("a task", began=time.time())
+    assert kinds(numbers.results(written(tmp_path, ".jsonl")), now) == []
+
+
+@pytest.mark.parametrize("answer", [None, 3, {"a": [1]}])
+def test_no_path_is_no_results(answer):
+    (finding,) = numbers.results(lambda output, state: output)(answer, NOW)
+    assert finding.key == "missing_results: no path"
+    assert finding.message == f"there is no path to a results file, but {answer!r}"
+
+
+# Arguments and packages
+
+
+WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
+    (numbers.ranges, "columns", [{}, "a", [("a", (0, 1))]]),
+    (numbers.ranges, "a", [(2, 1), (None, None), 5]),
+    (numbers.finite, "columns", [5]),
+    (numbers.rows, "source", ["results.csv"]),
+    (numbers.rows, "key", [[""]]),
+    (numbers.results, "path", [5]),
+    (partial(numbers.results, "a"), "at_least_rows", [-1, True]),
+    (partial(numbers.results, "a"), "newer_than", [[], inf, True]),
+    (partial(numbers.results, "a"), "columns", [[1], [""]]),
+    (numbers.schema, "schema", [None, {}, 5, {"a": "money"}, {"a": 5}, {"a": (5, 1)}]),
+    (numbers.schema, "schema", [{"a": {"kind": "text"}}, {"a": {"required": "yes"}}]),
+    (numbers.schema, "schema", [{"a": {"type": "text", "range": (0, 1)}}]),
+]
+
+
+@pytest.mark.parametrize(("factory", "argument", "values"), WRONG)
+def test_wrong_arguments_are_refused(factory, argument, values):
+    for value in values:
+        with pytest.raises(InvalidInput):
+            factory(**{argument: value})
+
+
+def test_without_a_package_an_error_names_the_extra(tmp_path, monkeypatch):
+    parquet_path, csv_path = written(tmp_path, ".parquet"), written(tmp_path, ".csv")
+    frame = pl.DataFrame({"x": [1, None]})
+    for package in ("pyarrow", "pyarrow.parquet", "polars"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        PackageMissing, match=r"reading Parquet needs pyarrow: .*heedful\[frames\]'"
+    ):
+        findings(numbers.finite(parquet_path), None)
+    with pytest.raises(PackageMissing, match=r"pip install 'heedful\[schemas\]'"):
+        findings(numbers.schema(schema=polars_schema()), BAD)
+    assert findings(numbers.finite(csv_path), None) == []
+    assert keys(numbers.rows(key="y"), csv_path) == []
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(PackageMissing, match="reading a DataFrame needs narwhals"):
+        findings(numbers.finite(), frame)
