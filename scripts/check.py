@@ -40,6 +40,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "style": (PYTHON, "-m", "ruff", "check", "."),
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
     "budgets": script("budgets"),
+    "modules-run": (*script("modules_run"), "--check"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
     "openapi": (*script("openapi"), "--check"),

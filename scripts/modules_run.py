@@ -1,0 +1,179 @@
+"""Count the modules of ours that run for one action, in all threads, after the same has run before.
+
+`scripts/modules_run.py` prints a figure for each action, `-v` the modules' names, too. With
+`--check` it exits with 1 where a figure is over its ceiling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+
+import httpx
+
+import heedful
+from heedful.service.app import application
+from heedful.service.setup import Setup
+from heedful.store.sqlite import in_file
+
+ROOT = f"{Path(heedful.__file__).parent}/"
+# At most so many modules; lowered as rooms get deeper, never raised.
+CEILINGS = {
+    "an attempt over HTTP": 38,
+    "run with memory and store": 42,
+    "a recall": 14,
+    "a stage": 35,
+}
+WARM = 2
+TASK = "say how heavy the parcel is"
+ANSWERS = ("12", "12 kg")
+BODY = {"output": "12", "evaluation": {"findings": [{"check": "unit", "message": "no unit"}]}}
+Action = Callable[[int], Awaitable[object]]
+
+
+class Watch:
+    """Which modules of ours run while it is `on`, in every thread that starts after it."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.modules: set[str] = set()
+        threading.setprofile(self._look)
+        sys.setprofile(self._look)
+
+    def _look(self, frame: FrameType, event: str, _: object) -> None:
+        if self.on and event == "call" and frame.f_code.co_filename.startswith(ROOT):
+            self.modules.add(frame.f_code.co_filename.removeprefix(ROOT))
+
+    async def modules_of(self, action: Action) -> set[str]:
+        """The modules that run in one more call of an action, `WARM` calls before it uncounted."""
+        for number in range(WARM):
+            await action(number)
+        self.modules, self.on = set(), True
+        try:
+            await action(WARM)
+        finally:
+            self.on = False
+        return self.modules
+
+
+def unit(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
+    """A check: the answer names a unit."""
+    return [] if "kg" in candidate else [heedful.Finding("unit", "no unit", "name the unit")]
+
+
+async def weigh(task: str, hint: str) -> str:
+    """A generator that needs its hint."""
+    return ANSWERS[1] if hint else ANSWERS[0]
+
+
+@asynccontextmanager
+async def attempt_over_http(folder: Path) -> AsyncIterator[Action]:
+    """Report an attempt that fails, with a key, to a service whose store is a file."""
+    store = in_file(str(folder / "http.db"))
+    _, key = await store.keys.create("default", "figures", may=("read", "write"))
+    transport = httpx.ASGITransport(app=application(Setup(store)))
+    headers = {"Authorization": f"Bearer {key}"}
+    base = "http://localhost/v1/loops"
+    async with httpx.AsyncClient(transport=transport, headers=headers) as client:
+
+        async def put(path: str, body: object) -> None:
+            (await client.put(f"{base}/{path}", json=body)).raise_for_status()
+
+        for number in range(WARM + 1):
+            await put(f"parcel-{number}", {"task": TASK})
+
+        async def report(number: int) -> None:
+            await put(f"parcel-{number}/attempts/1", BODY)
+
+        yield report
+    await store.close()
+
+
+@asynccontextmanager
+async def run_with_memory(folder: Path) -> AsyncIterator[Action]:
+    """Drive a loop whose first attempt fails, with memory and a store."""
+    store = in_file(str(folder / "run.db"))
+    memory = heedful.Memory(store)
+
+    async def drive(number: int) -> None:
+        task = f"{TASK} number {number}"
+        await heedful.run(task, generate=weigh, checks=[unit], memory=memory, store=store)
+
+    yield drive
+    await store.close()
+
+
+@asynccontextmanager
+async def recall(folder: Path) -> AsyncIterator[Action]:
+    """Recall by words and render what is found."""
+    store = in_file(str(folder / "recall.db"))
+    memory = heedful.Memory(store)
+    for number in range(20):
+        await memory.remember("unit", f"no unit in parcel {number}", lesson=f"{TASK}: name kg")
+
+    async def find(number: int) -> None:
+        memory.render(await memory.recall(TASK))
+
+    yield find
+    await store.close()
+
+
+@asynccontextmanager
+async def stage(folder: Path) -> AsyncIterator[Action]:
+    """Run a pipeline of one stage, durably, whose first attempt fails."""
+    store = in_file(str(folder / "stage.db"))
+    pipeline = heedful.Pipeline("parcels", store=store, progress=False)
+
+    @pipeline.stage(checks=[unit])
+    def weigh_again(state: object, feedback: str | None = None) -> str:
+        return ANSWERS[1] if feedback else ANSWERS[0]
+
+    async def run(number: int) -> None:
+        await pipeline.run({"parcel": number})
+
+    yield run
+    await store.close()
+
+
+ACTIONS = {
+    "an attempt over HTTP": attempt_over_http,
+    "run with memory and store": run_with_memory,
+    "a recall": recall,
+    "a stage": stage,
+}
+
+
+async def measured() -> dict[str, set[str]]:
+    """The modules that each action runs."""
+    watch, found = Watch(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, prepared in ACTIONS.items():
+            async with prepared(Path(folder)) as action:
+                found[name] = await watch.modules_of(action)
+    return found
+
+
+def main() -> int:
+    """Print the figures; with `--check` 1 where one is over its ceiling."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-v", "--verbose", action="store_true", help="name the modules")
+    parser.add_argument("--check", action="store_true", help="fail over a ceiling")
+    asked = parser.parse_args()
+    over = False
+    for name, modules in asyncio.run(measured()).items():
+        over |= len(modules) > CEILINGS[name]
+        print(f"{name:<28}{len(modules):>4}  at most {CEILINGS[name]}")
+        if asked.verbose:
+            print("\n".join(f"    {module}" for module in sorted(modules)))
+    return 1 if asked.check and over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
