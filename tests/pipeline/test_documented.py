@@ -157,7 +157,7 @@ def test_a_stage_that_reads_attributes() -> None:
 
 
 def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
-    from heedful.questions import facts
+    from heedful.questions import answer
 
     file, y = tmp_path / "results.csv", column(89.23, 74.86)
     pipeline = Pipeline("forecast", store=None, progress=False)
@@ -171,7 +171,7 @@ def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
         return str(file)
 
     told = str(
-        [str(one) for one in facts(ran(pipeline), "why did the pipeline retry stage 4?").facts]
+        [str(one) for one in answer(ran(pipeline), "why did the pipeline retry stage 4?").facts]
     )
     for figure in ("train", "1234.56", "89.23", "15.3"):
         assert figure in told.replace(",", "")
