@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.pages.change import (
+from heedful.pages.drawing import (
     BEFORE,
     CUT,
     LINES,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from heedful.pages.html import html
-from heedful.pages.markdown import fenced, markdown, table, text
+from heedful.pages import html, markdown
+from heedful.pages.report import fence, line
 from heedful.pages.words import happened, lasted, verdict, visible
 from heedful.reports import Action, AttemptReport, Checked, Report, StageReport, Status
 from tests.conftest import SOAK
@@ -319,13 +319,14 @@ def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
 
 @given(texts)
 def test_a_fence_holds_what_is_in_it(of):
-    (token,) = tokens(fenced(visible(of)))
+    (token,) = tokens(fence(visible(of)))
     assert token.content == f"{visible(of)}\n"
 
 
 @given(st.lists(texts, min_size=3, max_size=3))
 def test_a_table_keeps_its_columns(row):
-    ((_, cells),) = tables(table(("a", "b", "c"), [[text(one) for one in row]]))
+    page = f"| a | b | c |\n| --- | --- | --- |\n| {' | '.join(map(line, row))} |"
+    ((_, cells),) = tables(page)
     assert cells == [one_line(one) for one in row]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.pages.timeline import NARROW, TICKS, axis, spans
+from heedful.pages.drawing import NARROW, TICKS, axis, spans
 from heedful.reports import AttemptReport, Report, StageReport
 from tests.pages.support import BEGAN, attempt, example
 

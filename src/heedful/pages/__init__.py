@@ -1,5 +1,5 @@
 """What a pipeline's report looks like: as Markdown, as one HTML page, as files."""
 
-from heedful.pages.files import write, write_attempt
+from heedful.pages.report import html, markdown, write, write_attempt
 
-__all__ = ["write", "write_attempt"]
+__all__ = ["html", "markdown", "write", "write_attempt"]
