@@ -1,7 +1,7 @@
 """Answer questions about a run of a pipeline with cited facts of its report, and count over runs.
 
 A question is understood by its keywords; no model is asked. What the report does not contain is
-named as missing, never guessed. Pure.
+named as missing, never guessed.
 """
 
 from __future__ import annotations

@@ -132,7 +132,9 @@ def test_ask(told):
     assert following(whole.out) == ["why", "nightly-1", "copy"]
     missing = told("ask", "forecast-1", "why was stage 7 retried?")
     assert missing.code == 0
-    assert missing.out.startswith("not in the report: stage 7: the run has 3 stages; what there is:")
+    assert missing.out.startswith(
+        "not in the report: stage 7: the run has 3 stages; what there is:"
+    )
     loop = told("ask", "forecast/say", "why?")
     assert loop.code == 2
     assert "heedful why forecast/say tells it, heedful runs lists runs" in loop.err
