@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import UnknownName
-from heedful.questions import AttemptCost, RunAnswer, answer, find_stage, statistics
-from heedful.reports import Report, StageReport
+from heedful.pipeline.questions import AttemptCost, RunAnswer, answer, find_stage, statistics
+from heedful.store.runs import Report, StageReport
 from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, fails, forecast, passes
 
 REPORT = forecast()

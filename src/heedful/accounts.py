@@ -13,7 +13,7 @@ from heedful.loop.explain import Explanation, explain
 from heedful.loop.replay import Figures, Recorded
 from heedful.loop.stop import MaxAttempts
 from heedful.protocols import Stored
-from heedful.runs import is_run
+from heedful.store.runs import is_run
 
 State = Literal["open", "passed", "stopped"]
 # What is replayed to know what the record holds.

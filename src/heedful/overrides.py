@@ -14,8 +14,8 @@ from heedful.loop.record import Override
 from heedful.loop.stop import rule_name
 from heedful.outside import Turn, settled
 from heedful.protocols import Entry, Scope, Store, Stored
-from heedful.reports import reworded
 from heedful.store import open_store
+from heedful.store.runs import reworded
 
 
 async def override(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.protocols import Usage
-from heedful.reports import Action, AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import Action, AttemptReport, Checked, Report, StageReport, Status
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (

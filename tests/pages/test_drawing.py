@@ -24,7 +24,7 @@ from heedful.pages.drawing import (
     readable,
     spans,
 )  # fmt: skip
-from heedful.reports import AttemptReport, Report, StageReport
+from heedful.store.runs import AttemptReport, Report, StageReport
 from tests.pages.support import BEGAN, attempt, example
 
 texts = st.lists(st.sampled_from(["a", "b b", "", "c. d! e", "{", "é"]), max_size=12).map("\n".join)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heedful.errors import StoreUnavailable
 from heedful.pages import write, write_attempt
 from heedful.redact import redacted_data
-from heedful.reports import Report, StageReport
+from heedful.store.runs import Report, StageReport
 from tests.conftest import SOAK
 from tests.pages.support import HOSTILE, attempt, example
 from tests.store.support import ended, python

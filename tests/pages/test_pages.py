@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from heedful.pages import html, markdown
 from heedful.pages.words import happened, lasted, visible
-from heedful.reports import Action, AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import Action, AttemptReport, Checked, Report, StageReport, Status
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,

@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 
 from heedful import checks
-from heedful.guardrails import Guardrails
-from heedful.pipeline import Pipeline
-from heedful.reports import Report
+from heedful.pipeline import Guardrails, Pipeline
+from heedful.store.runs import Report
 from tests.pipeline.support import ran
 
 CHANCE = np.random.default_rng(3)
@@ -157,7 +156,7 @@ def test_a_stage_that_reads_attributes() -> None:
 
 
 def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
-    from heedful.questions import answer
+    from heedful.pipeline.questions import answer
 
     file, y = tmp_path / "results.csv", column(89.23, 74.86)
     pipeline = Pipeline("forecast", store=None, progress=False)

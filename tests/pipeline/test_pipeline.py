@@ -14,13 +14,13 @@ import pytest
 
 from heedful import policies, run_sync
 from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
-from heedful.guardrails import Guardrails
 from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
-from heedful.pipeline import LONGEST, Pipeline
+from heedful.pipeline import Guardrails, Pipeline
+from heedful.pipeline.pipeline import LONGEST
 from heedful.protocols import Context, Scope
-from heedful.runs import report_of
+from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.drive.support import counted
 from tests.pipeline.support import failing, one, raising, ran, statuses

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from heedful.announced import WIDEST, terminal
 from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
+from heedful.pipeline.runner import WIDEST, terminal
 from heedful.protocols import Context
 from tests.pipeline.support import failing, raising, ran
 

@@ -19,10 +19,10 @@ from heedful.checks.files import results
 from heedful.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Evaluation, Finding
-from heedful.pipeline import LONGEST, Pipeline
+from heedful.pipeline import Pipeline
+from heedful.pipeline.pipeline import LONGEST
 from heedful.protocols import Context, Scope
-from heedful.reports import HEAD, TAIL, Report, stage_feedback
-from heedful.runs import is_run, report_of
+from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
 from heedful.store.sqlite import shared
 from tests.loop import support
 from tests.pipeline.support import failing, one, raising, ran, statuses, timeless

@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import StageFailed, StoreUnavailable
-from heedful.guardrails import Guardrails
 from heedful.loop.decide import Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.near import near
-from heedful.pipeline import Pipeline
+from heedful.pipeline import Guardrails, Pipeline
 from heedful.portal import run_sync
 from heedful.protocols import Context, Entry, Head, Scope, Stored, Usage
-from heedful.reports import Report
-from heedful.runs import report_of
+from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
 from heedful.store.sqlstore import SqlStore
 from tests.drive.test_agreement import TEXTS, bounded

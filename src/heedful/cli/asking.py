@@ -12,10 +12,9 @@ from heedful.cli.opening import ask as asked
 from heedful.cli.output import MOST, Db, Json, following, print_json, show, table, when
 from heedful.loop.feedback import clean
 from heedful.loop.measure import shown
-from heedful.questions import AttemptCost, CheckCount, Statistics, answer, statistics
-from heedful.reports import Report
-from heedful.runs import report_of
+from heedful.pipeline.questions import AttemptCost, CheckCount, Statistics, answer, statistics
 from heedful.shares import Estimate
+from heedful.store.runs import Report, report_of
 
 if TYPE_CHECKING:
     from heedful.memory.memory import Memory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from heedful.cli.output import following, print_json, show, table
 from heedful.loop.feedback import clean
 from heedful.loop.measure import shown
-from heedful.questions import AttemptCost, describe_run, describe_stage, find_stage
-from heedful.reports import AttemptReport, Report, StageReport
+from heedful.pipeline.questions import AttemptCost, describe_run, describe_stage, find_stage
+from heedful.store.runs import AttemptReport, Report, StageReport
 
 CANDIDATE = 400
 HEADS = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")

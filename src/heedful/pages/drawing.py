@@ -12,7 +12,7 @@ from typing import Literal
 from heedful.memory.difference import changes, difference
 from heedful.pages.words import counted
 from heedful.redact import redacted
-from heedful.reports import Report
+from heedful.store.runs import Report
 
 # A line longer than WIDE is split into sentences; no line shown is longer than CUT.
 WIDE = 200

@@ -21,7 +21,7 @@ from heedful.pages import words
 from heedful.pages.drawing import FIRST, Line, axis, change, readable, spans
 from heedful.pages.words import cut, visible
 from heedful.redact import redacted_data
-from heedful.reports import AttemptReport, Checked, Report, StageReport, iso
+from heedful.store.runs import AttemptReport, Checked, Report, StageReport, iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from heedful.redact import redacted
-from heedful.reports import AttemptReport, Checked, Report, StageReport
+from heedful.store.runs import AttemptReport, Checked, Report, StageReport
 
 SIGNS: Mapping[str, str] = {
     "passed": "✓",

@@ -16,8 +16,8 @@ from typing import Any
 
 from heedful.loop.feedback import clean
 from heedful.memory.difference import difference
-from heedful.reports import AttemptReport, Checked, Report, StageReport
 from heedful.shares import Estimate, share
+from heedful.store.runs import AttemptReport, Checked, Report, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
 OUTPUT = 20_000  # characters of an output that are compared

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -11,25 +11,90 @@ from heedful.errors import InvalidInput
 from heedful.evaluate import Check, Evaluate
 from heedful.generate import Writer, generator
 from heedful.given import given
-from heedful.guardrails import Guardrails
 from heedful.loop import policies
 from heedful.loop.decide import Policy
+from heedful.loop.measure import LARGEST, number
 from heedful.loop.record import Goal
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import open_model
+from heedful.pipeline.runner import PipelineRun
+from heedful.pipeline.stages import REPORTS, Stage, Unvalidated, Work
 from heedful.protocols import Model, Scope, Store
 from heedful.redact import redacted
-from heedful.reports import Exhausted, Report, file_safe
-from heedful.running import Running
-from heedful.stages import REPORTS, Stage, Unvalidated, Work
 from heedful.store import open_store
+from heedful.store.runs import Exhausted, Report, file_safe
 
 F = TypeVar("F", bound=Work)
 # Of a name, in bytes: one of a stage and one of a run are in the name of a file.
 LONGEST = 100
 EXHAUSTED = ("continue", "halt", "best")
 UNVALIDATED = ("continue", "halt")
+
+OLDER: Mapping[str, str] = {
+    "max_guardrail_attempts": "max_check_attempts",
+    "prediction_deviation_threshold": "deviation_sigma",
+    "variance_ratio_min": "spread_ratio_min",
+    "variance_ratio_max": "spread_ratio_max",
+    "constant_prediction_threshold": "constant_relative_std",
+}
+COUNTS = ("max_stage_retries", "max_check_attempts")
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrails:
+    """How often stages and checks are tried, and the thresholds of the checks of predictions.
+
+    `max_stage_retries` are attempts after the first, `max_check_attempts` how often a check that
+    raises is asked in all. `deviation_sigma` is in standard deviations of the actual values, the
+    others are shares. Raises InvalidInput.
+    """
+
+    max_stage_retries: int = 2
+    max_check_attempts: int = 2
+    deviation_sigma: float = 10.0
+    spread_ratio_min: float = 0.1
+    spread_ratio_max: float = 5.0
+    constant_relative_std: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name, least in zip(COUNTS, (0, 1), strict=True):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(name, value, f"an integer of at least {least}")
+        for name in self.thresholds:
+            number(name, getattr(self, name), 0, LARGEST)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Guardrails:
+        """From settings of any origin, such as `os.environ`; other names in it are left alone.
+
+        Names count in upper and lower case, with and without `HEEDFUL_` before them, and so do the
+        older ones: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
+        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD. A new name goes
+        before an older one. Raises InvalidInput that says which.
+        """
+        known = {one.name: type(one.default) for one in fields(cls)}
+        found: dict[str, Any] = {}
+        for setting, value in settings.items():
+            plain = str(setting).lower().removeprefix("heedful_")
+            name = OLDER.get(plain, plain)
+            if name in known and (name == plain or name not in found):
+                found[name] = _parse(str(setting), value, known[name])
+        return cls(**found)
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """Those for predictions, as `heedful.checks.numbers.predictions` takes them."""
+        return {name: value for name, value in asdict(self).items() if name not in COUNTS}
+
+
+def _parse(name: str, value: Any, kind: type) -> Any:
+    try:
+        return kind(value.strip() if isinstance(value, str) else value)
+    except (TypeError, ValueError) as error:
+        what = "a whole number" if kind is int else "a number"
+        raise InvalidInput(name, value, what) from error
 
 
 class Pipeline:
@@ -160,7 +225,7 @@ class Pipeline:
             _named("id of a run", id)
         if not self.stages:
             raise InvalidInput("stages", (), "at least one, added by @pipeline.stage")
-        return await Running(self, {} if state is None else state, id).finish()
+        return await PipelineRun(self, {} if state is None else state, id).finish()
 
 
 def _writer(model: Model | Writer | str) -> Writer:

@@ -16,7 +16,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.memory.recall import as_text
 from heedful.protocols import Context
-from heedful.reports import Exhausted
+from heedful.store.runs import Exhausted
 from heedful.usercode import blocking, call, context
 
 # Where a stage that reads the state finds reports and feedback.
@@ -206,7 +206,7 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
     return fresh
 
 
-class Attempts:
+class StageState:
     """The attempts of one stage over one state: a generator for a loop, and what each one did.
 
     `run` is the id under which what they did is written down, "" where it is not. `made` are the

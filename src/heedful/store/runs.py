@@ -1,0 +1,431 @@
+"""Runs of pipelines: how they are stored, and their reports, which are read from what is stored.
+
+A run is a loop, and so is each of its stages; the loop of a stage has the id `RUN/STAGE`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from heedful.codec import sparse
+from heedful.decisions import Decision
+from heedful.errors import NotFound, UnknownName
+from heedful.loop.decide import Again, Done, Policy, Verdict
+from heedful.loop.feedback import MOST, feedback
+from heedful.loop.record import Attempt, Evaluation, Finding, Goal, Loop
+from heedful.loop.stop import MaxAttempts
+from heedful.neutral import neutral
+from heedful.protocols import NOTHING, Scope, Store, Stored, Usage
+
+Status = Literal["passed", "warning", "failed", "not_validated"]
+Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
+Exhausted = Literal["continue", "halt", "best"]
+SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
+HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
+TAIL = "\n\nPlease address these issues and regenerate the output."
+# The check that finds no results: what others would say of them is not known then.
+MISSING = "missing_results"
+# What lessons may take of the feedback, in characters: one line about a finding fits beside them.
+ROOM = MOST - 900
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What one check said of one attempt; without a finding it passed.
+
+    `status` is passed, warning, failed, or not_validated where the check itself raised. `severity`
+    is critical, warning or info. `details` holds the finding's key, severity (0..1), evidence and
+    span, as far as there are any.
+    """
+
+    check_name: str
+    status: Status = "passed"
+    severity: str = "info"
+    message: str = ""
+    suggestion: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReport:
+    """One attempt of one stage, `attempt` counts from 1.
+
+    `timestamp` is when it was decided, in seconds since 1970. `requires_retry` says that it did not
+    pass, whether or not another attempt followed. `feedback_for_agent` is what an attempt after it
+    reads, "" where it passed; `output` what it produced, as text.
+    """
+
+    stage_name: str
+    run: str
+    attempt: int
+    overall_status: Status
+    checks: tuple[Checked, ...]
+    execution_time_ms: float
+    timestamp: float
+    requires_retry: bool
+    feedback_for_agent: str
+    output: str = ""
+    usage: Usage = NOTHING
+
+    @property
+    def failed(self) -> tuple[Checked, ...]:
+        """What failed, in the order of the findings."""
+        return tuple(one for one in self.checks if one.status == "failed")
+
+    @property
+    def without_results(self) -> bool:
+        """Whether results were missing: a check that is not named may have had nothing to judge."""
+        return any(one.check_name == MISSING for one in self.failed)
+
+    @property
+    def failed_checks_summary(self) -> list[str]:
+        """One line a failed check: its name and what was wrong."""
+        return [f"{one.check_name}: {one.message}" for one in self.failed]
+
+    @property
+    def file(self) -> str:
+        """The name of its file; what a file name cannot hold is replaced by `_`."""
+        stage, run = (file_safe(name) for name in (self.stage_name, self.run))
+        return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data, times as ISO 8601 in UTC."""
+        return {
+            "stage_name": self.stage_name,
+            "run": self.run,
+            "attempt": self.attempt,
+            "overall_status": self.overall_status,
+            "checks": [asdict(one) for one in self.checks],
+            "execution_time_ms": self.execution_time_ms,
+            "timestamp": iso(self.timestamp),
+            "requires_retry": self.requires_retry,
+            "feedback_for_agent": self.feedback_for_agent,
+            "failed_checks_summary": self.failed_checks_summary,
+            "usage": sparse(self.usage),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """One stage of a run: its attempts, which of them was `kept`, and how the run went on.
+
+    `action` is passed, continued or best (in spite of failures, with the last or the best attempt),
+    halted, open (it was interrupted), or not_run.
+    """
+
+    name: str
+    status: Status | Literal["open", "not_run"]
+    action: Action
+    attempts: tuple[AttemptReport, ...] = ()
+    kept: int | None = None
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the run went on with an output that did not pass, or that nothing could judge."""
+        return self.action in ("continued", "best")
+
+    @property
+    def recovered(self) -> bool:
+        """Whether it passed at a retry."""
+        return self.action == "passed" and len(self.attempts) > 1
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "name": self.name,
+            "status": self.status,
+            "action": self.action,
+            "kept": self.kept,
+            "attempts": [{**one.plain(), "output": one.output} for one in self.attempts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One run of a pipeline.
+
+    `status` is passed, degraded (it went on in spite of failures), halted or open (interrupted).
+    `began` is in seconds since 1970, `ended` too, 0 where it has not. `state` is the state that the
+    run left, where it ran in this process.
+    """
+
+    pipeline: str
+    run: str
+    stages: tuple[StageReport, ...]
+    began: float = 0.0
+    ended: float = 0.0
+    state: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def status(self) -> Literal["passed", "degraded", "halted", "open"]:
+        """How the run as a whole stands."""
+        actions = {one.action for one in self.stages}
+        if "halted" in actions:
+            return "halted"
+        if actions & {"open", "not_run"}:
+            return "open"
+        return "degraded" if self.degraded else "passed"
+
+    @property
+    def passed(self) -> bool:
+        """Whether every stage passed."""
+        return self.status == "passed"
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """The names of the stages that the run went on from in spite of failures."""
+        return tuple(one.name for one in self.stages if one.degraded)
+
+    @property
+    def usage(self) -> Usage:
+        """What all attempts cost."""
+        return sum((one.usage for stage in self.stages for one in stage.attempts), NOTHING)
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, without the ending."""
+        return file_safe(self.run)
+
+    def stage(self, name: str) -> StageReport:
+        """The stage of that name. Raises UnknownName."""
+        for one in self.stages:
+            if one.name == name:
+                return one
+        raise UnknownName("stage", name, [one.name for one in self.stages])
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data, times as ISO 8601 in UTC."""
+        return {
+            "pipeline": self.pipeline,
+            "run": self.run,
+            "status": self.status,
+            "degraded": list(self.degraded),
+            "began": iso(self.began),
+            "ended": iso(self.ended) if self.ended else None,
+            "stages": [one.plain() for one in self.stages],
+            "usage": sparse(self.usage),
+        }
+
+
+def iso(at: float) -> str:
+    """A time in seconds since 1970 as ISO 8601 in UTC, in milliseconds."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def stage_feedback(
+    stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
+) -> str:
+    """What the next attempt of a stage reads: a line a finding, `lessons`, and what to do last.
+
+    At most `heedful.loop.feedback.MOST` characters: of the lessons, the first being a heading,
+    those that fit. A text that poses as somebody's turn in a chat does so no more.
+    """
+    head, kept = HEAD.format(stage), ""
+    for line in lessons:
+        if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
+            kept += f"\n{line}"
+    tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
+    return neutral(feedback(evaluation, goals, head, tail))
+
+
+def reworded(loop: Loop, verdict: Verdict) -> Verdict:
+    """A verdict that another attempt is made, in the words of its stage where the loop is one's."""
+    last = loop.attempts[-1] if loop.attempts else None
+    if last is None or not last.evaluation or not {"pipeline", "stage"} <= last.labels.keys():
+        return verdict
+    if not isinstance(verdict, Again):
+        return verdict
+    said = stage_feedback(last.labels["stage"], last.evaluation, loop.goals)
+    return replace(verdict, feedback=said)
+
+
+def unvalidated(check: str) -> str:
+    """The key of the finding that stands for a check that raised."""
+    return f"{check}: not validated"
+
+
+def stage_report(stored: Stored, run: str) -> StageReport:
+    """What a stored loop of a stage came to; its attempts say which stage and which checks."""
+    loop = stored.loop
+    labels = loop.attempts[-1].labels if loop.attempts else {}
+    name = labels.get("stage", stored.id.removeprefix(f"{run}/"))
+    last = stored.verdicts[-1] if stored.verdicts else None
+    told = {one.attempt: one for one in stored.decisions}
+    attempts = tuple(
+        _attempt(name, run, one, told.get(one.number), loop.goals) for one in loop.attempts
+    )
+    if not isinstance(last, Done):
+        return StageReport(name, "open", "open", attempts)
+    status = attempts[-1].overall_status if attempts else "not_validated"
+    if last.passed and status != "not_validated":
+        return StageReport(name, status, "passed", attempts, len(attempts))
+    exhausted, unjudged = (labels.get(one, "") for one in ("on_exhausted", "on_unvalidated"))
+    if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
+        action: Action = _unjudged(attempts[-1], unjudged)
+        return StageReport(name, status, action, attempts, len(attempts))
+    kept = last.best if exhausted == "best" else len(attempts) or None
+    how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
+    return StageReport(name, "failed", how.get(exhausted, "continued"), attempts, kept)
+
+
+def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
+    """A stage without any check is as its user wants it; one whose check raised is degraded."""
+    if not any(one.status == "not_validated" for one in last.checks):
+        return "passed"
+    return "halted" if on_unvalidated == "halt" else "continued"
+
+
+def _attempt(
+    stage: str, run: str, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
+) -> AttemptReport:
+    evaluation = attempt.evaluation or Evaluation()
+    names = [name for name in attempt.labels.get("checks", "").split("\n") if name]
+    verdict = decision.verdict if decision else None
+    failed = bool(evaluation.errors or evaluation.unmet(goals))
+    said = verdict.feedback if isinstance(verdict, Again) else ""
+    return AttemptReport(
+        stage,
+        run,
+        attempt.number,
+        _status(evaluation, goals, names),
+        tuple(_checked(evaluation, goals, names)),
+        round(1000 * attempt.usage.seconds, 3),
+        decision.at if decision else 0.0,
+        failed or isinstance(verdict, Again),
+        said or (stage_feedback(stage, evaluation, goals) if failed else ""),
+        _output(attempt, stage),
+        attempt.usage,
+    )
+
+
+def _output(attempt: Attempt, stage: str) -> str:
+    """What a model wrote; else the stage's output as JSON, with the rest of what it changed."""
+    text = attempt.candidate.text or ""
+    if "model" in attempt.labels:
+        return text
+    try:
+        changed, *more = json.loads(text).values()
+    except (ValueError, AttributeError):  # a value that only Python can write
+        return text
+    whole = more or changed.keys() != {stage}
+    return text if whole else json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+
+
+def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:
+    if evaluation.errors or evaluation.unmet(goals):
+        return "failed"
+    raised = any(_raised(one) for one in evaluation.findings)
+    if raised or evaluation.unscored(goals) or not (names or goals):
+        return "not_validated"
+    levels = {one.level for one in evaluation.findings}
+    return "warning" if "warning" in levels else "passed"
+
+
+def _checked(
+    evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
+) -> Iterator[Checked]:
+    """A line for each finding and goal, and one for each check that found nothing.
+
+    Where results are missing, or what is wrong has a name that no check goes by, it is not known
+    which of them found nothing and which had nothing to look at.
+    """
+    found = {one.check for one in evaluation.findings}
+    wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
+    if wrong <= set(names) - {MISSING}:
+        yield from (Checked(name) for name in names if name not in found)
+    for one in evaluation.findings:
+        yield _found(one)
+    for goal in goals:
+        score = evaluation.scores.get(goal.score)
+        details = {"score": score, "threshold": goal.threshold, "direction": goal.direction}
+        if score is None:
+            what = f"{goal.score} has no score, so {goal} could not be judged"
+            yield Checked(goal.score, "not_validated", "warning", what, details=details)
+        elif goal.met(score):
+            yield Checked(goal.score, details=details)
+        else:
+            what, how = f"{goal.score} is {score:g}: {goal}", f"reach {goal}"
+            yield Checked(goal.score, "failed", "critical", what, how, details)
+
+
+def _found(one: Finding) -> Checked:
+    status: Mapping[str, Status] = {"error": "failed", "warning": "warning"}
+    details = {"key": one.key, "severity": one.severity}
+    more = {"evidence": one.evidence, "span": list(one.span) if one.span else None}
+    return Checked(
+        one.check,
+        "not_validated" if _raised(one) else status.get(one.level, "passed"),
+        SEVERITY[one.level],
+        one.message,
+        one.fix,
+        details | {name: value for name, value in more.items() if value},
+    )
+
+
+def _raised(one: Finding) -> bool:
+    return one.key == unvalidated(one.check)
+
+
+def file_safe(name: str) -> str:
+    """The name with `_` in place of what the name of a file cannot hold."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
+# A run is a loop with one attempt each time that it comes to an end.
+POLICY = Policy((MaxAttempts(1),), name="pipeline")
+
+
+def head_of(pipeline: str, stages: Sequence[str]) -> dict[str, Any]:
+    """The task of a run's loop."""
+    return {"pipeline": pipeline, "stages": list(stages)}
+
+
+def loop_of(run: str, stage: str) -> str:
+    """The id of a stage's loop."""
+    return f"{run}/{stage}"
+
+
+def is_run(stored: Stored) -> bool:
+    """Whether a loop is the run of a pipeline."""
+    task = stored.head.task
+    named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
+    return named and stored.head.policy.get("name") == POLICY.name
+
+
+async def report_of(store: Store, scope: Scope, run: str) -> Report:
+    """What a run has come to so far. Raises NotFound where there is none of that name."""
+    stored = await store.read(scope, run)
+    if not is_run(stored):
+        raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
+    return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
+
+
+async def stages_of(
+    store: Store, scope: Scope, run: str, stages: Sequence[str]
+) -> dict[str, Stored]:
+    """The loops of those stages that have begun."""
+    found: dict[str, Stored] = {}
+    for name in stages:
+        try:
+            found[name] = await store.read(scope, loop_of(run, name))
+        except NotFound:
+            continue
+    return found
+
+
+def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
+    """The report of a run from its loop and those of its stages."""
+    names = run.head.task["stages"]
+    reports = tuple(
+        stage_report(stages[name], run.id)
+        if name in stages
+        else StageReport(name, "not_run", "not_run")
+        for name in names
+    )
+    last = run.decisions[-1] if run.decisions else None
+    ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
+    return Report(run.head.task["pipeline"], run.id, reports, run.created, ended)
