@@ -70,7 +70,7 @@ def stage_report(
 ) -> StageReport:
     found = tuple(replace(one, stage_name=name, attempt=n) for n, one in enumerate(attempts, 1))
     of = action if action in ("open", "not_run") else status
-    return StageReport(name, of, action, found, len(found) if kept == 0 else kept)  # type: ignore[arg-type]
+    return StageReport(name, of, action, found, len(found) if kept == 0 else kept)
 
 
 def stages() -> tuple[StageReport, ...]:

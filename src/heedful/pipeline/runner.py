@@ -60,12 +60,12 @@ WIDEST = 200  # characters of a line of progress
 
 
 class PipelineRun:
-    """A run of `pipeline` over `state`; with an `id` one that was interrupted goes on."""
+    """A run of a pipeline over a state; the `id` of an interrupted run continues that run."""
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
         self._pipeline, self._state = pipeline, state
-        # It is claimed even where nobody else can know of it: whoever asks finds it under way.
+        # The run is claimed even if its id is new, so that others see it in progress.
         self._journal = journal(pipeline.store, pipeline.scope, self.id, known=True)
         self._stored: dict[str, Stored] = {}
         self._reports: list[StageReport] = []
@@ -73,7 +73,7 @@ class PipelineRun:
         self._began, self._ended = time.time(), 0.0
 
     async def finish(self) -> Report:
-        """Run all stages that have not ended; the report of all of them."""
+        """Run all stages that have not ended, and return the report of all stages."""
         pipeline = self._pipeline
         fields_of(self._state)
         reports_of(self._state)
@@ -83,7 +83,7 @@ class PipelineRun:
             self._ended = max((one.at for one in stored.decisions), default=0.0) if stored else 0.0
             if pipeline.store is not None:
                 self._stored = await stages_of(pipeline.store, pipeline.scope, self.id, names)
-            stream = terminal(pipeline.progress)
+            stream = progress_stream(pipeline.progress)
             self._progress = Progress(pipeline.name, self.id, len(names), stream)
             new = False
             for place, stage in enumerate(pipeline.stages, 1):
@@ -93,14 +93,14 @@ class PipelineRun:
             return await self._over(stored, new)
 
     async def _stage(self, place: int, stage: Stage, new: bool) -> bool:
-        """Drive a stage to its end, or restore what it did; whether it had not ended before.
+        """Run a stage to its end, or restore it; return True if it ran now.
 
-        `new`: so had one before it.
+        `new` is True if a stage before it ran now.
         """
         past = self._stored.get(stage.name)
         ended = past is not None and bool(past.verdicts) and isinstance(past.verdicts[-1], Done)
         report = stage_report(past, self.id) if ended and past is not None else None
-        # Where that ended the run, it is judged again: by now the check may be mended.
+        # If that ended the run, the stage is judged again: its check may work by now.
         unjudged = report is not None and (report.status, report.action) == UNJUDGED
         unjudged = unjudged and past is not None and past.decisions[-1].at <= self._ended
         made = past.values if past is not None else ()
@@ -125,7 +125,7 @@ class PipelineRun:
         return not ended or unjudged
 
     async def _keep(self, attempts: StageState, report: StageReport) -> None:
-        """Leave the state as the attempt that is kept made it."""
+        """Leave the state as the kept attempt left it."""
         said = ["", *(one.feedback_for_agent for one in report.attempts)]
         if kept := report.kept:
             loop = loop_of(self.id, report.name)
@@ -134,7 +134,7 @@ class PipelineRun:
         tell(self._state, report.name, said[-2] if len(said) > 1 else "")
 
     async def _over(self, stored: Stored | None, new: bool) -> Report:
-        """The report of a run that has come to its end; the end is written down, once."""
+        """Return the report of the ended run, and record its end once."""
         pipeline, now = self._pipeline, time.time()
         names = [stage.name for stage in pipeline.stages]
         rest = tuple(StageReport(n, "not_run", "not_run") for n in names[len(self._reports) :])
@@ -157,7 +157,7 @@ class PipelineRun:
 
 
 def _end(report: Report, number: int) -> Entry:
-    """The run's own attempt: how it ended, with a finding for each stage that did not pass."""
+    """Return the attempt of the run itself, with a finding for each stage that did not pass."""
     stood = {one.name: one.action for one in report.stages}
     findings = tuple(
         Finding("stage", f"{one.name}: {one.status}, {one.action}", key=f"stage: {one.name}")
@@ -173,7 +173,7 @@ def _end(report: Report, number: int) -> Entry:
 
 
 class StageRunner:
-    """A stage of the run named `run` that has not ended; `place` counts from 1."""
+    """Runs a stage of the run `run` to its end, an attempt at a time; `place` counts from 1."""
 
     def __init__(
         self, pipeline: Pipeline, run: str, place: int, attempts: StageState, progress: Progress
@@ -187,9 +187,9 @@ class StageRunner:
 
     @telemetry.stage
     async def finish(self, reconsidered: bool = False) -> StageReport:
-        """Attempts until the stage has ended. Raises StageFailed, ModelError, StoreError.
+        """Make attempts until the stage ends. Raises StageFailed, ModelError, StoreError.
 
-        With `reconsidered` the first of them is its last output, which checks judge once more.
+        With `reconsidered` the checks first judge its last output again.
         """
         pipeline, stage = self._pipeline, self._stage
         run = Run[Any](
@@ -217,7 +217,7 @@ class StageRunner:
                 raise self._failed(error.__cause__ or error) from error
             except ModelTimeout as error:
                 if stage.timeout is None:
-                    raise  # the model's own
+                    raise  # the model's own time-out
                 late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
                 raise self._failed(late) from error
             made, reconsidered = len(run.loop.attempts), False
@@ -226,7 +226,7 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """What the loop of the stage is about: for a model the prompt. Raises StageFailed."""
+        """Return the task of the loop: for a model, the prompt. Raises StageFailed."""
         stage, state = self._stage, self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
@@ -242,13 +242,13 @@ class StageRunner:
         return StageFailed(self._stage.name, id, error)
 
     def _judged(self) -> Evaluate:
-        """All checks of the stage over what an attempt of it did."""
+        """Return a function that runs all checks of the stage on the output of an attempt."""
         stage, tries = self._stage, self._pipeline.settings.max_check_attempts
 
         async def judged(candidate: Any, at: Context) -> Evaluation:
             try:
                 output = await self._attempts.output(candidate, at)
-            except InvalidInput as error:  # another state than before; no check is to blame
+            except InvalidInput as error:  # the state differs from before; no check is to blame
                 raise self._failed(error) from error
             at = replace(at, previous=self._attempts.returned(at.previous))
             return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
@@ -272,10 +272,10 @@ class StageRunner:
         return stage_feedback(self._stage.name, evaluation, goals, lessons)
 
     async def _lessons(self, memory: Memory, evaluation: Evaluation) -> list[str]:
-        """What is known of the worst errors, by their signatures, but for what a coin withholds.
+        """Return lessons on the worst errors, found by signature, except those withheld.
 
-        A function that was told something at its first attempt is told it again: it may not
-        remember, and what it did right for it would be undone.
+        Repeat what was recalled for the first attempt. A stage keeps no state between attempts, so
+        without it a retry could break what the first attempt got right.
         """
         past = await memory.store.past(memory.scope, self.loop)
         withheld = {one.signature for one in past.exposures if not one.shown}
@@ -292,7 +292,7 @@ class StageRunner:
         return [KNOWN, *dict.fromkeys(lines)]
 
     async def _reported(self, loop: Loop, verdict: Verdict) -> StageReport:
-        """The report so far, told, written to its file, and put where later stages see it."""
+        """Return the report so far; show the attempt, write its file, and put it into the state."""
         report = stage_report(await self._stored(loop, verdict), self._run)
         if not report.attempts:  # stopped before the first one
             return report
@@ -316,22 +316,22 @@ class StageRunner:
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:
-    """The finding that stands for a check that raised: the output is not to blame."""
+    """Return the finding for a check that raised; it does not count against the output."""
     what = f"could not judge the output: {error}"
     fix = "mend the check; the stage was not validated"
     return Finding(check, what, fix, level="warning", key=unvalidated(check))
 
 
 def _most(stage: Stage) -> int | None:
-    """How many attempts there can be at most, where a rule says so."""
+    """Return the limit on attempts, or None if no rule sets one."""
     limits = [rule.limit for rule in flat(stage.policy.rules) if isinstance(rule, MaxAttempts)]
     return min(limits, default=None)
 
 
 class Progress:
-    """Says which stage is at which attempt, what failed, and how it goes on.
+    """Progress of a run: which stage is at which attempt, what failed, and how the run goes on.
 
-    All of it goes to the logger `heedful`, and where `stream` is given to that, too.
+    It goes to the logger `heedful`, and to `stream` if there is one.
     """
 
     def __init__(self, pipeline: str, run: str, stages: int, stream: TextIO | None) -> None:
@@ -339,12 +339,12 @@ class Progress:
         self._say(f"{pipeline}: run {run}, {stages} stage{'s' * (stages != 1)}")
 
     def attempt_begins(self, place: int, stage: str, attempt: int, most: int | None) -> None:
-        """An attempt begins; `place` counts from 1."""
+        """Say that an attempt begins; `place` counts from 1."""
         of = f" of {most}" if most else ""
         self._say(f"[{place}/{self._stages}] {stage}: attempt {attempt}{of} …")
 
     def attempt_ends(self, place: int, report: AttemptReport, again: bool) -> None:
-        """An attempt has ended, and another one follows or not."""
+        """Say how an attempt ended, and whether another one follows (`again`)."""
         how = f"{SIGNS[report.overall_status]} attempt {report.attempt} "
         how += report.overall_status.replace("_", " ") if report.checks else "done, nothing checked"
         took = f"{report.execution_time_ms / 1000:.2f} s"
@@ -356,7 +356,7 @@ class Progress:
             self._say("      retrying with feedback")
 
     def stage_ends(self, stage: StageReport) -> None:
-        """A stage has ended; says so where it did not pass."""
+        """Warn if a stage did not pass."""
         how = {"halted": "halting the run", "best": f"continuing with attempt {stage.kept}"}
         if stage.status == "failed":
             goes = how.get(stage.action, "continuing despite failures")
@@ -367,7 +367,7 @@ class Progress:
             )
 
     def stage_restored(self, place: int, stage: StageReport, outdated: bool) -> None:
-        """A stage was done before the run was resumed; `outdated`: one before it was not."""
+        """Say that a stage ended before the run was resumed; warn if an earlier one ran again."""
         done = f"done before, attempt {stage.kept}"
         self._say(f"[{place}/{self._stages}] {stage.name}: {done}")
         if outdated:
@@ -375,7 +375,7 @@ class Progress:
             self._warn(f"{stage.name} was not run again: {rests} a run of another id")
 
     def run_ends(self, report: Report) -> None:
-        """The run has ended."""
+        """Say how the run ended."""
         more = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
         self._say(f"{self._name}: {report.status}{more} in {seconds:.2f} s; run {self._run}")
@@ -386,7 +386,9 @@ class Progress:
         self._write(line)
 
     def _warn(self, line: str) -> None:
-        if self._stream is None or _log.hasHandlers():  # else Python says it on standard error, too
+        if (
+            self._stream is None or _log.hasHandlers()
+        ):  # else Python prints it on standard error too
             _log.warning("%s", line)
         self._write(f"      {line}")
 
@@ -395,8 +397,8 @@ class Progress:
             print(line, file=self._stream, flush=True)
 
 
-def terminal(wanted: bool | None) -> TextIO | None:
-    """Standard error, where progress is wanted; None asks whether it is a terminal."""
+def progress_stream(wanted: bool | None) -> TextIO | None:
+    """Return standard error if progress is wanted there; None asks whether it is a terminal."""
     stream: TextIO | None = sys.stderr  # a program without a console has none
     shown = stream is not None and stream.isatty() if wanted is None else wanted
     return stream if shown else None

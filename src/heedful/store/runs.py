@@ -27,19 +27,19 @@ Exhausted = Literal["continue", "halt", "best"]
 SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
 HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 TAIL = "\n\nPlease address these issues and regenerate the output."
-# The check that finds no results: what others would say of them is not known then.
+# The check that finds no results; other checks then had nothing to judge.
 MISSING = "missing_results"
-# What lessons may take of the feedback, in characters: one line about a finding fits beside them.
+# Characters that lessons may take of the feedback: one line about a finding fits beside them.
 ROOM = MOST - 900
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What one check said of one attempt; without a finding it passed.
+    """The result of one check on one attempt; without a finding it passed.
 
     `status` is passed, warning, failed, or not_validated where the check itself raised. `severity`
-    is critical, warning or info. `details` holds the finding's key, severity (0..1), evidence and
-    span, as far as there are any.
+    is critical, warning or info. `details` holds the key, severity (0..1), evidence and span of the
+    finding.
     """
 
     check_name: str
@@ -54,9 +54,9 @@ class Checked:
 class AttemptReport:
     """One attempt of one stage, `attempt` counts from 1.
 
-    `timestamp` is when it was decided, in seconds since 1970. `requires_retry` says that it did not
-    pass, whether or not another attempt followed. `feedback_for_agent` is what an attempt after it
-    reads, "" where it passed; `output` what it produced, as text.
+    `timestamp` is when it was decided, in seconds since 1970. `requires_retry` is True if it did
+    not pass, whether or not another attempt followed. `feedback_for_agent` is the feedback for the
+    next attempt, "" if it passed; `output` is what it produced, as text.
     """
 
     stage_name: str
@@ -73,27 +73,27 @@ class AttemptReport:
 
     @property
     def failed(self) -> tuple[Checked, ...]:
-        """What failed, in the order of the findings."""
+        """The failed checks, in the order of the findings."""
         return tuple(one for one in self.checks if one.status == "failed")
 
     @property
     def without_results(self) -> bool:
-        """Whether results were missing: a check that is not named may have had nothing to judge."""
+        """True if results were missing: a check that is not named may have had nothing to judge."""
         return any(one.check_name == MISSING for one in self.failed)
 
     @property
     def failed_checks_summary(self) -> list[str]:
-        """One line a failed check: its name and what was wrong."""
+        """A line for each failed check: its name and what was wrong."""
         return [f"{one.check_name}: {one.message}" for one in self.failed]
 
     @property
     def file(self) -> str:
-        """The name of its file; what a file name cannot hold is replaced by `_`."""
+        """The name of its file."""
         stage, run = (file_safe(name) for name in (self.stage_name, self.run))
         return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data, times as ISO 8601 in UTC."""
+        """Return JSON data, times as ISO 8601 in UTC."""
         return {
             "stage_name": self.stage_name,
             "run": self.run,
@@ -111,7 +111,7 @@ class AttemptReport:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """One stage of a run: its attempts, which of them was `kept`, and how the run went on.
+    """One stage of a run: its attempts, the number of the one `kept`, and how the run went on.
 
     `action` is passed, continued or best (in spite of failures, with the last or the best attempt),
     halted, open (it was interrupted), or not_run.
@@ -125,16 +125,16 @@ class StageReport:
 
     @property
     def degraded(self) -> bool:
-        """Whether the run went on with an output that did not pass, or that nothing could judge."""
+        """True if the run went on with an output that did not pass or could not be judged."""
         return self.action in ("continued", "best")
 
     @property
     def recovered(self) -> bool:
-        """Whether it passed at a retry."""
+        """True if the stage passed at a retry."""
         return self.action == "passed" and len(self.attempts) > 1
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return JSON data."""
         return {
             "name": self.name,
             "status": self.status,
@@ -149,8 +149,8 @@ class Report:
     """One run of a pipeline.
 
     `status` is passed, degraded (it went on in spite of failures), halted or open (interrupted).
-    `began` is in seconds since 1970, `ended` too, 0 where it has not. `state` is the state that the
-    run left, where it ran in this process.
+    `began` is in seconds since 1970, `ended` too, or 0. `state` is the state that the run left, if
+    it ran in this process.
     """
 
     pipeline: str
@@ -172,12 +172,12 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every stage passed."""
+        """True if every stage passed."""
         return self.status == "passed"
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """The names of the stages that the run went on from in spite of failures."""
+        """The names of the stages after which the run went on in spite of failures."""
         return tuple(one.name for one in self.stages if one.degraded)
 
     @property
@@ -187,18 +187,18 @@ class Report:
 
     @property
     def stem(self) -> str:
-        """The name of its files, without the ending."""
+        """The name of its files, without the suffix."""
         return file_safe(self.run)
 
     def stage(self, name: str) -> StageReport:
-        """The stage of that name. Raises UnknownName."""
+        """Return the stage of that name. Raises UnknownName."""
         for one in self.stages:
             if one.name == name:
                 return one
         raise UnknownName("stage", name, [one.name for one in self.stages])
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data, times as ISO 8601 in UTC."""
+        """Return JSON data, times as ISO 8601 in UTC."""
         return {
             "pipeline": self.pipeline,
             "run": self.run,
@@ -212,17 +212,17 @@ class Report:
 
 
 def iso(at: float) -> str:
-    """A time in seconds since 1970 as ISO 8601 in UTC, in milliseconds."""
+    """Return a time in seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def stage_feedback(
     stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
 ) -> str:
-    """What the next attempt of a stage reads: a line a finding, `lessons`, and what to do last.
+    """Return the feedback for the next attempt: a line for each finding, lessons, what to do.
 
-    At most `heedful.loop.feedback.MOST` characters: of the lessons, the first being a heading,
-    those that fit. A text that poses as somebody's turn in a chat does so no more.
+    It has at most `heedful.loop.feedback.MOST` characters; lessons, whose first line is a heading,
+    are left out if they do not fit. Markers of chat turns are made harmless.
     """
     head, kept = HEAD.format(stage), ""
     for line in lessons:
@@ -233,7 +233,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict) -> Verdict:
-    """A verdict that another attempt is made, in the words of its stage where the loop is one's."""
+    """Return the verdict; if the loop is that of a stage, with the feedback of that stage."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or not {"pipeline", "stage"} <= last.labels.keys():
         return verdict
@@ -244,12 +244,12 @@ def reworded(loop: Loop, verdict: Verdict) -> Verdict:
 
 
 def unvalidated(check: str) -> str:
-    """The key of the finding that stands for a check that raised."""
+    """Return the key of the finding for a check that raised."""
     return f"{check}: not validated"
 
 
 def stage_report(stored: Stored, run: str) -> StageReport:
-    """What a stored loop of a stage came to; its attempts say which stage and which checks."""
+    """Return the report of a stage from its stored loop, whose labels name stage and checks."""
     loop = stored.loop
     labels = loop.attempts[-1].labels if loop.attempts else {}
     name = labels.get("stage", stored.id.removeprefix(f"{run}/"))
@@ -273,7 +273,7 @@ def stage_report(stored: Stored, run: str) -> StageReport:
 
 
 def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
-    """A stage without any check is as its user wants it; one whose check raised is degraded."""
+    """A stage without checks passes; a stage whose check raised is degraded or halted."""
     if not any(one.status == "not_validated" for one in last.checks):
         return "passed"
     return "halted" if on_unvalidated == "halt" else "continued"
@@ -303,7 +303,7 @@ def _attempt(
 
 
 def _output(attempt: Attempt, stage: str) -> str:
-    """What a model wrote; else the stage's output as JSON, with the rest of what it changed."""
+    """Return the text of a model; else the output as JSON, with all else that it changed."""
     text = attempt.candidate.text or ""
     if "model" in attempt.labels:
         return text
@@ -328,10 +328,10 @@ def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str
 def _checked(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[Checked]:
-    """A line for each finding and goal, and one for each check that found nothing.
+    """Yield a result for each finding and goal, and for each check that found nothing.
 
-    Where results are missing, or what is wrong has a name that no check goes by, it is not known
-    which of them found nothing and which had nothing to look at.
+    If results are missing, or a finding has a name that no check has, nobody knows which checks
+    found nothing and which had nothing to judge; then the silent ones are left out.
     """
     found = {one.check for one in evaluation.findings}
     wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
@@ -371,33 +371,33 @@ def _raised(one: Finding) -> bool:
 
 
 def file_safe(name: str) -> str:
-    """The name with `_` in place of what the name of a file cannot hold."""
+    """Return the name with `_` for each character that a file name cannot hold."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
 
 
-# A run is a loop with one attempt each time that it comes to an end.
+# A run is a loop with an attempt for each time that it ends.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
 
 
 def head_of(pipeline: str, stages: Sequence[str]) -> dict[str, Any]:
-    """The task of a run's loop."""
+    """Return the task of the loop of a run."""
     return {"pipeline": pipeline, "stages": list(stages)}
 
 
 def loop_of(run: str, stage: str) -> str:
-    """The id of a stage's loop."""
+    """Return the id of the loop of a stage."""
     return f"{run}/{stage}"
 
 
 def is_run(stored: Stored) -> bool:
-    """Whether a loop is the run of a pipeline."""
+    """Return True if a loop is a run of a pipeline."""
     task = stored.head.task
     named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
     return named and stored.head.policy.get("name") == POLICY.name
 
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:
-    """What a run has come to so far. Raises NotFound where there is none of that name."""
+    """Read the report of a run, ended or not. Raises NotFound."""
     stored = await store.read(scope, run)
     if not is_run(stored):
         raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
@@ -407,7 +407,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, Stored]:
-    """The loops of those stages that have begun."""
+    """Read the loops of the stages that have begun."""
     found: dict[str, Stored] = {}
     for name in stages:
         try:
@@ -418,7 +418,7 @@ async def stages_of(
 
 
 def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
-    """The report of a run from its loop and those of its stages."""
+    """Return the report of a run from its loop and the loops of its stages."""
     names = run.head.task["stages"]
     reports = tuple(
         stage_report(stages[name], run.id)
