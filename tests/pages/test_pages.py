@@ -145,8 +145,8 @@ def test_an_attempt_on_both_pages_in_words():
     assert f"Output, against attempt 1\n2 lines removed, 2 added\n{change}" in shown
     assert f"Against attempt 1: 2 lines removed, 2 added.\n\n```diff\n{change}" in markdown(plain())
     assert TOLD in markdown(plain())
-    assert "What the next attempt is told" in page["stage-4-attempt-2"]
-    assert "What another attempt would be told" in page["stage-4-attempt-3"]
+    assert "Feedback for the next attempt" in page["stage-4-attempt-2"]
+    assert "Feedback for another attempt, which was not made" in page["stage-4-attempt-3"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_how_a_stage_ended_in_words(status, action, count, kept, words):
         (stage_report("a", "passed", attempt("a", 1, "passed")),
          "Passed: every stage, each at its first attempt"),
         (stage_report("a", "continued", status="failed"),
-         "Degraded: the run went on in spite of what is wrong"),
+         "Degraded: the run went on after a stage that did not pass"),
         (stage_report("a", "not_run"), "Open: the run was interrupted, or is still going on"),
         (stage_report("a", "not_run"), "– not run"),
         (stage_report("a", "passed", attempt("a", 1, "not_validated"), status="not_validated"),

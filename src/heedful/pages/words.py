@@ -118,7 +118,7 @@ def verdict(report: Report) -> str:
     how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
     return {
         "passed": f"Passed: every stage, {how}",
-        "degraded": "Degraded: the run went on in spite of what is wrong",
+        "degraded": "Degraded: the run went on after a stage that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
@@ -137,7 +137,7 @@ def standing(report: Report) -> dict[str, list[int]]:
 def feedback_heading(stage: StageReport, attempt: AttemptReport) -> str:
     """Return the heading of the feedback on an attempt."""
     last = attempt is stage.attempts[-1]
-    return "What another attempt would be told" if last else "What the next attempt is told"
+    return "Feedback for another attempt, which was not made" if last else "Feedback for the next attempt"
 
 
 def happened(stage: StageReport) -> str:
