@@ -59,28 +59,25 @@ class AttemptView:
 
 def html(report: Report) -> str:
     """Render the report as one HTML page."""
-    return _render("report.html.j2", report)
+    return render("report.html.j2", **_values(report))
 
 
 def markdown(report: Report) -> str:
     """Render the report as Markdown."""
-    return _render("report.md.j2", report)
+    return render("report.md.j2", **_values(report))
 
 
-def _render(template: str, report: Report) -> str:
+def render(template: str, **values: object) -> str:
+    """Render a template of `heedful/pages/templates`; HTML is escaped, all text made visible."""
+    return _environment().get_template(template).render(**values)
+
+
+def _values(report: Report) -> dict[str, object]:
     attempts = sum(len(stage.attempts) for stage in report.stages)
     room = max(2_000, min(12_000, words.PAGE // max(1, 2 * attempts)))
     rows = spans(report)
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            report=report,
-            views=[list(_views(stage, room)) for stage in report.stages],
-            rows=rows,
-            axis=axis(report, rows),
-        )
-    )
+    views = [list(_views(stage, room)) for stage in report.stages]
+    return {"report": report, "views": views, "rows": rows, "axis": axis(report, rows)}
 
 
 def _views(stage: StageReport, room: int) -> Iterator[AttemptView]:

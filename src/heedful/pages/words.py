@@ -137,7 +137,11 @@ def standing(report: Report) -> dict[str, list[int]]:
 def feedback_heading(stage: StageReport, attempt: AttemptReport) -> str:
     """Return the heading of the feedback on an attempt."""
     last = attempt is stage.attempts[-1]
-    return "Feedback for another attempt, which was not made" if last else "Feedback for the next attempt"
+    return (
+        "Feedback for another attempt, which was not made"
+        if last
+        else "Feedback for the next attempt"
+    )
 
 
 def happened(stage: StageReport) -> str:
