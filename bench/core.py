@@ -12,7 +12,7 @@ from functools import partial
 import heedful
 from bench.rows import Figure
 from bench.timing import best, best_async
-from heedful.protocols import Context
+from heedful.checks.evaluate import Context
 
 EVERY_RULE = heedful.Policy(
     (

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from heedful.http.app import application
-from heedful.http.setup import Setup
+from heedful.drive.report import Told, open_loop, report
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
-from heedful.protocols import Scope
-from heedful.reporting import Told, open_loop, report
+from heedful.service.app import application
+from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
 
 LOOPS = 60  # of two attempts each
@@ -71,7 +71,7 @@ def pair(floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: s
 
 
 async def library(path: str) -> float:
-    """Seconds a report by `heedful.reporting`, the loops having been begun before."""
+    """Seconds a report by `heedful.drive.report`, the loops having been begun before."""
     store = in_file(path)
     ids = [f"loop {next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:

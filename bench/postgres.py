@@ -22,14 +22,14 @@ import psycopg
 
 from bench.durable import committed, opened
 from bench.rows import Figure
+from heedful.drive.report import Told, open_loop, report
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory.memory import Memory
-from heedful.protocols import Head, Scope
-from heedful.reporting import Told, open_loop, report
-from heedful.store.address import POOL_SIZE
-from heedful.store.postgres import in_database
+from heedful.store.postgres import POOL_SIZE, in_database
+from heedful.store.records import Head
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 
 TOGETHER = 64
 EACH = 200  # calls a round

@@ -31,19 +31,18 @@ from numpy.typing import NDArray
 import heedful
 from bench.durable import syncs
 from bench.rows import Figure
-from heedful.memory.learn import Reflection
-from heedful.memory.memory import LEG
-from heedful.memory.places import space_of
-from heedful.memory.signature import signature
-from heedful.memory.words import words
+from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import ANY, Scope
+from heedful.lessons.signature import signature
+from heedful.lessons.words import words
+from heedful.memory.memory import LEG, space_of
 from heedful.models import open_embedder
-from heedful.protocols import ANY, Scope
 from heedful.store import search
 from heedful.store.database import Db
-from heedful.store.reflections import key_of, token
+from heedful.store.lessons import key_of, token
+from heedful.store.search import Vectors
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
-from heedful.store.vectors import Vectors
+from heedful.store.store import SqlStore
 
 Rows = NDArray[np.float32]
 PAGES = ("README.md", "docs/*.md", "examples/*/README.md")

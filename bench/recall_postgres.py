@@ -33,17 +33,15 @@ from bench.recall import (
 )
 from bench.rows import Figure
 from heedful.errors import PackageMissing
-from heedful.memory.memory import LEG
-from heedful.memory.places import space_of
-from heedful.memory.signature import signature
-from heedful.memory.words import words
-from heedful.protocols import ANY, Scope
+from heedful.lessons.lesson import ANY, Scope
+from heedful.lessons.signature import signature
+from heedful.lessons.words import words
+from heedful.memory.memory import LEG, space_of
 from heedful.store import search
-from heedful.store.address import addressed
 from heedful.store.database import Db
-from heedful.store.postgres import in_database
-from heedful.store.reflections import key_of, token
-from heedful.store.sqlstore import SqlStore
+from heedful.store.lessons import key_of, token
+from heedful.store.postgres import addressed, in_database
+from heedful.store.store import SqlStore
 
 AT = "heedful_template"
 NOW = 1.8e9

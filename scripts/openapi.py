@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from heedful.http.app import application
-from heedful.http.setup import Setup
+from heedful.service.app import application
+from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 
 if TYPE_CHECKING:
     import psycopg

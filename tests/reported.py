@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.protocols import Usage
+from heedful.loop.record import Usage
 from heedful.store.runs import AttemptReport, Checked, Report, StageReport, Status
 
 RUN = "forecast-7"

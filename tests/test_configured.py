@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import codec
-from heedful.configured import goal, policy
 from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.loop import codec
 from heedful.loop.decide import Policy
-from heedful.loop.policies import PRESETS, default, orchestrator, stage, thorough
+from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage, thorough
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import (
     All,

@@ -11,13 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful.decisions import Decision, Standing, echoes_before, reasoning, standing
-from heedful.drive import Run
-from heedful.loop.decide import Again, Done, Policy, decide, triggers
+from heedful.drive.drive import Run
+from heedful.lessons.lesson import Scope
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Done,
+    Policy,
+    Standing,
+    decide,
+    echoes_before,
+    reasoning,
+    standing,
+    triggers,
+)
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
-from heedful.protocols import Scope
 from heedful.store.sqlite import in_file
 from heedful.testing import history
 from tests.drive.support import WANTED, Check, Generator

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.checks.evaluate import Context
 from heedful.cli.tasks import read_tasks
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 FOLDER = Path(__file__).parents[1] / "examples" / "house_rules"
 FILE = FOLDER / "tasks.jsonl"

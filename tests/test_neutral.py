@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heedful.neutral import neutral
+from heedful.sanitize import neutral
 
 # The special tokens of the templates named.
 TOKENS = [

@@ -1,7 +1,7 @@
 """A policy made of the user's own rules can be read back and explained, though rules are code."""
 
 import heedful
-from heedful.codec import policy_from
+from heedful.loop.codec import policy_from
 
 
 def enough(loop: heedful.Loop) -> str | None:

@@ -18,14 +18,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import heedful
-from heedful import Finding, Goal, Memory, telemetry
+from heedful import telemetry
 from heedful.errors import ModelTimeout, PackageMissing
-from heedful.protocols import Answer, Usage
+from heedful.loop.record import Finding, Goal, Usage
+from heedful.memory.memory import Memory
+from heedful.models.contract import Answer
+from heedful.service.jobs import Tools
+from heedful.service.worker import Inside
 from heedful.testing import ScriptedModel
 from heedful.traces import read
 from heedful.traces.otlp import OWN
-from heedful.work.inside import Inside
-from heedful.work.tasks import Tools
 from tests.engines import opened
 from tests.work.support import SCOPE, put
 

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful import policies
-from heedful.configured import policy
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Policy
+from heedful.loop.policies import policy
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
-from heedful.loop.replay import Recorded, compare, replay
+from heedful.loop.replay import MOST, WRITTEN, Recorded, compare, grid, replay, trials, tune
 from heedful.loop.stop import MaxAttempts
 from heedful.testing import history
-from heedful.tuning import MOST, WRITTEN, grid, trials, tune
 from tests.loop import support
 
 WRONG = Evaluation((Finding("check", "wrong", key="wrong"),))

@@ -15,9 +15,9 @@ from safepaste import scan_prompt
 
 import heedful
 from bench.quality.rows import Row, read
-from heedful.memory.learn import Trust
+from heedful.lessons.learn import Trust
 from heedful.models import open_embedder
-from heedful.protocols import Embedder
+from heedful.models.contract import Embedder
 
 Data = Mapping[str, Any]
 # A word that all the attackers' texts have here, and no other: what recall brings is told by it.

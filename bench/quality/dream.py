@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
-from heedful.memory.consolidate import Lesson, near_vectors
-from heedful.memory.dreaming import WORSE
-from heedful.memory.learn import Trust
-from heedful.memory.places import space_of
+from heedful.lessons.consolidate import Lesson, near_vectors
+from heedful.lessons.learn import Trust
+from heedful.memory.dream import WORSE
+from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 
 HELD = 500  # of the queries that no lesson holds, so many of each set

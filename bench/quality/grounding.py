@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.quality.rows import Row, read
 from heedful.checks import grounding
+from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 Rows = Sequence[Mapping[str, Any]]
 Spans = Iterable[tuple[int, int]]

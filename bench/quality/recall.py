@@ -14,10 +14,11 @@ from typing import Any
 
 import heedful
 from bench.quality.rows import Row, read
-from heedful.memory.places import space_of
-from heedful.memory.recall import relevance
+from heedful.lessons.lesson import Found
+from heedful.lessons.ranking import relevance
+from heedful.memory.memory import space_of
 from heedful.models import open_embedder
-from heedful.protocols import Embedder, Found
+from heedful.models.contract import Embedder
 
 Rows = Sequence[Mapping[str, Any]]
 Scores = tuple[list[float], list[float]]  # of known questions, of new ones

@@ -16,10 +16,9 @@ import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
 from heedful.cli.frontier import Point, draw, front
-from heedful.configured import policy
-from heedful.loop.policies import PRESETS
-from heedful.near import near
-from heedful.tuning import grid
+from heedful.loop.policies import PRESETS, policy
+from heedful.loop.replay import grid
+from heedful.loop.stop import find_near_repeat as near
 
 FULL = heedful.Policy((heedful.MaxAttempts(10**6),), name="full budget")
 ON_REPEAT = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat")

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import heedful
 from bench.quality.rows import Row
 from heedful.cli.tasks import Task, read_tasks
-from heedful.protocols import Found
+from heedful.lessons.lesson import Found
 
 FOLDER = Path("examples/house_rules")
 NEXT = 2  # tasks of a family that are tried after its first

@@ -23,12 +23,18 @@ from typing import Any
 import numpy as np
 
 import heedful
-from heedful import Context, Finding, Memory, Model, Pipeline, Writer
-from heedful.checks import contains, files, numbers
+from heedful import Pipeline
+from heedful.checks import contains, files
+from heedful.checks import fields as numbers
+from heedful.checks import numbers as numbers_numbers
+from heedful.checks.evaluate import Check, Context
 from heedful.checks.grounding import grounding
 from heedful.checks.insights import insights as cites
+from heedful.drive.generate import Writer
 from heedful.errors import PackageMissing
-from heedful.evaluate import Check
+from heedful.loop.record import Finding
+from heedful.memory.memory import Memory
+from heedful.models.contract import Model
 
 MEASURED = ("temp_max", "temp_min", "precipitation", "wind")
 FEATURES = (*MEASURED, "season_sin", "season_cos")
@@ -222,7 +228,7 @@ def pipeline(
     made.stage(checks=[files.results(path, at_least_rows=1000), numbers.finite(path)])(load)
     made.stage(checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))])(features)
     made.stage(checks=[apart])(split)
-    made.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
+    made.stage(checks=[numbers_numbers.predictions(results, "y", "yhat")], retries=2)(train)
     grounded: Sequence[Check] = [cites(evidence, columns, results), grounding(evidence)]
     if model is None:
         made.stage(checks=grounded, retries=2)(insights)

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 SEEN = 60  # characters of a rejected answer that are kept as evidence
 HEAD = 400  # characters of an answer in which a right form is looked for

@@ -14,127 +14,127 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "Again": "heedful.loop.decide",
     "All": "heedful.loop.stop",
-    "Answer": "heedful.protocols",
+    "Answer": "heedful.models.contract",
     "Attempt": "heedful.loop.record",
     "AttemptReport": "heedful.store.runs",
     "Attribution": "heedful.memory.attribution",
-    "Briefing": "heedful.memory.briefing",
+    "Briefing": "heedful.lessons.ranking",
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
-    "Change": "heedful.loop.change",
+    "Change": "heedful.loop.explain",
     "Checked": "heedful.store.runs",
     "Claim": "heedful.memory.grounded",
-    "Client": "heedful.client.client",
-    "Comparison": "heedful.memory.proof",
-    "Context": "heedful.protocols",
-    "Decision": "heedful.decisions",
-    "Difference": "heedful.memory.difference",
+    "Client": "heedful.service.client",
+    "Comparison": "heedful.lessons.proof",
+    "Context": "heedful.checks.evaluate",
+    "Decision": "heedful.loop.decide",
+    "Difference": "heedful.lessons.words",
     "Done": "heedful.loop.decide",
     "Draft": "heedful.memory.drafting",
-    "Dream": "heedful.memory.dreaming",
-    "Dreams": "heedful.memory.dreaming",
+    "Dream": "heedful.memory.dream",
+    "Dreams": "heedful.memory.dream",
     "Echo": "heedful.loop.stop",
-    "Effect": "heedful.memory.proof",
-    "Embedder": "heedful.protocols",
+    "Effect": "heedful.lessons.proof",
+    "Embedder": "heedful.models.contract",
     "Episode": "heedful.memory.episode",
     "Evaluation": "heedful.loop.record",
     "Event": "heedful.memory.episode",
-    "Example": "heedful.memory.learn",
+    "Example": "heedful.lessons.learn",
     "Expected": "heedful.memory.expected",
     "Explanation": "heedful.loop.explain",
     "Exported": "heedful.memory.transfer",
-    "Exposure": "heedful.memory.proof",
+    "Exposure": "heedful.lessons.proof",
     "Fatigue": "heedful.loop.stop",
     "Fault": "heedful.memory.episode",
     "Figures": "heedful.loop.replay",
-    "Filter": "heedful.protocols",
+    "Filter": "heedful.lessons.lesson",
     "Finding": "heedful.loop.record",
-    "Found": "heedful.protocols",
+    "Found": "heedful.lessons.lesson",
     "Goal": "heedful.loop.record",
     "Guardrails": "heedful.pipeline",
     "HeedfulError": "heedful.errors",
-    "Held": "heedful.memory.trust",
+    "Held": "heedful.lessons.trust",
     "Imported": "heedful.memory.transfer",
     "Improvement": "heedful.loop.record",
     "Loop": "heedful.loop.record",
     "MaxAttempts": "heedful.loop.stop",
     "Memory": "heedful.memory.memory",
-    "Merge": "heedful.memory.templates",
-    "Message": "heedful.protocols",
-    "Model": "heedful.protocols",
+    "Merge": "heedful.lessons.patterns",
+    "Message": "heedful.models.contract",
+    "Model": "heedful.models.contract",
     "NotPassed": "heedful.errors",
     "NothingMet": "heedful.loop.stop",
-    "Outcome": "heedful.memory.proof",
+    "Outcome": "heedful.lessons.proof",
     "Override": "heedful.loop.record",
     "Pipeline": "heedful.pipeline",
     "Plateau": "heedful.loop.stop",
     "Policy": "heedful.loop.decide",
     "Prompts": "heedful.memory.prompts",
-    "Proof": "heedful.memory.proof",
-    "Proposal": "heedful.memory.consolidate",
-    "Provenance": "heedful.memory.trust",
-    "Quarantine": "heedful.memory.quarantine",
-    "Quota": "heedful.memory.trust",
+    "Proof": "heedful.lessons.proof",
+    "Proposal": "heedful.lessons.consolidate",
+    "Provenance": "heedful.lessons.trust",
+    "Quarantine": "heedful.memory.memory",
+    "Quota": "heedful.lessons.trust",
     "Reach": "heedful.loop.reach",
-    "Reasoning": "heedful.decisions",
+    "Reasoning": "heedful.loop.decide",
     "Recorded": "heedful.loop.replay",
     "Reflected": "heedful.memory.reflect",
-    "Reflection": "heedful.memory.learn",
-    "Remembered": "heedful.protocols",
-    "Removed": "heedful.memory.trust",
+    "Reflection": "heedful.lessons.learn",
+    "Remembered": "heedful.lessons.lesson",
+    "Removed": "heedful.lessons.trust",
     "Repeat": "heedful.loop.stop",
     "RepeatedStep": "heedful.memory.repeats",
     "Replayed": "heedful.loop.replay",
     "Report": "heedful.store.runs",
-    "Result": "heedful.result",
-    "Run": "heedful.drive",
-    "Scope": "heedful.protocols",
+    "Result": "heedful.drive.drive",
+    "Run": "heedful.drive.drive",
+    "Scope": "heedful.lessons.lesson",
     "Screening": "heedful.memory.screen",
-    "Seen": "heedful.lessons",
-    "Sighting": "heedful.memory.trust",
+    "Seen": "heedful.lessons.patterns",
+    "Sighting": "heedful.lessons.trust",
     "Signal": "heedful.memory.signal",
-    "Signature": "heedful.memory.signature",
-    "Spaces": "heedful.memory.places",
+    "Signature": "heedful.lessons.signature",
+    "Spaces": "heedful.memory.memory",
     "StageReport": "heedful.store.runs",
-    "Standing": "heedful.decisions",
+    "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
     "StopRule": "heedful.loop.stop",
-    "Store": "heedful.protocols",
+    "Store": "heedful.store.contract",
     "Suspect": "heedful.memory.attribution",
-    "Templates": "heedful.memory.templates",
+    "Templates": "heedful.lessons.patterns",
     "Trigger": "heedful.loop.decide",
-    "Tuned": "heedful.tuning",
-    "Usage": "heedful.protocols",
-    "Writer": "heedful.generate",
+    "Tuned": "heedful.loop.replay",
+    "Usage": "heedful.loop.record",
+    "Writer": "heedful.drive.generate",
     "appraise": "heedful.appraising",
     "attribute": "heedful.memory.attribution",
     "compare": "heedful.loop.replay",
-    "consolidate": "heedful.memory.dreaming",
-    "context": "heedful.usercode",
+    "consolidate": "heedful.memory.dream",
+    "context": "heedful.checks.evaluate",
     "decide": "heedful.loop.decide",
     "episode_of": "heedful.memory.episode",
     "explain": "heedful.loop.explain",
-    "keep_dreaming": "heedful.memory.dreaming",
+    "keep_dreaming": "heedful.memory.dream",
     "open_model": "heedful.models",
     "open_store": "heedful.store",
-    "override": "heedful.overrides",
-    "policy": "heedful.configured",
-    "proof": "heedful.memory.proof",
+    "override": "heedful.drive.report",
+    "policy": "heedful.loop.policies",
+    "proof": "heedful.lessons.proof",
     "reach": "heedful.loop.reach",
-    "reasoning": "heedful.decisions",
+    "reasoning": "heedful.loop.decide",
     "reflect": "heedful.memory.reflect",
     "reflect_waiting": "heedful.memory.reflect",
     "repeated_step": "heedful.memory.repeats",
     "replay": "heedful.loop.replay",
-    "run": "heedful.drive",
-    "run_sync": "heedful.portal",
+    "run": "heedful.drive.drive",
+    "run_sync": "heedful.drive.portal",
     "screen": "heedful.memory.screen",
-    "self_correcting": "heedful.decorator",
+    "self_correcting": "heedful.drive.portal",
     "self_rated": "heedful.memory.drafting",
     "signals": "heedful.memory.signals",
-    "signature": "heedful.memory.signature",
-    "targeted": "heedful.generate",
-    "tune": "heedful.tuning",
+    "signature": "heedful.lessons.signature",
+    "targeted": "heedful.drive.generate",
+    "tune": "heedful.loop.replay",
 }
 _ROOMS = {"checks": "heedful.checks", "errors": "heedful.errors", "models": "heedful.models"}
 _ROOMS |= {"policies": "heedful.loop.policies", "testing": "heedful.testing"}
@@ -150,18 +150,35 @@ if TYPE_CHECKING:
     from heedful import models as models
     from heedful import traces as traces
     from heedful.appraising import appraise
-    from heedful.client.client import Client
-    from heedful.configured import policy
-    from heedful.decisions import Decision, Reasoning, Standing, reasoning
-    from heedful.decorator import self_correcting
-    from heedful.drive import Run, run
+    from heedful.checks.evaluate import Context, context
+    from heedful.drive.drive import Result, Run, run
+    from heedful.drive.generate import Writer, targeted
+    from heedful.drive.portal import run_sync, self_correcting
+    from heedful.drive.report import override
     from heedful.errors import HeedfulError, NotPassed
-    from heedful.generate import Writer, targeted
-    from heedful.lessons import Seen
+    from heedful.lessons.consolidate import Proposal
+    from heedful.lessons.learn import Example, Reflection
+    from heedful.lessons.lesson import Filter, Found, Remembered, Scope
+    from heedful.lessons.patterns import Merge, Seen, Templates
+    from heedful.lessons.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
+    from heedful.lessons.ranking import Briefing
+    from heedful.lessons.signature import Signature, signature
+    from heedful.lessons.trust import Held, Provenance, Quota, Removed, Sighting
+    from heedful.lessons.words import Difference
     from heedful.loop import policies as policies
-    from heedful.loop.change import Change
-    from heedful.loop.decide import Again, Done, Policy, Trigger, decide
-    from heedful.loop.explain import Explanation, explain
+    from heedful.loop.decide import (
+        Again,
+        Decision,
+        Done,
+        Policy,
+        Reasoning,
+        Standing,
+        Trigger,
+        decide,
+        reasoning,
+    )
+    from heedful.loop.explain import Change, Explanation, explain
+    from heedful.loop.policies import policy
     from heedful.loop.reach import Reach, reach
     from heedful.loop.record import (
         Attempt,
@@ -172,8 +189,9 @@ if TYPE_CHECKING:
         Improvement,
         Loop,
         Override,
+        Usage,
     )
-    from heedful.loop.replay import Figures, Recorded, Replayed, compare, replay
+    from heedful.loop.replay import Figures, Recorded, Replayed, Tuned, compare, replay, tune
     from heedful.loop.stop import (
         All,
         Budget,
@@ -187,49 +205,24 @@ if TYPE_CHECKING:
         StopRule,
     )
     from heedful.memory.attribution import Attribution, Suspect, attribute
-    from heedful.memory.briefing import Briefing
-    from heedful.memory.consolidate import Proposal
-    from heedful.memory.difference import Difference
     from heedful.memory.drafting import Draft, self_rated
-    from heedful.memory.dreaming import Dream, Dreams, consolidate, keep_dreaming
+    from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
     from heedful.memory.episode import Episode, Event, Fault, episode_of
     from heedful.memory.expected import Expected
     from heedful.memory.grounded import Claim
-    from heedful.memory.learn import Example, Reflection
-    from heedful.memory.memory import Memory
-    from heedful.memory.places import Spaces
+    from heedful.memory.memory import Memory, Quarantine, Spaces
     from heedful.memory.prompts import Prompts
-    from heedful.memory.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
-    from heedful.memory.quarantine import Quarantine
     from heedful.memory.reflect import Reflected, reflect, reflect_waiting
     from heedful.memory.repeats import RepeatedStep, repeated_step
     from heedful.memory.screen import Screening, screen
     from heedful.memory.signal import Signal
     from heedful.memory.signals import signals
-    from heedful.memory.signature import Signature, signature
-    from heedful.memory.templates import Merge, Templates
     from heedful.memory.transfer import Exported, Imported
-    from heedful.memory.trust import Held, Provenance, Quota, Removed, Sighting
     from heedful.models import open_model
-    from heedful.overrides import override
-    from heedful.portal import run_sync
-    from heedful.protocols import (
-        Answer,
-        Context,
-        Embedder,
-        Filter,
-        Found,
-        Message,
-        Model,
-        Remembered,
-        Scope,
-        Store,
-        Usage,
-    )
-    from heedful.result import Result
+    from heedful.models.contract import Answer, Embedder, Message, Model
+    from heedful.service.client import Client
     from heedful.store import open_store
-    from heedful.tuning import Tuned, tune
-    from heedful.usercode import context
+    from heedful.store.contract import Store
 
 __all__ = [
     "Again",

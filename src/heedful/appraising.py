@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.checks.critic import Critic
+from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.evaluate import Check, evaluated
-from heedful.loop.measure import number
-from heedful.loop.measure import shown as figure
-from heedful.loop.record import Evaluation, Finding
+from heedful.loop.record import NOTHING, Evaluation, Finding, number
+from heedful.loop.record import shown as figure
 from heedful.memory.appraisal import Best, appraised
 from heedful.memory.course import course, text_of
 from heedful.memory.episode import Episode, Event
 from heedful.memory.expected import Expected, answer_at
 from heedful.memory.judgement import SCORES, Judgement, evaluation, named, quoted
-from heedful.protocols import NOTHING, Context
 
 # The events of a run that critics are shown, the first and the last of more.
 EVENTS_SHOWN = 100

@@ -62,8 +62,8 @@ from typing import TYPE_CHECKING, Any
 from heedful.redact import redacted
 
 if TYPE_CHECKING:
-    from heedful.protocols import Usage
-    from heedful.result import Result
+    from heedful.drive.drive import Result
+    from heedful.loop.record import Usage
 
 
 class HeedfulError(Exception):

@@ -1,7 +1,6 @@
-"""OpenTelemetry: spans and metrics of what heedful does; no cost until it is begun.
+"""What goes on and on is said once in a while.
 
-Names are those of the GenAI conventions (development, 2026) as far as they have one, else
-`heedful.*`. Content is left out unless it is asked for; secrets never come along.
+OpenTelemetry: spans and metrics of what heedful does; no cost until it is begun.
 """
 
 from __future__ import annotations
@@ -14,21 +13,40 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from heedful.errors import PackageMissing
+from heedful.lessons.lesson import Scope
+from heedful.loop.decide import Verdict
+from heedful.loop.record import Loop
 from heedful.redact import redacted
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-    from heedful.loop.decide import Verdict
-    from heedful.loop.record import Loop
-    from heedful.protocols import Answer, Message, Model, Scope
+    from heedful.models.contract import Answer, Message, Model
+
+EVERY = 60.0  # seconds
+
+
+class Seldom:
+    """Whether something is to be said now: the same at most once in `EVERY` seconds."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def now(self, what: str) -> bool:
+        """Whether it is, which counts as said."""
+        now = time.monotonic()
+        self._next = {one: then for one, then in self._next.items() if then > now}
+        if what in self._next:
+            return False
+        self._next[what] = now + EVERY
+        return True
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
-
 # The instrumentation scope; what comes back in it is not learnt from (`heedful.traces.otlp`).
 SCOPE: Final = "heedful"
 OPERATION: Final = "gen_ai.operation.name"

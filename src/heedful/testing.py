@@ -9,8 +9,8 @@ from math import sqrt
 from typing import Any
 
 from heedful.errors import ModelError
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from heedful.protocols import Answer, Message, Usage
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
+from heedful.models.contract import Answer, Message
 
 Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answer"]
 

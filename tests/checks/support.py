@@ -8,8 +8,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
-from heedful.protocols import Context, Message
+from heedful.models.contract import Message
 
 CONTEXT = Context("a task")
 

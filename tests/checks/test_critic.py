@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import Answer, Context, Echo, Evaluation, Goal, MaxAttempts, Policy, Usage, checks
+from heedful.checks import critic as checks
+from heedful.checks import loading as checks_loading
+from heedful.checks import roles as checks_roles
+from heedful.checks.evaluate import Context, blocking, pure
 from heedful.checks.roles import plain
-from heedful.delimited import cut
 from heedful.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
-from heedful.evaluate import pure
-from heedful.inquiry import WARMER
+from heedful.loop.decide import Policy
+from heedful.loop.record import Evaluation, Goal, Usage
+from heedful.loop.stop import Echo, MaxAttempts
+from heedful.models.contract import WARMER, Answer
+from heedful.sanitize import cut
 from heedful.testing import FixedEmbedder, ScriptedModel
-from heedful.usercode import blocking
 
 AT = Context("Explain tides.")
 SHARE = st.floats(0, 1)
@@ -67,7 +71,7 @@ def test_alignment_is_a_score_and_its_reason_a_warning():
 )
 def test_each_role_has_a_score_a_preference_and_a_reason(role, answer, score, preference, level):
     evaluation = judged(checks.critic(role, ScriptedModel(said(**answer))))
-    (name,) = checks.ROLES[role].directions
+    (name,) = checks_roles.ROLES[role].directions
     assert evaluation.scores == {name: score}
     # Drawn towards 0.5 by what the confidence, 0.8, lacks.
     assert evaluation.preference == pytest.approx(0.5 + 0.8 * (preference - 0.5))
@@ -112,7 +116,7 @@ def test_a_bias_again_and_again_stops_a_loop_although_it_improves():
 
 
 def test_a_role_of_ones_own():
-    short = checks.Role(
+    short = checks_roles.Role(
         "brevity",
         "Judge how brief it is: brevity is 1 where no word can go; padding is 1 where all can.",
         {"brevity": "at_least", "padding": "at_most"},
@@ -130,7 +134,7 @@ def test_a_role_may_be_given_as_data_and_have_tags_of_its_own():
     role = {"name": "tone", "instruction": "Judge the tone.", "tags": {"rude": "insults"}}
     check = checks.critic(role, ScriptedModel(said(biases=[bias("rude")])))
     assert judged(check).findings[1].key == "bias: rude"
-    more = replace(checks.ROLES["pessimist"], tags={**checks.BIASES, "rude": "insults"})
+    more = replace(checks_roles.ROLES["pessimist"], tags={**checks_roles.BIASES, "rude": "insults"})
     check = checks.critic(more, ScriptedModel(said(biases=[bias("rude"), bias("optimism", 0.2)])))
     assert judged(check).scores == {"bias": 0.6}
 
@@ -149,7 +153,7 @@ def test_a_role_may_be_given_as_data_and_have_tags_of_its_own():
 def test_a_role_that_cannot_be_judged_is_refused(arguments, message):
     fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
     with pytest.raises(InvalidInput, match=message):
-        checks.Role(**fine | arguments)
+        checks_roles.Role(**fine | arguments)
 
 
 @pytest.mark.parametrize(
@@ -559,7 +563,7 @@ def test_a_name_that_no_model_has_is_refused():
     with pytest.raises(UnknownName, match="no model is called 'gpt'"):
         checks.critic("alignment", "gpt")
     with pytest.raises(InvalidInput, match="no role is called 'nobody'"):
-        checks.load({"name": "critic", "role": "nobody", "model": "embedded"}, None)
+        checks_loading.load({"name": "critic", "role": "nobody", "model": "embedded"}, None)
 
 
 @given(SHARE, SHARE)

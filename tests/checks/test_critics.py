@@ -11,16 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import Context, Evaluation, Finding, checks
+from heedful.checks import critic as checks
+from heedful.checks import roles as checks_roles
 from heedful.checks.critic import settled
+from heedful.checks.evaluate import Context
 from heedful.checks.roles import Opinion
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError
+from heedful.loop.record import Evaluation, Finding
 from heedful.models.function import Function
 from heedful.testing import FixedEmbedder, ScriptedModel
 
 AT = Context("Explain tides.")
 SHARE = st.floats(0, 1)
-ALIGNMENT, DRIFT = checks.ROLES["alignment"], checks.ROLES["drift"]
+ALIGNMENT, DRIFT = checks_roles.ROLES["alignment"], checks_roles.ROLES["drift"]
 
 
 def said(**keys: Any) -> str:

@@ -11,7 +11,8 @@ import pandera.polars as for_polars
 import polars as pl
 import pytest
 
-from heedful.checks import batches, numbers
+from heedful.checks import batches
+from heedful.checks import fields as numbers
 from heedful.errors import InvalidInput, PackageMissing
 from tests.checks.support import findings, keys
 

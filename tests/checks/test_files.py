@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from heedful.checks import files, predictions
+from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
-from heedful.protocols import Context
 
 ROWS = [{"y": n, "yhat": n + 0.5} for n in range(20)]
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from heedful import run_sync
 from heedful.checks import grounding, load
+from heedful.checks.evaluate import Context
 from heedful.checks.pieces import Pieces
 from heedful.checks.reading import records
-from heedful.drive import run
+from heedful.drive.drive import run
+from heedful.drive.portal import run_sync
 from heedful.errors import InvalidInput, MalformedAnswer
-from heedful.loop.record import Evaluation
-from heedful.protocols import Answer, Context, Message, Usage
+from heedful.loop.record import Evaluation, Usage
+from heedful.models.contract import Answer, Message
 from heedful.testing import ScriptedModel
 
 ROWS = [

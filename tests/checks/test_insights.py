@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.checks import Evidence, grounding, insights, known, load, precision
+from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 from tests.checks.support import findings
 
 METRICS = {"mae": 2.1, "test_rmse": 3.25, "r2": 0.7}

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from heedful.checks import keyed as numbers
 from heedful.checks import keyed as rooms
-from heedful.checks import numbers
 from heedful.checks.cells import keyed
 from heedful.errors import InvalidInput
 from tests.checks.support import findings, keys

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heedful import checks
+from heedful.checks import loading as checks
 from heedful.errors import InvalidInput, UnknownName
 from tests.checks.support import CONTEXT, findings, keys
 

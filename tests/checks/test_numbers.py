@@ -17,11 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
-from heedful import checks
+from heedful.checks import fields as checks_fields
+from heedful.checks import fields as numbers_fields
+from heedful.checks import keyed as numbers_keyed
 from heedful.checks import numbers
+from heedful.checks import numbers as checks
+from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 from tests.checks.support import CONTEXT, findings, keys
 
 CHANCE = np.random.default_rng(5)
@@ -61,8 +64,8 @@ MIXED = CELLS | st.booleans() | st.decimals(-1000, 1000) | st.sampled_from(["7",
 
 CHECKS: list[Callable[..., Any]] = [
     checks.predictions(),
-    checks.ranges(actual=(0, 50), predicted=(None, 7)),
-    checks.finite(columns=["actual", "predicted"]),
+    checks_fields.ranges(actual=(0, 50), predicted=(None, 7)),
+    checks_fields.finite(columns=["actual", "predicted"]),
 ]
 
 
@@ -291,9 +294,13 @@ def test_a_text_is_never_a_path(tmp_path, monkeypatch):
 def test_columns_may_stand_among_other_things():
     output = {"actual": GOOD[0], "predicted": GOOD[1], "rmse": 3.2, "model": "x", "seeds": [1, 2]}
     assert findings(checks.predictions(), output) == []
-    assert keys(checks.finite(columns="seeds"), output) == []
-    assert keys(checks.finite(columns=["seeds", "actual"]), output) == ["finite: unequal lengths"]
-    assert keys(checks.ranges(rmse=(0, 1)), {"rmse": 3.2, "model": "x"}) == ["ranges: rmse above"]
+    assert keys(checks_fields.finite(columns="seeds"), output) == []
+    assert keys(checks_fields.finite(columns=["seeds", "actual"]), output) == [
+        "finite: unequal lengths"
+    ]
+    assert keys(checks_fields.ranges(rmse=(0, 1)), {"rmse": 3.2, "model": "x"}) == [
+        "ranges: rmse above"
+    ]
 
 
 ANYTHING = st.recursive(
@@ -310,8 +317,11 @@ ANYTHING = st.recursive(
 @settings(max_examples=150)
 @given(ANYTHING)
 def test_whatever_the_candidate_is_findings_say_so(candidate):
-    more: list[Any] = [numbers.rows(key="actual"), numbers.schema(schema={"actual": "integer"})]
-    for check in (*CHECKS, *more, numbers.schema(schema={"actual": "date"})):
+    more: list[Any] = [
+        numbers_keyed.rows(key="actual"),
+        numbers_fields.schema(schema={"actual": "integer"}),
+    ]
+    for check in (*CHECKS, *more, numbers_fields.schema(schema={"actual": "date"})):
         for found in findings(check, candidate):
             assert found.message
             assert found.fix or found.level == "note"
@@ -392,7 +402,7 @@ def test_below_ten_rows_a_note_says_what_was_not_judged():
 
 
 def test_ranges_count_what_lies_outside():
-    check = checks.ranges(None, {"a b": (0, None)}, share=(0, 1))
+    check = checks_fields.ranges(None, {"a b": (0, None)}, share=(0, 1))
     data = {"a b": [-1, -2, 3], "share": [0, 1, 1.5], "name": ["x", "y", "z"]}
     below, above = findings(check, data)
     assert below.key == "ranges: a b below"
@@ -401,9 +411,9 @@ def test_ranges_count_what_lies_outside():
     assert "keep a b at least 0:" in below.fix
     assert "keep share within 0 to 1:" in above.fix
     close = [1.0000001, 12345678.25]
-    (found,) = findings(checks.ranges(x=(None, 1)), {"x": close})
+    (found,) = findings(checks_fields.ranges(x=(None, 1)), {"x": close})
     assert found.message == "x has 2 of 2 values above 1; the highest is 12345678.25"
-    (found,) = findings(checks.ranges(x=(None, 1)), {"x": close[:1]})
+    (found,) = findings(checks_fields.ranges(x=(None, 1)), {"x": close[:1]})
     assert found.message.endswith("the highest is 1.0000001")
     assert "keep x at most 1:" in found.fix
     assert findings(check, {"a b": [0], "share": [1.0]}) == []
@@ -419,13 +429,13 @@ def test_ranges_count_what_lies_outside():
 
 def test_finite_looks_at_the_columns_that_hold_numbers():
     data = {"name": ["x", "y"], "a": [1, None], "b": [1, 2]}
-    assert keys(checks.finite(), data) == ["finite: a missing"]
-    assert keys(checks.finite(columns="b"), data) == []
-    assert keys(checks.finite(columns=["name"]), data) == [
+    assert keys(checks_fields.finite(), data) == ["finite: a missing"]
+    assert keys(checks_fields.finite(columns="b"), data) == []
+    assert keys(checks_fields.finite(columns=["name"]), data) == [
         "finite: name no numbers",
         "finite: name empty",
     ]
-    assert keys(checks.finite(), {"name": ["x"]}) == ["finite: no numbers"]
+    assert keys(checks_fields.finite(), {"name": ["x"]}) == ["finite: no numbers"]
 
 
 @pytest.mark.parametrize(
@@ -441,13 +451,13 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
         (checks.predictions, {"features": ["predicted"]}),
         (checks.deviation, {"sigma": "ten"}),
         (checks.constant, {"relative_std": True}),
-        (checks.ranges, {}),
-        (checks.ranges, {"a": (2, 1)}),
-        (checks.ranges, {"a": (None, None)}),
-        (checks.ranges, {"a": 5}),
-        (checks.ranges, {"columns": [("a", (0, 1))]}),
-        (checks.ranges, {"columns": "a"}),
-        (checks.finite, {"columns": 5}),
+        (checks_fields.ranges, {}),
+        (checks_fields.ranges, {"a": (2, 1)}),
+        (checks_fields.ranges, {"a": (None, None)}),
+        (checks_fields.ranges, {"a": 5}),
+        (checks_fields.ranges, {"columns": [("a", (0, 1))]}),
+        (checks_fields.ranges, {"columns": "a"}),
+        (checks_fields.finite, {"columns": 5}),
     ],
 )
 def test_wrong_arguments_are_refused(factory, arguments):
@@ -489,10 +499,10 @@ def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
 
 @pytest.mark.parametrize("cell", [True, np.bool_(False), "1_000", "١٢", "½", "1,000", "5 %", 1j])
 def test_what_is_no_number(cell):
-    (found,) = findings(checks.finite(columns="x"), {"x": [1.0, cell]})
+    (found,) = findings(checks_fields.finite(columns="x"), {"x": [1.0, cell]})
     assert found.key == "finite: x no numbers"
     array = np.array([cell, cell])
-    assert keys(checks.finite(columns="x"), {"x": array}) == [
+    assert keys(checks_fields.finite(columns="x"), {"x": array}) == [
         "finite: x no numbers",
         "finite: x empty",
     ]

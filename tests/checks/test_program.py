@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful import checks
+from heedful.checks import program as checks
+from heedful.checks.evaluate import Context, evaluated
 from heedful.checks.program import _records, unfenced
 from heedful.checks.steps import split
 from heedful.errors import InvalidInput
-from heedful.evaluate import evaluated
-from heedful.protocols import Context
 from tests.checks.support import CONTEXT, findings, keys
 
 ADD = "def add(a, b):\n    return a + b\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from heedful import checks
+from heedful.checks import schema as checks
 from heedful.checks.schema import MOST
 from heedful.errors import InvalidInput
 from tests.checks.support import findings, keys

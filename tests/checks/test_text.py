@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import checks
+from heedful.checks import schema as checks_schema
+from heedful.checks import text as checks
 from heedful.checks import text as texts
 from heedful.checks.text import LONGEST, shorten
 from heedful.errors import InvalidInput
@@ -25,7 +26,7 @@ SIMPLE: list[Any] = [
     checks.not_empty(),
     checks.regex(r"[a-z ]+"),
 ]
-ALL = [*SIMPLE, checks.json_schema({"type": "object"})]
+ALL = [*SIMPLE, checks_schema.json_schema({"type": "object"})]
 
 
 def name(check: object) -> str:

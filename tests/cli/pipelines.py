@@ -4,8 +4,10 @@ import asyncio
 from pathlib import Path
 
 import heedful
-from heedful import Finding, Pipeline, checks
-from heedful.protocols import Context
+from heedful import Pipeline
+from heedful.checks import text as checks
+from heedful.checks.evaluate import Context
+from heedful.loop.record import Finding
 from heedful.testing import ScriptedModel
 
 MEANS = "predictions appear hallucinated: mean 1234.56 against 89.23, 15.3 standard deviations"

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, Run, Writer, open_store
+from heedful import open_store
 from heedful.checks import contains
 from heedful.cli.batch import Row, batch
 from heedful.cli.tasks import Task
+from heedful.drive.drive import Run
+from heedful.drive.generate import Writer
 from heedful.errors import (
     CheckFailed,
     MalformedAnswer,
@@ -17,7 +19,8 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.loop.policies import default
-from heedful.protocols import Store
+from heedful.memory.memory import Memory
+from heedful.store.contract import Store
 from heedful.testing import ScriptedModel
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from heedful.memory.memory import Memory
 from heedful.store import open_store
-from heedful.store.parts import newest
+from heedful.store.postgres import newest
 from tests.postgres import blank, drop, rows
 
 WELL = ["server", "pool", "pgvector", "role", "schema", "row-level security", "open loops", "queue"]

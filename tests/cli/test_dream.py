@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from heedful import Memory, open_store
+from heedful import open_store
+from heedful.memory.memory import Memory
 from tests.cli.support import following
 from tests.memory.dreamt import OTHER, SAME, TEXT
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, open_store, signature
+from heedful import open_store
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory
 from heedful.store import sqlite
 from heedful.store.sqlite import SCHEMA
 from tests.store.support import ended, python, rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.store.parts import known, newest
+from heedful.store.postgres import known, newest
 from tests.postgres import blank, drop, rows
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Evaluation, Run, open_store
+from heedful import open_store
 from heedful.checks import contains
+from heedful.drive.drive import Run
 from heedful.loop.policies import orchestrator
+from heedful.loop.record import Evaluation
 from heedful.testing import ScriptedModel
 from tests.cli.support import following, task
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, open_store, signature
+from heedful import open_store
 from heedful.cli import opening
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
 from tests.cli.support import following
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from heedful.codec import policy_from
-from heedful.configured import policy
-from heedful.loop.policies import PRESETS
+from heedful.loop.codec import policy_from
+from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.stop import MaxAttempts
 from tests.cli.support import task

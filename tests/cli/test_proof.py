@@ -13,14 +13,14 @@ import pytest
 
 from heedful.cli.forest import draw
 from heedful.cli.output import NoPictures
-from heedful.memory.briefing import FIRST
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Exposure, Outcome, concluded
+from heedful.lessons.ranking import FIRST
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure, Outcome, concluded
-from heedful.memory.signature import signature
-from heedful.protocols import Scope
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.cli.support import Desk, following, task
 
 SCOPE = Scope()

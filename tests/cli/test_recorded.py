@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from heedful.cli.recorded import NOT_PASSED, from_file, is_file
 from heedful.errors import RecordFileError
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
 from heedful.loop.replay import Recorded
-from heedful.protocols import Usage
 
 ANSWER = {"candidate": "x", "passed": False}
 WHY = {"check": "tests", "message": "case 1 fails"}

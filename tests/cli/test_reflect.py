@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from heedful import Scope, traces
+from heedful.lessons.lesson import Scope
 from heedful.memory.filing import file
+from heedful.traces import lines as traces
 from tests.cli.support import following
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
 from tests.store.support import opened

@@ -24,7 +24,7 @@ from heedful.cli.output import NoPictures
 from heedful.cli.picture import draw, rolling
 from heedful.cli.report import page
 from heedful.cli.stories import Shown, Story, Try, kinds
-from heedful.shares import Estimate, share
+from heedful.lessons.proof import Estimate, share
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}

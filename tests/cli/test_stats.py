@@ -6,7 +6,7 @@ import pytest
 
 from heedful.cli.figures import gain, ratio
 from heedful.errors import InvalidInput
-from heedful.shares import Estimate, share
+from heedful.lessons.proof import Estimate, share
 
 
 @pytest.mark.parametrize(

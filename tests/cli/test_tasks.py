@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from heedful.checks.evaluate import Context
 from heedful.cli.tasks import read_tasks
-from heedful.configured import goal, policy
 from heedful.errors import InvalidInput, TaskFileError, UnknownName
 from heedful.loop import policies
+from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import All, MaxAttempts, Repeat
-from heedful.protocols import Context
 
 YAML = """
 # two tasks

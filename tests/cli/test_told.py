@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from heedful import Evaluation, Example, Memory, Run, Scope, open_store
+from heedful import open_store
 from heedful.checks import contains
+from heedful.drive.drive import Run
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Scope
 from heedful.loop.policies import default
-from heedful.loop.record import Goal
+from heedful.loop.record import Evaluation, Goal
+from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import heedful
 from heedful.cli.recorded import from_file
-from heedful.codec import policy_from
+from heedful.loop.codec import policy_from
 from heedful.testing import ScriptedModel
 from tests.cli.support import following, record
 

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful import Memory
 from heedful.cli.worker import away
+from heedful.memory.memory import Memory
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put
 
@@ -113,7 +113,7 @@ def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
 
 
 async def deferred(url: str) -> None:
-    from heedful.work.queued import Queued
+    from heedful.service.worker import Queued
 
     async with Queued(url) as queue:
         await queue.defer("reflect", SCOPE)
@@ -151,8 +151,8 @@ def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, s
 
 
 def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
+    from heedful.service.worker import Queued
     from heedful.store import open_store
-    from heedful.work.queued import Queued
 
     desk.write("loops.py", LOOPS)
 

@@ -11,11 +11,10 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import heedful
 from heedful import errors, telemetry
-from heedful.client.calls import Calls
-from heedful.client.refusals import refused
-from heedful.codes import TABLE
 from heedful.errors import HeedfulError, InvalidInput, Refused, Unreachable
-from heedful.http.problems import answer
+from heedful.service.client import Calls
+from heedful.service.codes import TABLE, refused
+from heedful.service.problems import answer
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
 ERRORS = {

@@ -19,9 +19,9 @@ from heedful.errors import (
     UnknownName,
     UsageError,
 )
-from heedful.http.app import application
-from heedful.http.setup import Setup
 from heedful.memory.episode import Event, Fault
+from heedful.service.app import application
+from heedful.service.setup import Setup
 from heedful.store.keys import MAY
 from tests.engines import in_memory
 

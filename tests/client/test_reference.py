@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.client.client import Client
-from heedful.client.quarantine import Quarantine
+from heedful.service.client import Client, Quarantine
 
 SECTION = (
     (Path(__file__).parents[2] / "docs" / "reference.md")

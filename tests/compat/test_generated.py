@@ -11,14 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from heedful import Memory, Scope
-from heedful.compat import (
+from heedful.compat.reflections import (
     Reflections,
     generate_reflection,
     query_reflections,
     store_reflection,
 )
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
 from tests.engines import opened, rows
 from tests.memory.reflections import answer

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful import Scope
-from heedful.compat import (
+from heedful.checks.evaluate import Context
+from heedful.compat.guardrails import (
     Guarded,
-    LoopGuardrails,
     calculate_fatigue_score,
     detect_bias_repetition,
     enforce_rerun_limits,
@@ -24,6 +23,8 @@ from heedful.compat import (
     override_guardrails,
     process_loop_completion,
 )
+from heedful.compat.shapes import LoopGuardrails
+from heedful.drive.report import Told, open_loop, report
 from heedful.errors import (
     AttemptTaken,
     Conflict,
@@ -33,12 +34,11 @@ from heedful.errors import (
     NotFound,
     OverrideRefused,
 )
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, decide
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import MaxAttempts
-from heedful.protocols import Context
-from heedful.reporting import Told, open_loop, report
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.compat import shapes

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, Scope
-from heedful.compat import clear, count, format_for_prompt, retrieve_similar, store
+from heedful.compat.mistakes import clear, count, format_for_prompt, retrieve_similar, store
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from tests.compat.shapes import MOMENT
 from tests.engines import opened
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, Scope
-from heedful.compat import (
+from heedful.compat.mistakes import (
     Reflection,
     compute_error_signature,
     create_reflection_from_evaluation,
@@ -20,6 +19,8 @@ from heedful.compat import (
     retrieve_similar_reflections,
 )
 from heedful.errors import InvalidInput, StoreError
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
 from tests.engines import opened
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.checks.evaluate import Context
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
-from heedful.protocols import Context
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 
 FOUR = Policy((MaxAttempts(4),), name="four")
 WANTED = "right"

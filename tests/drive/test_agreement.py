@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.drive import Run
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
 from heedful.loop.decide import Again, Done, Policy, decide, spent
-from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override
+from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.replay import replay
 from heedful.loop.stop import MaxAttempts
-from heedful.near import near
-from heedful.protocols import Context, Usage
+from heedful.loop.stop import find_near_repeat as near
 from heedful.store.sqlite import in_file
 from tests.loop import support
 

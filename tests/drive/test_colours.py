@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.decorator import self_correcting
+from heedful.drive.portal import run_sync, self_correcting
 from heedful.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
-from heedful.portal import run_sync
 from heedful.store.sqlite import in_file
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
@@ -226,7 +225,7 @@ def test_an_error_of_the_function_is_typed():
 
 CLEANING = """
 import asyncio, os, signal
-from heedful.portal import run_sync
+from heedful.drive.portal import run_sync
 
 async def working(fails):
     try:

@@ -8,8 +8,8 @@ from math import isclose
 import pytest
 
 from heedful.errors import ModelError, ModelTimeout
-from heedful.loop.record import Goal
-from heedful.protocols import Answer, Embedder, Message, Model, Usage
+from heedful.loop.record import Goal, Usage
+from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.testing import FixedEmbedder, ScriptedModel, history
 
 ASK = [Message("user", "four letters each")]

@@ -12,17 +12,20 @@ from typing import Any
 
 import pytest
 
-from heedful import journal
-from heedful.drive import Run, run
+from heedful.checks.evaluate import Context
+from heedful.drive import journal
+from heedful.drive.drive import Run, run
 from heedful.errors import Conflict, LeaseLost, OverrideRefused, StoreError
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
-from heedful.protocols import Answer, Context, Head, Message, Scope, Usage
-from heedful.store.lease import new_owner
+from heedful.models.contract import Answer, Message
+from heedful.store.loops import new_owner
+from heedful.store.records import Head
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.store.support import rows

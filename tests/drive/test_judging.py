@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import heedful
+from heedful.checks.evaluate import Context, evaluated
 from heedful.errors import CheckFailed, GenerateFailed, InvalidInput
-from heedful.evaluate import evaluated
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 from heedful.testing import ScriptedModel
 
 GOAL = heedful.Goal("quality", 0.5)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Goal, checks
+from heedful.checks import critic as checks
 from heedful.errors import MalformedAnswer
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
-from heedful.protocols import Scope
+from heedful.loop.record import Goal
 from heedful.testing import ScriptedModel
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.checks import python_tests
-from heedful.drive import Run
+from heedful.checks.evaluate import Context, evaluated
+from heedful.drive.drive import Run
+from heedful.drive.generate import Writer
 from heedful.errors import CheckFailed
-from heedful.evaluate import evaluated
-from heedful.generate import Writer
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy
-from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import All, MaxAttempts, NothingMet, Repeat
-from heedful.protocols import Context, Scope, Usage
 from heedful.store.sqlite import in_file
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator

@@ -13,17 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful.codec import decision_to, policy_to
-from heedful.decisions import standing
-from heedful.drive import Run
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, NotFound, OverrideRefused
-from heedful.loop.decide import Again, Done, Policy, Verdict
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import decision_to, policy_to
+from heedful.loop.decide import Again, Done, Policy, Verdict, standing
 from heedful.loop.record import Evaluation, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
-from heedful.protocols import Context, Head, Scope, Stored
-from heedful.store.lease import new_owner
+from heedful.store.loops import new_owner
+from heedful.store.records import Head, Stored
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.loop import support
 from tests.store.support import ended, python, rows
@@ -380,7 +381,7 @@ def test_while_it_is_driven_nothing_is_given(store, path):
 
 DRIVEN = """
 import asyncio, sys
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from tests.drive.support import FOUR, Check, Generator
 
 async def hang(task, hint):
@@ -412,7 +413,7 @@ def test_another_process_that_drives_it_is_not_disturbed_and_one_that_is_gone_is
 
 RESUMED = """
 import asyncio, sys
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from tests.drive.support import FOUR, WANTED, Check, Generator
 
 known = {"policy": FOUR, "store": sys.argv[1], "id": "a"}

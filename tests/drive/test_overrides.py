@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import ModelError
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import Budget, Echo, MaxAttempts
-from heedful.protocols import Scope
 from tests.drive.support import Check, Generator
 from tests.engines import opened
 
@@ -89,7 +89,7 @@ def test_what_ends_a_loop_is_decided_when_it_ends(store, monkeypatch, end, rule,
         verdict = await run.step()
         assert isinstance(verdict, Again)
         assert [one.stop.rule for one in verdict.lifted] == ["attempts"]
-        monkeypatch.setattr("heedful.drive.time.time", lambda: now[0] + 11)
+        monkeypatch.setattr("heedful.drive.drive.time.time", lambda: now[0] + 11)
         ended = await end(loop() if again else run, generate)
         assert [stop.rule for stop in ended.stopped_by] == [rule, "attempts"]
         assert ended.lifted == ()

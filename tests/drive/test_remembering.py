@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive import Run, run
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run, run
 from heedful.errors import InvalidInput, UserCodeError
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.ranking import FIRST, together, withheld
+from heedful.lessons.signature import signature
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
-from heedful.memory.briefing import FIRST, together, withheld
-from heedful.memory.learn import Example, Reflection
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure, Outcome
-from heedful.memory.signature import signature
-from heedful.protocols import Context, Scope
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.engines import opened, rows

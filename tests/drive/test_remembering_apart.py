@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, StoreError, UserCodeError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
 from tests.drive.test_remembering import SCOPE, TASK, exposed, outcomes, shown, taught

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import outside
-from heedful.drive import Run
+from heedful.checks.evaluate import Context
+from heedful.drive import journal as outside
+from heedful.drive.drive import Run
+from heedful.drive.report import Reported, Told, cancel, open_loop, report
 from heedful.errors import (
     AttemptTaken,
     CheckFailed,
@@ -27,14 +29,14 @@ from heedful.errors import (
     OutOfOrder,
     OverrideRefused,
 )
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
 from heedful.memory.memory import Memory
-from heedful.protocols import Context, Entry, Scope, Usage
-from heedful.reporting import Reported, Told, cancel, open_loop, report
+from heedful.store.records import Entry
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.engines import opened, rows

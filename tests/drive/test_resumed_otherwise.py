@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.codec import goal_to, policy_to
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import OverrideRefused
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Goal, Loop
 from heedful.loop.stop import MaxAttempts
-from heedful.protocols import Scope, Stored
+from heedful.store.records import Stored
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.store.support import rows
 
 SCOPE = Scope()

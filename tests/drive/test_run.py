@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive import Run, run
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run, run
+from heedful.drive.generate import Writer, generator, targeted
 from heedful.errors import (
     CheckFailed,
     GenerateFailed,
@@ -21,11 +23,11 @@ from heedful.errors import (
     NotJournalable,
     OverrideRefused,
 )
-from heedful.generate import Writer, generator, targeted
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Repeat
-from heedful.protocols import Answer, Context, Scope, Usage
+from heedful.models.contract import Answer
 from heedful.store.sqlite import in_file
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted

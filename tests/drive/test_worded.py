@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive import Run, run
+from heedful.checks.evaluate import Context, evaluated
+from heedful.drive.drive import Run, run
 from heedful.errors import CheckFailed, GenerateFailed, ModelError
-from heedful.evaluate import evaluated
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.memory.memory import Memory
-from heedful.protocols import Context, Scope
 from heedful.store.sqlite import shared
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator

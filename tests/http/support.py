@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from heedful.http.app import application
-from heedful.http.setup import Setup
+from heedful.service.app import application
+from heedful.service.setup import Setup
 from heedful.store.keys import MAY
 from tests.engines import opened
 

@@ -5,10 +5,10 @@ import json
 import jsonschema
 import pytest
 
-from heedful.http.app import application
-from heedful.http.described import describe, examples, operations
-from heedful.http.routes import SHAPES
-from heedful.http.setup import Setup
+from heedful.service.app import application
+from heedful.service.openapi import describe, examples, operations
+from heedful.service.routes import SHAPES
+from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
 from tests.http.support import served
 

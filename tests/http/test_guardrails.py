@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.compat import LoopGuardrails
-from heedful.http.wire import guardrails as wire
+from heedful.compat.shapes import LoopGuardrails
 from heedful.loop.record import Evaluation
+from heedful.service.wire import guardrails as wire
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
 from tests.compat.test_generated import SPOKEN, TYPES, has_shape

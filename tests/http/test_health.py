@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from heedful.errors import StoreUnavailable
-from heedful.http.app import application
-from heedful.http.setup import Setup
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
+from heedful.service.app import application
+from heedful.service.jobs import Depth
+from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
-from heedful.work import Depth
 from tests.http.support import problem, served
 
 

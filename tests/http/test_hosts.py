@@ -10,16 +10,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from heedful.codec import evaluation_to, goal_to, policy_to
-from heedful.drive import Run
-from heedful.http.setup import Setup
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
+from heedful.drive.report import override
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import evaluation_to, goal_to, policy_to
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Goal, Override
-from heedful.overrides import override
 from heedful.pipeline import Pipeline
-from heedful.protocols import Context, Scope, Stored
+from heedful.service.setup import Setup
+from heedful.store.records import Stored
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.drive.test_agreement import bounded
 from tests.http.support import TENANT, Api
 from tests.loop import support

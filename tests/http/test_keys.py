@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from heedful.errors import InvalidInput
-from heedful.http.caller import KNOWN_FOR
+from heedful.service.auth import KNOWN_FOR
 from heedful.store.sqlite import File
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.engines import changed, rows
 from tests.http.support import problem, served
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.http.limits import KNOWN, Rates
-from heedful.http.problems import Problem
-from heedful.http.setup import Limits
+from heedful.service.middleware import KNOWN, Rates
+from heedful.service.problems import Problem
+from heedful.service.setup import Limits
 from tests.engines import changed
 from tests.http.support import problem, served
 

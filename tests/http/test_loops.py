@@ -13,8 +13,8 @@ import pytest
 
 from heedful.checks import words
 from heedful.errors import ModelTimeout
-from heedful.http.setup import APART
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
+from heedful.service.setup import APART
 from heedful.testing import ScriptedModel
 from tests.engines import IN_SOAK
 from tests.http.support import PROJECT, TENANT, Api, problem, served

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from heedful.errors import LeaseLost, StoreCorrupt
-from heedful.http.described import examples, operations
-from heedful.protocols import Scope
-from heedful.store.answers import Call, SqlAnswers
-from heedful.store.beside import Beside, also, beside
+from heedful.lessons.lesson import Scope
+from heedful.service.openapi import examples, operations
 from heedful.store.database import Db
+from heedful.store.idempotency import Beside, Call, SqlAnswers, also, beside
 from tests.engines import changed, opened, rows
 from tests.http.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -166,7 +165,7 @@ def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from heedful.store.answers import SqlAnswers
+from heedful.store.idempotency import SqlAnswers
 from tests.http.support import served
 
 async def killed(*_):
@@ -219,7 +218,7 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
     call = Call("default", "caller", "once", "digest")
 
     async def scenario() -> None:
-        from heedful.store.answers import write
+        from heedful.store.idempotency import write
 
         with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
             for store in (one, two):
@@ -276,7 +275,9 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("kind", ["os:system", "heedful.nowhere:A", "heedful.store.beside:also"])
+@pytest.mark.parametrize(
+    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also"]
+)
 def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
     known = [{"name": "SqlStore.remember.<locals>.work", "value": {"@": kind, "of": {}}}]
 
@@ -289,7 +290,7 @@ def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
 
 
 def test_values_come_back_as_they_were(tmp_path):
-    from heedful.protocols import Remembered
+    from heedful.lessons.lesson import Remembered
 
     value = [Remembered(1, True, 2), (1, None), {"a": ["x", 0.5]}, "text", False]
 

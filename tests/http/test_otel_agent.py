@@ -12,7 +12,7 @@ import httpx
 import pytest
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-from heedful import Client
+from heedful.service.client import Client
 from heedful.store.sqlite import in_file
 from tests.http.clerk import LESSON, clerk, watched
 from tests.http.running import WAITING, running

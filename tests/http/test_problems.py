@@ -8,9 +8,9 @@ from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from heedful import errors
-from heedful.codes import TABLE
 from heedful.errors import HeedfulError
-from heedful.http import problems
+from heedful.service import problems
+from heedful.service.codes import TABLE
 
 KINDS = [
     kind

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from heedful.codes import TABLE
-from heedful.http.caller import _Needs
-from heedful.http.routes import ROUTERS
+from heedful.service.auth import _Needs
+from heedful.service.codes import TABLE
+from heedful.service.routes import ROUTERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
 ROUTE = r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`"

@@ -21,11 +21,11 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from heedful.http.app import application
-from heedful.http.setup import Setup
+from heedful.service.app import application
+from heedful.service.setup import Setup
 from heedful.store.keys import MAY
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.conftest import SOAK
 from tests.engines import ENGINES
 

@@ -11,9 +11,9 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from heedful.http.caller import _Needs
-from heedful.http.described import examples
-from heedful.http.routes import ROUTERS
+from heedful.service.auth import _Needs
+from heedful.service.openapi import examples
+from heedful.service.routes import ROUTERS
 from heedful.store.keys import MAY
 from tests.http.support import Api, problem, served
 

@@ -209,8 +209,8 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, sai
 def test_it_says_which_model_does_what(tmp_path, capsys, db, model, line):
     from heedful.cli.serve import _hello
     from heedful.cli.settings import settings
-    from heedful.http.setup import Setup
     from heedful.models.function import Function
+    from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file
 
     store = in_file(str(tmp_path / "a.db"))
@@ -225,10 +225,10 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
 
     from heedful.cli.serve import working
     from heedful.cli.settings import settings
-    from heedful.compat import Reflections
-    from heedful.http.setup import Setup
+    from heedful.compat.reflections import Reflections
+    from heedful.lessons.lesson import Scope
     from heedful.memory.memory import Memory
-    from heedful.protocols import Scope
+    from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file
     from heedful.testing import FixedEmbedder
     from tests.work.support import put
@@ -251,9 +251,9 @@ def test_whoever_does_not_finish_a_request_is_left(tmp_path, monkeypatch):
     """The head of a request has to come in time, the first and those that follow."""
     import asyncio
 
-    from heedful.http import listening
-    from heedful.http.app import application
-    from heedful.http.setup import Setup
+    from heedful.service import server as listening
+    from heedful.service.app import application
+    from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file
 
     monkeypatch.setattr(listening, "PATIENCE", 0.2)

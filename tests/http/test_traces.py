@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from heedful.collecting import Patience
 from heedful.errors import StoreUnavailable
-from heedful.protocols import Scope
-from heedful.work import Depth
+from heedful.lessons.lesson import Scope
+from heedful.memory.ingest import Patience
+from heedful.service.jobs import Depth
 from tests.http.support import Api, problem, served
 from tests.traces.runs import TRACE, Data, document, genai, protobuf
 

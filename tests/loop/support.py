@@ -18,6 +18,7 @@ from heedful.loop.record import (
     Improvement,
     Loop,
     Override,
+    Usage,
 )
 from heedful.loop.stop import (
     All,
@@ -30,7 +31,6 @@ from heedful.loop.stop import (
     Repeat,
     StopRule,
 )
-from heedful.protocols import Usage
 
 QUALITY = Goal("quality", 0.75)
 DRIFT = Goal("drift", 0.25, "at_most")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful import codec
 from heedful.errors import InvalidInput
-from heedful.loop.change import Change, changes
+from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide
-from heedful.loop.record import Evaluation, Goal, Loop, Override, agreeing
+from heedful.loop.explain import Change, changes
+from heedful.loop.record import Evaluation, Goal, Loop, Override, Usage, agreeing
 from heedful.loop.stop import (
     All,
     Budget,
@@ -26,7 +26,6 @@ from heedful.loop.stop import (
     Stop,
     StopRule,
 )
-from heedful.protocols import Usage
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, scored
 

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import codec
-from heedful.decisions import Decision, Standing, standing
 from heedful.errors import InvalidInput
-from heedful.loop import stop
-from heedful.loop.decide import Again, Policy, Trigger, decide
+from heedful.loop import codec, stop
+from heedful.loop.decide import Again, Decision, Policy, Standing, Trigger, decide, standing
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Attempt, Candidate, Override
 from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat

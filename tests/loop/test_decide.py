@@ -22,7 +22,16 @@ from heedful.loop.decide import (
     spent,
     triggers,
 )
-from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+    Usage,
+)
 from heedful.loop.stop import (
     PRECEDENCE,
     All,
@@ -35,7 +44,6 @@ from heedful.loop.stop import (
     Stop,
     StopRule,
 )
-from heedful.protocols import Usage
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules, scored

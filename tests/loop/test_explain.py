@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.loop.change import changes
 from heedful.loop.decide import Again, Done, Policy, decide, spent
-from heedful.loop.explain import explain
-from heedful.loop.record import Improvement, Loop, Override
+from heedful.loop.explain import changes, explain
+from heedful.loop.record import Improvement, Loop, Override, Usage
 from heedful.loop.stop import (
     LIFTABLE,
     Budget,
@@ -22,7 +21,6 @@ from heedful.loop.stop import (
     Repeat,
     Stop,
 )
-from heedful.protocols import Usage
 from tests.loop import support
 from tests.loop.support import evaluated, loop_of, rules, scored
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import InvalidInput, UnknownName
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, preset
 from heedful.loop.record import (
@@ -19,10 +20,10 @@ from heedful.loop.record import (
     Goal,
     Improvement,
     Loop,
+    Usage,
     agreeing,
 )
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
-from heedful.protocols import Scope, Usage
 
 NAN, INF = math.nan, math.inf
 WRONG: list[tuple[str, Any, dict[str, Any]]] = [

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from heedful.codec import policy_from, policy_to, rule_to
 from heedful.errors import InvalidInput
+from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
 from heedful.loop.reach import reach
 from heedful.loop.record import Evaluation, Goal, Improvement, Loop

@@ -16,6 +16,7 @@ from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.policies import PRESETS, orchestrator
 from heedful.loop.reach import Reach, reach
 from heedful.loop.record import (
+    NOTHING,
     Attempt,
     Candidate,
     Evaluation,
@@ -24,6 +25,7 @@ from heedful.loop.record import (
     Improvement,
     Loop,
     Override,
+    Usage,
 )
 from heedful.loop.stop import (
     All,
@@ -37,7 +39,6 @@ from heedful.loop.stop import (
     StopRule,
     rule_name,
 )
-from heedful.protocols import NOTHING, Usage
 from tests.loop import support
 
 # -- every history of an alphabet of its own: what an attempt may be, for the rules there are

@@ -14,10 +14,18 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
 from heedful.loop.policies import PRESETS, default
-from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.record import (
+    NOTHING,
+    Attempt,
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+    Usage,
+)
 from heedful.loop.replay import Figures, Recorded, Replayed, compare, replay
 from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Plateau, Repeat, Stop
-from heedful.protocols import NOTHING, Usage
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, loop_of, scored

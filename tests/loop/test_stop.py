@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import (
     All,
     Budget,
@@ -20,8 +20,7 @@ from heedful.loop.stop import (
     Repeat,
     rule_name,
 )
-from heedful.near import near
-from heedful.protocols import Usage
+from heedful.loop.stop import find_near_repeat as near
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import evaluated, finding, loop_of, scored

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful.memory.learn import Example
-from heedful.protocols import Found
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Found
 
 
 def found(id: int, task: str, accepted: str = "answer", **fields: Any) -> Found:

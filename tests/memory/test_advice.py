@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.lessons.learn import Example, learn
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
-from heedful.memory.learn import Example, learn
 from heedful.memory.memory import Memory
-from heedful.protocols import Scope
 from tests.engines import in_memory
 from tests.loop import support
 

@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import Episode, Evaluation, Event, Expected, Finding, Usage, appraise, checks
+from heedful import Episode, Event, Expected, appraise
+from heedful.checks import critic as checks
+from heedful.checks import roles as checks_roles
+from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
+from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.memory.appraisal import appraised
 from heedful.memory.deeds import MOST_KEYS
 from heedful.memory.judgement import MOST_TOLD, SCORES, Judgement, evaluation
@@ -243,7 +247,7 @@ def test_answer_and_actions_both_count():
 
 
 def test_checks_of_the_answer_score_its_correctness():
-    asked = [checks.contains("blue", "red"), checks.words(at_most=9)]
+    asked = [checks_text.contains("blue", "red"), checks_text.words(at_most=9)]
     found = judged(said("It is blue.", id="end"), checks=asked)
     assert found.scores["correctness"] == 0.5
     assert found.met == 0.5
@@ -410,7 +414,9 @@ def test_a_critic_settles_what_code_left_open():
 
 
 def test_what_code_has_judged_stays_beside_a_critic():
-    both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
+    both = checks_roles.Role(
+        "both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"}
+    )
     answer = opinion(correctness=1.0, helpfulness=0.4)
     critic = checks.critic(both, ScriptedModel(answer))
     found = judged(said("no"), expected="yes", critics=[critic])

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from heedful import Example, Memory, Quota
 from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.learn import Example
+from heedful.lessons.trust import Quota
+from heedful.memory.memory import Memory
 from tests.store.support import opened
 
 NAN = float("nan")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.protocols import Filter, Scope
 from heedful.testing import FixedEmbedder
 from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
 from tests.store.support import opened

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 import heedful
+from heedful.lessons.learn import MOST, learn
+from heedful.lessons.lesson import Found
+from heedful.lessons.ranking import BUDGET, choose
 from heedful.loop.record import Attempt, Candidate
-from heedful.memory.learn import MOST, learn
-from heedful.memory.recall import BUDGET, choose
-from heedful.protocols import Found
 from heedful.testing import FixedEmbedder
 
 

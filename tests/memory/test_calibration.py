@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.memory.recall import COSINE, COVERAGE, PROMPT_COSINE, PROMPT_WORDS, choose, rank
-from heedful.protocols import Found
+from heedful.lessons.lesson import Found
+from heedful.lessons.ranking import COSINE, COVERAGE, PROMPT_COSINE, PROMPT_WORDS, choose, rank
 
 ROOT = Path(__file__).parents[2]
 

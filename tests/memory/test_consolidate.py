@@ -11,22 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.memory.consolidate import (
+from heedful.lessons.consolidate import (
     ALIKE_WORDS,
     DREAM,
     GROUP,
     OLD,
     SAME_WORDS,
     VETOES,
+    Difference,
     Lesson,
+    difference,
+    names_of,
     near_vectors,
     near_words,
+    opposed,
     propose,
     veto,
     worse,
 )
-from heedful.memory.particulars import Difference, difference, names_of, opposed
-from heedful.memory.words import words
+from heedful.lessons.words import words
 
 NOW = 1_000_000_000.0
 TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
@@ -213,7 +216,7 @@ def test_every_member_is_near_its_survivor():
 def test_vectors_are_compared_in_parts_as_they_are_at_once(monkeypatch):
     vectors = [[1.0, 0.0], [0.99, 0.14], [0.0, 1.0], [0.9, 0.44], [0.1, 0.99]]
     whole = list(near_vectors(vectors))
-    monkeypatch.setattr("heedful.memory.consolidate.PART", 10)
+    monkeypatch.setattr("heedful.lessons.consolidate.PART", 10)
     assert [pair[:2] for pair in near_vectors(vectors)] == [pair[:2] for pair in whole]
     assert [pair[:2] for pair in whole] == [(0, 1), (0, 3), (1, 3), (2, 4)]
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.memory.difference import LINES, WIDEST, WORK, Difference, Edit, difference, pieces
+from heedful.lessons.words import LINES, WIDEST, WORK, Difference, Edit, difference, pieces
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful import Dreams, Example, consolidate
 from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
@@ -21,9 +20,10 @@ from heedful.errors import (
     RollbackRefused,
     StoreError,
 )
-from heedful.memory.dreaming import WORSE
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Scope
+from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.protocols import Scope
 from heedful.store.dreams import CHANGED
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
@@ -418,7 +418,7 @@ def test_other_scopes_are_neither_read_nor_changed(memory, path):
     "at", ["insert_supersession", "insert_became", "copy_vector", "supersede", "set_report"]
 )
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
-    from heedful.store import statements as named
+    from heedful.store import database as named
 
     async def run(memory: Memory) -> None:
         for n, text in enumerate((TEXT, SAME)):

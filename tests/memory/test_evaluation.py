@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons import Wanted
-from heedful.memory.evaluation import as_entry, learn_from_evaluation
-from heedful.memory.learn import LONGEST, Reflection
+from heedful.lessons.evaluation import as_entry, learn_from_evaluation
+from heedful.lessons.learn import LONGEST, Reflection
+from heedful.lessons.lesson import Wanted
 from heedful.memory.memory import Memory
 from tests.store.support import opened
 

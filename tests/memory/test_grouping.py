@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.memory import templates
+from heedful.lessons import patterns as templates
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.protocols import Scope
-from heedful.store import grouping
+from heedful.store import patterns as grouping
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import ended, opened, python, rows
@@ -292,7 +292,7 @@ def test_what_another_process_writes_is_seen(memory, path):
     other = """
 import asyncio, sys
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
+from heedful.lessons.signature import signature
 from tests.store.support import opened
 
 async def main(memory):
@@ -376,7 +376,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
 
 @pytest.mark.sqlite
 def test_the_reading_of_an_error_type_needs_no_sort_and_no_row(memory):
-    from heedful.store.statements import statements
+    from heedful.store.database import statements
 
     values = {"tenant": "t", "project": "p", "error_type": "e", "most": 9}
     plan = do(

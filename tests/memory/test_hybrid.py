@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.protocols import Scope, Store
+from heedful.store.contract import Store
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.memory.interval import (
+from heedful.lessons.proof import (
     BETS,
     PRIOR,
     Cells,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from heedful.lessons.learn import LONGEST, Example, learn, located
+from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Evaluation, Finding, Goal, Improvement, Loop
-from heedful.memory.learn import LONGEST, Example, learn, located
-from heedful.memory.signature import signature
 from tests.loop import support
 from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
 

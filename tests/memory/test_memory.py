@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, StoreError
-from heedful.lessons import Seen
-from heedful.memory.learn import Example, Reflection, located
+from heedful.lessons.learn import Example, Reflection, located
+from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.patterns import Seen
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.protocols import Remembered, Scope
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 from tests.engines import whole
 from tests.store.support import opened, rows

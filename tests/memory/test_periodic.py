@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Dreams, Memory
 from heedful.errors import InvalidInput, ModelUnavailable
+from heedful.memory.dream import Dreams
+from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
 from tests.memory.dreamt import SAME, TEXT, states
 from tests.store.support import opened

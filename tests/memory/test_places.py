@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.memory.learn import Example
-from heedful.memory.memory import Memory
-from heedful.memory.places import BATCH, Spaces
-from heedful.protocols import Scope
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import BATCH, Memory, Spaces
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.store.support import in_memory, opened, python, rows
@@ -228,7 +227,7 @@ KILLED = """
 import asyncio, sys
 from heedful.memory.memory import Memory
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 
 def told(done, total):

@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.memory.briefing import TOGETHER, together, withheld
-from heedful.memory.interval import interval
-from heedful.memory.proof import (
+from heedful.lessons.proof import (
     Comparison,
     Effect,
     Exposure,
@@ -25,10 +23,12 @@ from heedful.memory.proof import (
     _level,
     concluded,
     due,
+    interval,
     proof,
     proven,
     usefulness,
 )
+from heedful.lessons.ranking import TOGETHER, together, withheld
 
 Pairs = list[tuple[Exposure, Outcome]]
 # Of 40 loops, those in which a lesson is withheld and those with one coin for all lessons.

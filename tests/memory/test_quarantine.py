@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from heedful.checks import contains
-from heedful.drive import run
+from heedful.drive.drive import run
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import Removed
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
-from heedful.memory import quarantine
-from heedful.memory.learn import Example
+from heedful.memory import memory as quarantine
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.memory.trust import Removed
-from heedful.protocols import Scope
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, whole
 from tests.store.support import opened

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.memory.recall import (
+from heedful.lessons.lesson import Found
+from heedful.lessons.ranking import (
     COSINE,
     COVERAGE,
     SHOWN,
@@ -21,8 +22,7 @@ from heedful.memory.recall import (
     relevance,
     worth,
 )
-from heedful.memory.tokens import tokens
-from heedful.protocols import Found
+from heedful.models.contract import tokens
 from tests.memory.support import found
 
 # -- rank

@@ -1,8 +1,8 @@
 """What recall puts first where relevance is equal."""
 
-from heedful.memory.learn import Example
-from heedful.memory.recall import rank
-from heedful.protocols import Found
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Found
+from heedful.lessons.ranking import rank
 
 
 def found(id: int, task: str, *, verified: bool, seen: int) -> Found:

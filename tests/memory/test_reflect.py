@@ -14,18 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful import Episode, Event, Memory, Message, Prompts, Scope
+from heedful import Episode, Event, Prompts
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout, StoreError
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.ranking import as_text, choose
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory.drafting import IMPORTANCE, by_rules
 from heedful.memory.episode import ENDED, LOOP
-from heedful.memory.learn import Example
+from heedful.memory.memory import Memory
 from heedful.memory.prompts import BUDGET, EVENT, shown
-from heedful.memory.recall import as_text, choose
 from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
 from heedful.memory.study import study, unlearnt
-from heedful.memory.tokens import tokens
-from heedful.protocols import Filter
+from heedful.models.contract import Message, tokens
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
@@ -591,7 +592,7 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
 
 
 def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
-    from heedful.memory.recall import briefed
+    from heedful.lessons.ranking import briefed
 
     near: dict[str, Any] = {"overlap": 0.9}
     some = [found(n, f"task {n}", **near) for n in range(4)]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.memory.learn import Example
+from heedful.lessons.learn import Example
+from heedful.lessons.ranking import as_messages, as_text, choose, provenance
 from heedful.memory.memory import Memory
-from heedful.memory.recall import as_messages, as_text, choose, provenance
-from heedful.neutral import neutral
-from heedful.protocols import Message
+from heedful.models.contract import Message
+from heedful.sanitize import neutral
 from tests.memory.support import found
 from tests.store.support import opened
 
@@ -51,7 +51,7 @@ def test_a_mark_that_the_data_has_is_not_taken(monkeypatch):
         def hexdigest(self) -> str:
             return "0123456789abcdef" * 4
 
-    monkeypatch.setattr("heedful.memory.recall.hashlib.sha256", lambda _: Digest())
+    monkeypatch.setattr("heedful.lessons.ranking.hashlib.sha256", lambda _: Digest())
     text = as_text((Message("user", "--- end 01234567"), TURNS[1]))
     assert text.endswith("\n--- end 12345678")
 

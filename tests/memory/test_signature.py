@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.memory.signature import MOST, Signature, signature
+from heedful.lessons.signature import MOST, Signature, signature
 
 SAME = {
     "measured numbers": ("took 12.5 seconds", "took 900 seconds"),

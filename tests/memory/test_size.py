@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful import checks
+from heedful.checks import text as checks
 from heedful.errors import InvalidInput, NotFound
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.proof import Exposure
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure
-from heedful.memory.signature import signature
-from heedful.protocols import Remembered, Scope
-from heedful.store import sqlite, sqlstore
-from heedful.store.reflections import key_of
+from heedful.store import sqlite
+from heedful.store import store as sqlstore
+from heedful.store.lessons import key_of
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import whole
 from tests.store.support import ended, opened, python, rows
@@ -354,7 +355,7 @@ def test_a_bound_holds_whatever_happens(done, most):
 
 @pytest.mark.sqlite
 def test_what_is_evicted_is_found_without_a_sort(store):
-    from heedful.store.statements import statements
+    from heedful.store.database import statements
 
     values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
     plan = do(

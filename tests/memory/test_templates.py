@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import Templates, signature
 from heedful.errors import InvalidInput
-from heedful.memory import templates
-from heedful.memory.templates import MANY, Branch
+from heedful.lessons import patterns as templates
+from heedful.lessons.patterns import MANY, Branch, Templates
+from heedful.lessons.signature import signature
 
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.memory.tokens import tokens
+from heedful.models.contract import tokens
 
 # With the counts of the tokenizer of Qwen2.5.
 COUNTED = {

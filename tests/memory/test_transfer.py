@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import ORDER
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.memory.trust import ORDER
-from heedful.protocols import Scope
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import in_memory

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
-from heedful.memory.learn import Example
+from heedful.lessons.export import LONGEST_LINE, encoded
+from heedful.lessons.learn import Example
 from heedful.memory.memory import Memory
-from heedful.memory.portable import LONGEST_LINE, encoded
 from tests.memory import transfers
 from tests.memory.transfers import HEADER, do, everything, exported, fresh, moved, records, sealed
 from tests.store.support import opened

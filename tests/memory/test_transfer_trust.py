@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.memory.learn import Example
+from heedful.lessons.export import STATES, lowest_state, place
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.trust import HELD, ORDER, RAISING, lowest
 from heedful.memory.memory import Memory
-from heedful.memory.portable import STATES, lowest_state, place
-from heedful.memory.proof import Exposure, Outcome
-from heedful.memory.trust import HELD, ORDER, RAISING, lowest
-from heedful.protocols import Scope
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
@@ -654,7 +654,7 @@ def test_an_outcome_that_comes_later_is_taken_in_later():
         memory, other = await everything(), fresh()
         first = await exported(memory)
         await moved(first, other)
-        from heedful.memory.proof import Outcome
+        from heedful.lessons.proof import Outcome
 
         end = Outcome("run-1/0", True, 1)
         await memory.store.remember(memory.scope, [], outcome=end)

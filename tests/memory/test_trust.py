@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, QuotaExceeded
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.memory.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
-from heedful.protocols import Scope
 from tests.engines import IN_SOAK
 from tests.store.support import opened
 

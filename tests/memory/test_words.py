@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.memory.words import LONGEST, MOST, coverage, weights, words
+from heedful.lessons.words import LONGEST, MOST, coverage, weights, words
 
 
 @pytest.mark.parametrize(

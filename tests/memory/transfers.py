@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from heedful.memory.dreaming import consolidate
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.export import END, FORMAT, encoded
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.signature import signature
+from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
-from heedful.memory.portable import END, FORMAT, encoded
-from heedful.memory.proof import Exposure, Outcome
 from heedful.memory.reflect import reflect
-from heedful.memory.signature import signature
 from heedful.memory.transfer import Imported
-from heedful.protocols import Scope
 from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.reflections import FAILED

@@ -26,8 +26,8 @@ from heedful.errors import (
     UnknownName,
 )
 from heedful.models import embedded_child
+from heedful.models.contract import Answer, Message, Model
 from heedful.models.embedded import Embedded, _request
-from heedful.protocols import Answer, Message, Model
 
 GREETING = [Message("user", "Say hello.")]
 STORY = [Message("user", "Write a very long story about a river.")]

@@ -18,8 +18,8 @@ from heedful.errors import (
     UnknownName,
 )
 from heedful.models import open_embedder
+from heedful.models.contract import Embedder
 from heedful.models.embedder import MiniLM, OpenAIEmbedder
-from heedful.protocols import Embedder
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,9 @@ from heedful.errors import (
     ModelUnavailable,
     UnknownName,
 )
+from heedful.loop.record import Usage
+from heedful.models.contract import Answer, Message, Model
 from heedful.models.function import Function
-from heedful.protocols import Answer, Message, Model, Usage
 
 CHAT = [Message("user", "hello")]
 

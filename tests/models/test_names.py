@@ -9,10 +9,10 @@ import pytest
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.models import FORMS, open_model
+from heedful.models.contract import Model
 from heedful.models.embedded import Embedded
 from heedful.models.function import Function
 from heedful.models.remote import Remote
-from heedful.protocols import Model
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from heedful.errors import (
     PromptTooLong,
 )
 from heedful.models import open_model
+from heedful.models.contract import Message, Model
 from heedful.models.remote import Remote
-from heedful.protocols import Message, Model
 
 CHAT = [
     Message("system", "Be brief."),

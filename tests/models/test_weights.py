@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from heedful.errors import UnknownName, WeightsError
-from heedful.models import sources, weights
-from heedful.models.sources import Hub, SourceFailed, Wheels, Work
+from heedful.models import weights
+from heedful.models import weights as sources
+from heedful.models.weights import Hub, SourceFailed, Wheels, Work
 
 CONTENT = bytes(range(256)) * 400
 
@@ -407,7 +408,7 @@ def test_a_cancelled_fetch_does_not_hold_up_the_end_of_the_process(server, make_
         "import asyncio\n"
         "from pathlib import Path\n"
         "from heedful.models import weights\n"
-        "from heedful.models.sources import Hub\n"
+        "from heedful.models.weights import Hub\n"
         "from heedful.models.weights import Weights\n"
         f"facts, cache = {official(make_weights)!r}, Path({str(cache)!r})\n"
         f"hub = Hub({server.url!r})\n"

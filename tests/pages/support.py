@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from heedful.protocols import Usage
+from heedful.loop.record import Usage
 from heedful.store.runs import Action, AttemptReport, Checked, Report, StageReport, Status
 
 BEGAN = 1_781_000_000.0

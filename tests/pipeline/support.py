@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.protocols import Context
 from heedful.store.runs import Report
 
 TIMES = ("began", "ended", "timestamp", "execution_time_ms", "usage")

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons import Seen
+from heedful.checks.evaluate import Context
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Scope
+from heedful.lessons.patterns import Seen
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.ranking import FIRST, withheld
+from heedful.lessons.signature import Signature, signature
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Finding
-from heedful.memory.briefing import FIRST, withheld
-from heedful.memory.learn import Example
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure, Outcome
-from heedful.memory.signature import Signature, signature
 from heedful.pipeline import Pipeline
-from heedful.protocols import Context, Scope
 from heedful.store.sqlite import BUSY_SECONDS, File
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from heedful.testing import ScriptedModel
 from tests.engines import changed, named
 from tests.pipeline.support import failing, ran

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from heedful import policies
+from heedful.checks.evaluate import Context
 from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.pipeline.pipeline import LONGEST
-from heedful.protocols import Context, Scope
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.drive.support import counted

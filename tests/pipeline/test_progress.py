@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from heedful.checks.evaluate import Context
 from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.runner import WIDEST, progress_stream
-from heedful.protocols import Context
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")

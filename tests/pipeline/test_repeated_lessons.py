@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful import Finding, Memory, Pipeline, run_sync
+from heedful import Pipeline
+from heedful.drive.portal import run_sync
+from heedful.loop.record import Finding
+from heedful.memory.memory import Memory
 
 SAID: list[str] = []
 

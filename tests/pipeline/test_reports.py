@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.checks import predictions
+from heedful.checks.evaluate import Context
 from heedful.checks.files import results
 from heedful.errors import NotFound, OverrideRefused, UnknownName
+from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Evaluation, Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
-from heedful.protocols import Context, Scope
 from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
 from heedful.store.sqlite import shared
 from tests.loop import support

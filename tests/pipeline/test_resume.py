@@ -13,16 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful.checks.evaluate import Context
+from heedful.drive.portal import run_sync
 from heedful.errors import StageFailed, StoreUnavailable
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, decide
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from heedful.near import near
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.stop import find_near_repeat as near
 from heedful.pipeline import Guardrails, Pipeline
-from heedful.portal import run_sync
-from heedful.protocols import Context, Entry, Head, Scope, Stored, Usage
+from heedful.store.records import Entry, Head, Stored
 from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.drive.test_agreement import TEXTS, bounded
 from tests.loop import support
 from tests.pipeline.support import timeless

@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from heedful import run_sync
+from heedful.checks.evaluate import Context, context
+from heedful.drive.portal import run_sync
 from heedful.errors import (
     InvalidInput,
     ModelError,
@@ -28,9 +29,7 @@ from heedful.errors import (
 )
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.protocols import Context
 from heedful.testing import ScriptedModel
-from heedful.usercode import context
 from tests.pipeline.support import failing, one, ran
 from tests.store.support import rows
 

@@ -14,12 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heedful.codec import attempt_from, decision_from, policy_from
-from heedful.decisions import Decision, echoing, standing
-from heedful.loop.decide import Again, Done, Verdict, decide
-from heedful.loop.record import Loop, Override
+from heedful.loop.codec import attempt_from, decision_from, policy_from
+from heedful.loop.decide import Again, Decision, Done, Verdict, decide, echoing, standing
+from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Echo, Stop, counts_scope
-from heedful.protocols import Usage
 from tests.soak.stepping import EXPECTED, FAILED, lease_seconds
 from tests.soak.stepping import policy as allowed
 

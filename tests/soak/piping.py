@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.protocols import Context
 
 SECONDS = 0.01
 FAILS = {"load": 0, "clean": 1, "train": 2, "say": 3, "publish": 0}

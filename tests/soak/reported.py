@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heedful.codec import verdict_to
+from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again
-from heedful.protocols import Stored
+from heedful.store.records import Stored
 
 # The number of an attempt of a loop -> its output, and the verdict as plain data.
 Acknowledged = Mapping[int, tuple[Any, Any]]

@@ -25,23 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import heedful
-from heedful import (
-    All,
-    Answer,
-    Budget,
-    Echo,
-    Fatigue,
-    Finding,
-    MaxAttempts,
-    Plateau,
-    Policy,
-    Repeat,
-    Run,
-    Scope,
-    StopRule,
-    Usage,
-    journal,
-)
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
 from heedful.errors import (
     CheckFailed,
     Conflict,
@@ -52,12 +37,27 @@ from heedful.errors import (
     OverrideRefused,
     StoreUnavailable,
 )
-from heedful.loop.decide import Again, Verdict
-from heedful.loop.stop import rule_name
-from heedful.protocols import Context, Entry, Head, Stored
-from heedful.store import lease, loops
+from heedful.lessons.lesson import Scope
+from heedful.loop.decide import Again, Policy, Verdict
+from heedful.loop.record import Finding, Usage
+from heedful.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    StopRule,
+    rule_name,
+)
+from heedful.models.contract import Answer
+from heedful.store import loops
+from heedful.store import loops as journal
+from heedful.store import loops as lease
+from heedful.store.records import Entry, Head, Stored
 from heedful.store.sqlite import BUSY_SECONDS, File
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 
 THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made

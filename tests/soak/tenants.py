@@ -20,16 +20,16 @@ from typing import Any, NoReturn
 
 import httpx
 
-from heedful.collecting import Patience, gather, receive
 from heedful.errors import InvalidInput, KeyRefused, NotFound
-from heedful.http.app import application
-from heedful.http.setup import Setup
-from heedful.lessons import Change, Filed, Wanted
+from heedful.lessons.lesson import Change, Scope, Wanted
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.signature import signature
+from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure, Outcome
-from heedful.memory.signature import signature
-from heedful.protocols import Head, Scope
-from heedful.store.sqlstore import SqlStore
+from heedful.service.app import application
+from heedful.service.setup import Setup
+from heedful.store.records import Filed, Head
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 from tests.store.support import report
 from tests.traces.runs import document, genai

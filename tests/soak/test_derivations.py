@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.memory.briefing import Briefing
-from heedful.memory.learn import Example, Trust
+from heedful.lessons.learn import Example, Trust
+from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import Briefing
+from heedful.lessons.trust import HELD, ORDER, lowest, raises
 from heedful.memory.memory import Memory
-from heedful.memory.trust import HELD, ORDER, lowest, raises
-from heedful.protocols import Scope
-from heedful.store.reflections import mark
-from heedful.store.sqlstore import SqlStore
+from heedful.store.lessons import mark
+from heedful.store.store import SqlStore
 from tests.conftest import SOAK
 from tests.memory.test_quarantine import loop
 from tests.store.support import opened

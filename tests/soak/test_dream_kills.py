@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from heedful.memory.dreaming import Dreams
+from heedful.lessons.lesson import Scope
+from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.protocols import Scope
 from tests.conftest import SOAK
 from tests.memory.dreamt import dump
 from tests.store.support import WAITING, opened, python, rows

@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
-from heedful.protocols import Scope
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.store.support import WAITING, opened, python, rows
@@ -23,8 +23,8 @@ SCOPE = Scope()
 COMMITTING = """
 import asyncio, os, sys
 from heedful.loop.record import Candidate
-from heedful.memory.learn import Reflection
-from heedful.memory.signature import signature
+from heedful.lessons.learn import Reflection
+from heedful.lessons.signature import signature
 from tests.store.support import *
 
 async def main(path):

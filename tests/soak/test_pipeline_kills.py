@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
 from heedful.store.runs import report_of
 from heedful.store.sqlite import shared
 from tests.conftest import SOAK

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import LeaseLost
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.drive.support import FOUR, Check

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.memory.briefing import FIRST, together, withheld
-from heedful.memory.learn import Example, Reflection
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.ranking import FIRST, together, withheld
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure, Outcome
-from heedful.memory.signature import signature
-from heedful.protocols import Scope
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.soak.test_proof_simulation import at_most

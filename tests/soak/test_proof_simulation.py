@@ -10,9 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.memory.briefing import together, withheld
-from heedful.memory.interval import BETS, PRIOR, interval, paired, payoffs, stakes
-from heedful.memory.proof import Exposure, Outcome, Proof, _level, proof
+from heedful.lessons.proof import (
+    BETS,
+    PRIOR,
+    Exposure,
+    Outcome,
+    Proof,
+    _level,
+    interval,
+    paired,
+    payoffs,
+    proof,
+    stakes,
+)
+from heedful.lessons.ranking import together, withheld
 from tests.conftest import SOAK
 
 pytestmark = pytest.mark.soak

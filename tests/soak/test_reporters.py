@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from heedful.codec import verdict_to
+from heedful.drive.report import Told, cancel, open_loop, override, report
 from heedful.errors import AttemptTaken, LoopEnded, OutOfOrder, OverrideRefused
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import MaxAttempts
-from heedful.overrides import override
-from heedful.protocols import Scope, Stored
-from heedful.reporting import Told, cancel, open_loop, report
+from heedful.store.records import Stored
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.conftest import SOAK
 from tests.postgres import drop, fresh
 from tests.soak.reported import problems

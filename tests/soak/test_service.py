@@ -15,13 +15,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from heedful.client.answers import verdict
-from heedful.codec import verdict_to
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
-from heedful.protocols import Scope, Stored
+from heedful.service.client import verdict
 from heedful.store.keys import MAY
 from heedful.store.postgres import in_database
-from heedful.store.sqlstore import SqlStore
+from heedful.store.records import Stored
+from heedful.store.store import SqlStore
 from tests.conftest import SOAK
 from tests.postgres import Urls, alone, drop, fresh
 from tests.soak.fleet import WAITING, Client, Fleet

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import heedful
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Verdict
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding
-from heedful.protocols import Entry, Head, Scope, Usage
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
+from heedful.store.records import Entry, Head
 from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
 from tests.engines import opened as opened  # noqa: PLC0414
 from tests.engines import rows as rows  # noqa: PLC0414

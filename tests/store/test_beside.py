@@ -3,8 +3,8 @@
 import pytest
 
 from heedful.errors import StoreCorrupt
-from heedful.protocols import Remembered
-from heedful.store.beside import _plain, _value
+from heedful.lessons.lesson import Remembered
+from heedful.store.idempotency import _plain, _value
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from heedful.store import open_store
-from heedful.store.connection import Thread
 from heedful.store.database import Db
-from heedful.store.sqlite import in_file
+from heedful.store.sqlite import Thread, in_file
 from tests.store.support import SCOPE, opened, python, report, rows, threads
 
 
@@ -368,7 +367,7 @@ def test_a_store_without_a_name_would_be_lost_when_closed(url):
 FORKING = """
 import asyncio, os, sys
 from heedful.memory.memory import Memory
-from heedful.portal import run_sync
+from heedful.drive.portal import run_sync
 
 memory = Memory(sys.argv[1])
 run_sync(memory.remember("E", "parent"))

@@ -20,12 +20,11 @@ from heedful.errors import (
     StoreOlder,
     StoreUnavailable,
 )
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
-from heedful.protocols import Scope
 from heedful.store import open_store
-from heedful.store.copying import copy
-from heedful.store.sides import OWN_COLUMNS, OWN_TABLES, tables
+from heedful.store.copying import OWN_COLUMNS, OWN_TABLES, copy, tables
 from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import everything

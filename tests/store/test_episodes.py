@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from heedful.errors import Conflict, InvalidInput
-from heedful.lessons import Filed
-from heedful.memory.learn import Reflection
-from heedful.memory.signature import signature
-from heedful.protocols import Scope
+from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signature import signature
 from heedful.store import episodes as room
-from heedful.store.sqlstore import SqlStore
+from heedful.store.records import Filed
+from heedful.store.store import SqlStore
 from tests.store.support import SCOPE, ended, opened, python, rows
 
 pytestmark = pytest.mark.both
@@ -133,7 +133,7 @@ def test_secrets_are_not_kept(store):
 
 
 def test_known_examples_are_told_by_their_digests(store):
-    from heedful.memory.learn import Example
+    from heedful.lessons.learn import Example
 
     example = Example("task", "answer")
     run(store.remember(SCOPE, [replace(lesson("error"), example=example)]))

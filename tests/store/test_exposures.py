@@ -13,23 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound, StoreError
-from heedful.memory.learn import Example, Reflection
-from heedful.memory.memory import Memory
-from heedful.memory.proof import (
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import (
     MOST_CALLS,
     Comparison,
     Exposure,
     Outcome,
+    Past,
     _joined,
     concluded,
     proof,
 )
-from heedful.memory.signature import Signature
-from heedful.protocols import Past, Scope
+from heedful.lessons.signature import Signature
+from heedful.memory.memory import Memory
 from heedful.store.database import Db
 from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
-from heedful.store.reflections import remember
-from heedful.store.sqlstore import SqlStore
+from heedful.store.lessons import remember
+from heedful.store.store import SqlStore
 from heedful.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
 

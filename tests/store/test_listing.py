@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons import Change, Filed, Wanted
+from heedful.lessons.lesson import Change, Scope, Wanted
 from heedful.memory.memory import Memory
-from heedful.protocols import Scope
+from heedful.store.records import Filed
 from tests.store.support import SCOPE, opened
 
 pytestmark = pytest.mark.both

@@ -11,19 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.codec import goal_to, policy_to
 from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Exposure
+from heedful.lessons.signature import signature
+from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Again, Done, Lifted, decide, spent
 from heedful.loop.policies import default
-from heedful.loop.record import Loop, Override
+from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Stop
-from heedful.memory.learn import Example, Reflection
-from heedful.memory.proof import Exposure
-from heedful.memory.signature import signature
-from heedful.protocols import Entry, Head, Scope, Usage
-from heedful.store.lease import LEASE_SECONDS, alive, enter, leave, new_owner
-from heedful.store.reflections import storable
-from heedful.store.sqlstore import SqlStore
+from heedful.store.lessons import storable
+from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
+from heedful.store.records import Entry, Head
+from heedful.store.store import SqlStore
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -284,7 +285,7 @@ def test_an_ended_loop_is_free_at_once(tmp_path):
         "import asyncio, sys\n"
         "from tests.store.support import *\n"
         "from heedful.loop.decide import Done\n"
-        "from heedful.store.lease import enter, new_owner\n"
+        "from heedful.store.loops import enter, new_owner\n"
         "me = new_owner(); enter(me)\n"
         "with opened(sys.argv[1]) as store:\n"
         "    asyncio.run(store.commit(SCOPE, report('a', 1, verdict=Done(1, True)), me))\n"
@@ -302,7 +303,7 @@ def test_an_ended_loop_is_free_at_once(tmp_path):
 CLAIM = """
 import asyncio, sys
 from heedful.errors import LeaseLost
-from heedful.store.lease import enter, new_owner
+from heedful.store.loops import enter, new_owner
 from tests.store.support import *
 
 me = new_owner(); enter(me)

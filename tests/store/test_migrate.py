@@ -15,7 +15,7 @@ import pytest
 import heedful
 from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
 from heedful.store.migrations import migrate
-from heedful.store.parts import Step, known, newest
+from heedful.store.postgres import Step, known, newest
 from tests.postgres import Urls, blank, drop, rows, server
 
 TABLES = """
@@ -158,7 +158,7 @@ alter table tally drop column lessons;
 USE = """
 import asyncio, sys
 from heedful.errors import StoreError
-from heedful.drive import run
+from heedful.drive.drive import run
 from heedful.memory.memory import Memory
 from heedful.loop.record import Finding
 from heedful.protocols import Scope

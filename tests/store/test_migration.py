@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.codec import attempt_to, policy_to
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import StoreCorrupt, StoreNewer
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import attempt_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Trigger
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, Usage
 from heedful.loop.stop import MaxAttempts, Stop
-from heedful.protocols import Scope, Usage
+from heedful.store.database import read_sql
 from heedful.store.sqlite import APPLICATION, SCHEMA, in_file
-from heedful.store.statements import read_sql
 from tests.drive.support import WANTED, Check, Generator
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 

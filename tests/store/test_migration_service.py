@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from heedful.protocols import Scope
-from heedful.store.answers import Call
-from heedful.store.audit import append
-from heedful.store.beside import Beside, beside
+from heedful.lessons.lesson import Scope
+from heedful.store.database import read_sql
+from heedful.store.idempotency import Beside, Call, beside
+from heedful.store.keys import append
 from heedful.store.sqlite import APPLICATION, SCHEMA
-from heedful.store.statements import read_sql
 from tests.store.support import opened, rows
 
 NEW = ("answer", "audit", "audit_head", "key")

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import heedful
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.protocols import Scope
-from heedful.store.reflections import token
+from heedful.store.database import read_sql
+from heedful.store.lessons import token
 from heedful.store.sqlite import APPLICATION, SCHEMA
-from heedful.store.statements import read_sql
 from heedful.testing import FixedEmbedder
 from tests.store.support import opened, rows
 

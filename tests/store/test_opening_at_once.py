@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 

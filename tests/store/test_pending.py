@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful import traces
-from heedful.collecting import Gathered, Patience, gather, receive
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
 from heedful.memory.filing import unfiled
-from heedful.pending import Bounds
-from heedful.protocols import Scope
-from heedful.store.pending import LATE
+from heedful.memory.ingest import Gathered, Patience, gather, receive
+from heedful.store.contract import Bounds
+from heedful.store.episodes import LATE
+from heedful.traces import reading as traces
 from heedful.traces.otlp import from_json
 from heedful.traces.pieces import LONGEST, Piece, episodes, pieces
 from tests.store.support import SCOPE, opened

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Answer, Context, Evaluation, Finding, Scope
+from heedful.checks.evaluate import Context
 from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
-from heedful.memory.learn import LONGEST
+from heedful.lessons.learn import LONGEST
+from heedful.lessons.lesson import Scope
+from heedful.loop.record import Evaluation, Finding
+from heedful.models.contract import Answer
 from heedful.models.function import Function
 from tests.cli.support import Desk
 from tests.planted import EVERY, TOKENS, left

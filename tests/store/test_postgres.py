@@ -26,13 +26,11 @@ from heedful.errors import (
     StoreOlder,
     StoreUnavailable,
 )
-from heedful.protocols import Scope
+from heedful.lessons.lesson import Scope
 from heedful.store import open_store, shown
 from heedful.store import postgres as engine
-from heedful.store.address import addressed
 from heedful.store.database import Db
-from heedful.store.postgres import Database
-from heedful.store.session import numbered
+from heedful.store.postgres import Database, addressed, numbered
 from tests.postgres import rows
 from tests.store.support import ended, python
 
@@ -426,7 +424,7 @@ def test_one_store_a_url_and_process(postgres):
 FORKING = """
 import asyncio, os, sys, threading
 from heedful.memory.memory import Memory
-from heedful.portal import run_sync
+from heedful.drive.portal import run_sync
 
 memory = Memory(sys.argv[1])
 run_sync(memory.count())

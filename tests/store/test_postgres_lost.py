@@ -15,14 +15,14 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from heedful.drive.report import Told, open_loop
+from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
-from heedful.protocols import Head
-from heedful.reporting import Told, open_loop
-from heedful.reporting import report as reported
 from heedful.store import open_store
-from heedful.store.address import addressed
 from heedful.store.database import Db
-from heedful.store.lease import new_owner
+from heedful.store.loops import new_owner
+from heedful.store.postgres import addressed
+from heedful.store.records import Head
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened, run

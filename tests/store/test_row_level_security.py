@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from heedful.store.address import addressed
+from heedful.store.postgres import addressed
 from tests.postgres import Urls, drop, fresh, rows
 
 TABLES = """

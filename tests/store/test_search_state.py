@@ -20,12 +20,12 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heedful.memory.learn import Reflection
-from heedful.memory.signature import signature
-from heedful.memory.words import coverage, weights, words
-from heedful.protocols import Filter, Found, Scope
-from heedful.store import texts
-from heedful.store.reflections import token
+from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.signature import signature
+from heedful.lessons.words import coverage, weights, words
+from heedful.store import search as texts
+from heedful.store.lessons import token
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 
@@ -210,7 +210,7 @@ class Searched(RuleBasedStateMachine):
                 continue
             assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
             counted = Counter(word for row in live for word in set(row["words"].split()))
-            count = partial(texts.counts, corpus={"mark": f"s{corpus[0]['id']}x"}, words=WORDS)
+            count = partial(texts.count_texts, corpus={"mark": f"s{corpus[0]['id']}x"}, words=WORDS)
             found = asyncio.run(self.stores[1]._access.read(Scope(), count))
             assert found == {word: counted[word] for word in WORDS}
 

@@ -13,18 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import ORDER, Quota
 from heedful.loop.decide import Again, Done
-from heedful.memory import dreaming
+from heedful.memory import dream as dreaming
 from heedful.memory import memory as remembering
-from heedful.memory.dreaming import Dreams, consolidate
-from heedful.memory.learn import Example, Reflection
+from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.memory.proof import Exposure, Outcome
 from heedful.memory.reflect import reflect
-from heedful.memory.signature import signature
-from heedful.memory.trust import ORDER, Quota
-from heedful.protocols import Filter, Scope
-from heedful.store import dreams, episodes, sqlstore
+from heedful.store import dreams, episodes
+from heedful.store import store as sqlstore
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.engines import engine, whole

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from heedful.memory.learn import Example
+from heedful.lessons.learn import Example
 from heedful.memory.memory import Memory
 from heedful.memory.transfer import RECORDS
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 from tests.memory.transfers import exported, fresh, full, moved, only, records, sealed
 from tests.store.support import ended, opened, python, rows
 
@@ -21,7 +21,7 @@ IMPORTER = """
 import asyncio, sys
 from heedful.memory.memory import Memory
 from heedful.store.sqlite import in_file
-from heedful.store.sqlstore import SqlStore
+from heedful.store.store import SqlStore
 
 def told(what, done, total):
     print(what, flush=True)

@@ -8,7 +8,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.store.turns import Turns
+from heedful.store.postgres import Turns
 
 KEYS = ["a", "b", "c"]
 Plan = list[tuple[frozenset[str], bool]]

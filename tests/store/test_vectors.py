@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.memory.learn import Reflection
-from heedful.memory.signature import signature
-from heedful.protocols import Filter, Found, Scope
-from heedful.store.sqlstore import SqlStore
-from heedful.store.texts import MATCHES
-from heedful.store.vectors import Vectors
+from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.signature import signature
+from heedful.store.search import MATCHES, Vectors
+from heedful.store.store import SqlStore
 from tests.store.support import opened
 
 WIDTH = 32

@@ -7,9 +7,10 @@ import random
 
 import pytest
 
-from heedful import traces
 from heedful.memory.episode import Episode
 from heedful.memory.repeats import answered
+from heedful.traces import lines as traces_lines
+from heedful.traces import reading as traces
 from tests.traces.runs import (
     EXPECTED,
     FILES,
@@ -42,7 +43,7 @@ def test_the_same_run_in_every_format_is_the_same_steps(name):
 @pytest.mark.parametrize("name", FILES)
 def test_what_was_read_is_read_again_from_what_is_written(name):
     episode = only(FILES[name])
-    again = only(b"".join(traces.write([episode])))
+    again = only(b"".join(traces_lines.write([episode])))
     assert again.digest == episode.digest
     assert again.events == episode.events
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import traces
 from heedful.errors import TraceFileError, UnknownName
 from heedful.memory.episode import Episode
+from heedful.traces import gather as traces_gather
+from heedful.traces import lines as traces_lines
+from heedful.traces import reading as traces
 from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
 
 
@@ -177,9 +179,9 @@ JSON = st.recursive(
 
 def survives(data: bytes) -> None:
     with suppress(TraceFileError):
-        for episode in traces.read(data, limits=traces.Limits(events=9, content=400)):
+        for episode in traces.read(data, limits=traces_gather.Limits(events=9, content=400)):
             assert len(episode.digest) == 64
-            [again] = traces.read(b"".join(traces.write([episode])))
+            [again] = traces.read(b"".join(traces_lines.write([episode])))
             assert again.digest == episode.digest
 
 

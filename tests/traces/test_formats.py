@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from heedful import traces
 from heedful.memory.episode import Episode, Event, Fault
+from heedful.traces import reading as traces
 from tests.traces.runs import Data, document, failed, lines, pairs, protobuf, span
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from heedful import traces
 from heedful.errors import InvalidInput, TraceFileError
 from heedful.memory.episode import Episode
+from heedful.traces import reading as traces
 from heedful.traces.gather import BEYOND, DEEPEST, Limits, short
 from tests.traces.runs import FILES, Data, claude, lines
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import traces
+from heedful.loop.record import Usage
 from heedful.memory.episode import ENDED, Episode, Event, Fault
-from heedful.protocols import Usage
+from heedful.traces import lines as traces
+from heedful.traces import reading as traces_reading
 
 # Too short for a secret, and for a cut.
 TEXT = st.text(max_size=7)
@@ -52,7 +53,7 @@ EPISODE = st.builds(
 
 @given(st.lists(EPISODE, min_size=1, max_size=3))
 def test_what_is_written_is_read_as_it_was_but_for_its_source(episodes):
-    read = list(traces.read(b"".join(traces.write(episodes))))
+    read = list(traces_reading.read(b"".join(traces.write(episodes))))
     assert read == [replace(one, source="heedful") for one in episodes]
     assert [one.digest for one in read] == [one.digest for one in episodes]
 

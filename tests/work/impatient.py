@@ -1,8 +1,8 @@
 """`heedful` with short times between signs of life, so that a test need not wait for long ones."""
 
-from heedful import lessons
 from heedful.cli import main
-from heedful.work import queued
+from heedful.service import worker as queued
+from heedful.store import records as lessons
 
 if __name__ == "__main__":
     lessons.LEASE = 0.5

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful import Episode, Event, Run, Scope
+from heedful import Episode, Event
+from heedful.drive.drive import Run
+from heedful.lessons.lesson import Scope
 from heedful.memory.filing import file
-from heedful.protocols import Head, Store
-from heedful.work.tasks import Job
+from heedful.service.jobs import Job
+from heedful.store.contract import Store
+from heedful.store.records import Head
 
 SCOPE = Scope("acme", "shop")
 OTHER = Scope("other", "shop")

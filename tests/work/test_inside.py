@@ -18,13 +18,13 @@ from heedful.errors import (
     StoreUnavailable,
     UnknownName,
 )
+from heedful.lessons.lesson import Scope
 from heedful.models.function import Function
-from heedful.protocols import Scope
-from heedful.work import doing, inside
-from heedful.work.doing import LONGEST, TRIES, again_in
-from heedful.work.inside import Inside
-from heedful.work.rounds import night, sweep
-from heedful.work.tasks import Tools
+from heedful.service import jobs as doing
+from heedful.service import worker as inside
+from heedful.service.jobs import LONGEST_WAIT as LONGEST
+from heedful.service.jobs import TRIES, Tools, again_in, night, sweep
+from heedful.service.worker import Inside
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from heedful.collecting import Patience, receive
-from heedful.protocols import Scope
-from heedful.work import Depth
-from heedful.work.rounds import sweep
-from heedful.work.tasks import Tools
+from heedful.lessons.lesson import Scope
+from heedful.memory.ingest import Patience, receive
+from heedful.service.jobs import Depth, Tools, sweep
 from tests.engines import opened
 from tests.traces.runs import document, genai
 from tests.work.support import OTHER, SCOPE

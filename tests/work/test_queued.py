@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from heedful import Memory, Run
+from heedful.drive.drive import Run
 from heedful.errors import ModelUnavailable, StoreUnavailable, UnknownName
+from heedful.memory.memory import Memory
 from heedful.models.function import Function
+from heedful.service import jobs as doing
+from heedful.service import worker as queued
+from heedful.service.jobs import Tools
+from heedful.service.worker import Queued
 from heedful.store import open_store
 from heedful.testing import ScriptedModel
-from heedful.work import doing, queued
-from heedful.work.queued import Queued
-from heedful.work.tasks import Tools
 from tests.postgres import Urls, rows
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from heedful import Scope
-from heedful.http.setup import Setup
+from heedful.lessons.lesson import Scope
+from heedful.service.jobs import Tools
+from heedful.service.setup import Setup
+from heedful.service.worker import Queued
 from heedful.store import open_store
-from heedful.work.queued import Queued
-from heedful.work.tasks import Tools
 from tests.http.support import PROJECT, TENANT, Api
 from tests.postgres import Urls
 from tests.test_telemetry import PARENT, Told, told  # noqa: F401 - a fixture

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Memory, Scope
 from heedful.errors import (
     GenerateFailed,
     InvalidInput,
@@ -17,11 +16,13 @@ from heedful.errors import (
     NotFound,
     UnknownName,
 )
-from heedful.memory.dreaming import Dreams
+from heedful.lessons.lesson import Scope
+from heedful.memory.dream import Dreams
+from heedful.memory.memory import Memory
 from heedful.models.function import Function
-from heedful.protocols import Head
+from heedful.service.jobs import LONGEST, TASKS, Job, Tools
+from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
-from heedful.work.tasks import LONGEST, TASKS, Job, Tools
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put, short
 
@@ -87,7 +88,7 @@ def test_an_episode_that_another_worker_holds_is_left_to_it(store):
 
 def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
     (one,) = run(put(store, SCOPE, "pot"))
-    monkeypatch.setattr("heedful.lessons.LEASE", 0.03)
+    monkeypatch.setattr("heedful.store.records.LEASE", 0.03)
 
     async def taken() -> Any:
         sql = "select taken from episode"
@@ -140,7 +141,7 @@ def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
 
 
 def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
-    from heedful.memory.proof import Exposure, Outcome
+    from heedful.lessons.proof import Exposure, Outcome
 
     memory = Memory(store, SCOPE)
     run(memory.remember("k", "it hurts"))
@@ -176,7 +177,7 @@ def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
 
 def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
-    from heedful.codec import goal_to, policy_to
+    from heedful.loop.codec import goal_to, policy_to
 
     goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
     head = Head("t", [goal_to(goal)], policy_to(policy))

@@ -1,6 +1,6 @@
 """A model asked to judge what somebody else wrote.
 
-What is judged is data: it stands between delimiters (`heedful.delimited`), without control
+What is judged is data: it stands between delimiters (`heedful.sanitize`), without control
 characters, role tokens and known secrets, and bounded in length.
 """
 
@@ -12,9 +12,10 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from heedful.delimited import between, mark_of
+from heedful.checks.evaluate import Context
 from heedful.errors import MalformedAnswer
-from heedful.protocols import Context, Message
+from heedful.models.contract import Message
+from heedful.sanitize import between, mark_of
 
 LONGEST = 4_000  # characters of each text shown; two such texts fit a context of 4,096 tokens
 
@@ -57,7 +58,7 @@ async def unrepeated(
 
     So a judgement that was given up is raised again without being asked for.
     """
-    from heedful.usercode import context as of_host
+    from heedful.checks.evaluate import context as of_host
 
     last = _given_up.get()
     if last and last[0] is check and last[1] is candidate and last[2] is at:

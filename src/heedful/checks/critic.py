@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from heedful.checks.asking import LONGEST, chat, opened, unrepeated
+from heedful.checks.evaluate import Context
 from heedful.checks.roles import ALIGNMENT, DRIFT, ROLES, Opinion, Role, plain, read
 from heedful.checks.text import require
-from heedful.delimited import cut
 from heedful.errors import MalformedAnswer, UnknownName
-from heedful.inquiry import asked
-from heedful.loop.measure import number
-from heedful.loop.record import Evaluation, Finding
-from heedful.protocols import NOTHING, Context, Embedder, Model
+from heedful.loop.record import NOTHING, Evaluation, Finding, number
+from heedful.models.contract import Embedder, Model, asked
+from heedful.sanitize import cut
 
 SURE = 0.5  # the confidence of a judgement by embedding, which sees the topic alone
 

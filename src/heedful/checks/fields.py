@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from heedful.checks.batches import Unread, lacking, opened
 from heedful.checks.cells import Numeric, listed, missing, numeric
+from heedful.checks.evaluate import Context
 from heedful.checks.files import located, named
 from heedful.checks.framed import Framed, is_schema
 from heedful.checks.moments import Moments
@@ -17,7 +18,6 @@ from heedful.checks.predicted import bad_cells, exactly
 from heedful.checks.text import require
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, Level
-from heedful.protocols import Context
 
 Bounds = tuple[float | None, float | None]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heedful.checks.batches import SUFFIXES, Source, Unread, opened
+from heedful.checks.evaluate import Context
 from heedful.checks.text import require, shorten
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 NAME = "missing_results"
 TICK = 0.05

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heedful.checks.batches import Unread, opened, package
+from heedful.checks.evaluate import Context
 from heedful.checks.files import empty, located
 from heedful.checks.text import shorten
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 MOST = 10
 """Rules of a schema that are listed as broken."""

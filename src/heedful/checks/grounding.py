@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, overload
 from heedful.checks.asking import opened, unrepeated
 from heedful.checks.claim import Claim, Verdict
 from heedful.checks.comparing import Comparing
+from heedful.checks.evaluate import Context
 from heedful.checks.evidence import Evidence
 from heedful.checks.figures import Figures
 from heedful.checks.judged import judged
@@ -18,7 +19,7 @@ from heedful.checks.standing import Standing
 from heedful.checks.text import read, require, shorten
 from heedful.checks.wording import dates_of, names_of, statements
 from heedful.loop.record import Evaluation, Finding, Level
-from heedful.protocols import Context, Model
+from heedful.models.contract import Model
 
 _NAME = "grounding"
 # A number that nothing binds to a place is said to be meant by another one within this share of it.

@@ -9,6 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
 
+from heedful.checks.evaluate import Context
 from heedful.checks.evidence import Evidence
 from heedful.checks.grounding import Source, ground, indexed, source, ungrounded
 from heedful.checks.naming import names, parts, stem
@@ -17,7 +18,6 @@ from heedful.checks.said import Said
 from heedful.checks.tabular import columns as columns_of
 from heedful.checks.text import read, require, shorten
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"

@@ -14,10 +14,10 @@ from heedful.checks.pieces import Pieces
 from heedful.checks.roles import plain
 from heedful.checks.said import Said
 from heedful.checks.text import require
-from heedful.delimited import cut
 from heedful.errors import InvalidInput
-from heedful.inquiry import asked
-from heedful.protocols import NOTHING, Model, Usage
+from heedful.loop.record import NOTHING, Usage
+from heedful.models.contract import Model, asked
+from heedful.sanitize import cut
 
 # Claims that a model is shown, and characters of the sentence of one and of a reason.
 MOST = 8

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks.batches import Source, Unread, opened
 from heedful.checks.cells import keyed, listed
+from heedful.checks.evaluate import Context
 from heedful.checks.files import counted, empty, located, named
 from heedful.checks.text import require, shorten
 from heedful.loop.record import Finding, Level
-from heedful.protocols import Context
 
 if TYPE_CHECKING:
     from numpy import uint64

@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 
 from heedful.checks.batches import Unread, opened
 from heedful.checks.cells import numeric
+from heedful.checks.evaluate import Context
 from heedful.checks.fields import finite, ranges, schema
 from heedful.checks.files import When, located, named, stale, when
 from heedful.checks.keyed import rows
 from heedful.checks.predicted import JUDGES, Compared, Limits, too_few, untold, unusable
 from heedful.checks.text import require
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 __all__ = [
     "constant",

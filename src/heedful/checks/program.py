@@ -21,12 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from heedful.checks.evaluate import Context
 from heedful.checks.steps import Step, split
 from heedful.checks.text import read, require
 from heedful.errors import UsageError
-from heedful.loop.measure import number
-from heedful.loop.record import Finding
-from heedful.protocols import Context
+from heedful.loop.record import Finding, number
 
 if TYPE_CHECKING:
     import subprocess

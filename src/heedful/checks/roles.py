@@ -9,10 +9,9 @@ from typing import Any
 
 from heedful.checks.text import require
 from heedful.errors import InvalidInput
-from heedful.loop.record import Candidate, Direction, Finding, Level
-from heedful.neutral import neutral
-from heedful.protocols import NOTHING, Usage
+from heedful.loop.record import NOTHING, Candidate, Direction, Finding, Level, Usage
 from heedful.redact import redacted
+from heedful.sanitize import neutral
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",

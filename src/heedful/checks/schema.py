@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from heedful.checks.evaluate import Context
 from heedful.checks.text import read, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
-from heedful.protocols import Context
 
 LONGEST = 1_000_000
 """Texts of more characters are not looked into: they are a finding of their own."""

@@ -10,10 +10,10 @@ import typer
 from heedful.cli.found import newest_runs, run_of
 from heedful.cli.opening import ask as asked
 from heedful.cli.output import MOST, Db, Json, following, print_json, show, table, when
+from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
-from heedful.loop.measure import shown
+from heedful.loop.record import shown
 from heedful.pipeline.questions import AttemptCost, CheckCount, Statistics, answer, statistics
-from heedful.shares import Estimate
 from heedful.store.runs import Report, report_of
 
 if TYPE_CHECKING:

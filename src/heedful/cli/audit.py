@@ -12,7 +12,7 @@ from heedful.cli.app import PLAIN
 from heedful.cli.key import Tenant, done
 from heedful.cli.output import MOST, Db, Json, counted, print_json, show, table, when
 from heedful.cli.settings import settings
-from heedful.store.audit import Verified
+from heedful.store.keys import Verified
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 HEADS = ("what", "to", "by", "with", "n", "at")

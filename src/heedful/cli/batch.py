@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.cli.tasks import Task
-from heedful.drive import Run
+from heedful.drive.drive import Run
 from heedful.errors import HeedfulError, MalformedAnswer, ModelError, PromptTooLong, UserCodeError
 from heedful.loop.decide import Policy
 

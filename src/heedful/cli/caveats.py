@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from heedful.accounts import unscored
 from heedful.cli.output import counted
 from heedful.cli.recorded import NOT_PASSED
 from heedful.loop.decide import Policy
 from heedful.loop.replay import Figures, Recorded
 from heedful.loop.stop import All, Echo, Plateau, StopRule, counts_scope
+from heedful.store.history import unscored
 
 
 def caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:

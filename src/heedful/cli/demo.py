@@ -8,22 +8,20 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from heedful.cli.interrupt import drive
+from heedful.cli.lab import Plan
+from heedful.cli.measured import Measured
 from heedful.cli.opening import EMBEDDER, embedder_of, model_of, stored
 from heedful.cli.output import WIDTH, Json, ModelName, NoPictures, print_json, say, show
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, settings
 from heedful.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from heedful.cli.lab import Plan
-    from heedful.cli.measured import Measured
-    from heedful.models.weights import Weights
-    from heedful.protocols import Embedder
+from heedful.models.contract import Embedder
+from heedful.models.weights import Weights
 
 RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"
 

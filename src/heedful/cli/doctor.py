@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.cli.interrupt import drive
 from heedful.cli.opening import EMBEDDER, by_meaning
@@ -19,9 +19,7 @@ from heedful.cli.settings import Settings, settings
 from heedful.cli.signs import Sign, contents
 from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
 from heedful.store import POSTGRES
-
-if TYPE_CHECKING:
-    from heedful.store.sqlite import Connection
+from heedful.store.sqlite import Connection
 
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),

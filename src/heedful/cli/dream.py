@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,11 +17,9 @@ from heedful.cli.opening import ask, memory_of, model_of, stored
 from heedful.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
 from heedful.cli.progress import Progress
 from heedful.cli.settings import settings
+from heedful.lessons.consolidate import Proposal
 from heedful.loop.feedback import clean
-
-if TYPE_CHECKING:
-    from heedful.memory.consolidate import Proposal
-    from heedful.memory.dreaming import Dream
+from heedful.memory.dream import Dream
 
 app: typer.Typer = typer.Typer(add_completion=False, **PLAIN)
 
@@ -75,7 +73,7 @@ def dream(
 async def _dreamt(
     db: str | None, model: str | None, given: Mapping[str, Any], progress: Progress
 ) -> Dream:
-    from heedful.memory.dreaming import consolidate
+    from heedful.memory.dream import consolidate
 
     values = settings(db=db, model=model)
     told = partial(progress.counted, noun="texts")
@@ -94,7 +92,7 @@ def log(
     json: Json = False,
 ) -> int:
     """List the dreams, also those that changed nothing, and why."""
-    from heedful.memory.dreaming import Dreams
+    from heedful.memory.dream import Dreams
 
     found = ask(db, lambda memory: Dreams(memory).log(limit))
     if json:
@@ -111,7 +109,7 @@ def log(
 @app.command("show")
 def shown(id: Id, db: Db = None, json: Json = False) -> int:
     """Show what one dream did to which lessons, and what their texts differ in."""
-    from heedful.memory.dreaming import Dreams
+    from heedful.memory.dream import Dreams
 
     one = ask(db, lambda memory: Dreams(memory).show(id))
     if json:
@@ -134,7 +132,7 @@ def rollback(
     json: Json = False,
 ) -> int:
     """Take a dream back: recall is as it was before; what came after it stays. On record."""
-    from heedful.memory.dreaming import Dreams
+    from heedful.memory.dream import Dreams
 
     back = ask(db, lambda memory: Dreams(memory).rollback(id, by=by, why=why))
     if json:
@@ -191,7 +189,7 @@ def _print_proposal(one: Dream, proposal: Proposal) -> None:
 
 def _differences(one: Dream, proposal: Proposal) -> list[tuple[int, str]]:
     """Of each member, what was changed from its text to that of what took its place."""
-    from heedful.memory.difference import difference
+    from heedful.lessons.words import difference
 
     into = proposal.text or one.texts.get(proposal.survivor, "")
     return [
@@ -202,6 +200,6 @@ def _differences(one: Dream, proposal: Proposal) -> list[tuple[int, str]]:
 
 
 def _why(veto: str) -> str:
-    from heedful.memory.consolidate import VETOES
+    from heedful.lessons.consolidate import VETOES
 
     return VETOES.get(veto, veto)

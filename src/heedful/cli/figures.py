@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from heedful.cli.batch import Row
 from heedful.errors import InvalidInput
-from heedful.memory.interval import paired
-from heedful.shares import Estimate, share
+from heedful.lessons.proof import Estimate, paired, share
 
 WITHOUT, MEMORY = "without memory", "with memory"
 ALL = "all tasks"
@@ -24,7 +23,7 @@ def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     """How much greater the share of the first is than that of the second, both of the same tasks.
 
     The interval holds at all times at once, whenever one stops; and tasks need not be independent,
-    as they are not where each may rest on what was learnt before (`heedful.memory.interval`).
+    as they are not where each may rest on what was learnt before (`heedful.lessons.proof`).
     """
     first = sum(a and not b for a, b in pairs)
     second = sum(b and not a for a, b in pairs)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import heedful
 from heedful.cli.interrupt import drive
@@ -20,13 +20,11 @@ from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings
 from heedful.errors import ModelError, ModelUnavailable, NotFound
 from heedful.loop.feedback import clean
+from heedful.memory.memory import Memory
+from heedful.models.contract import Model
 from heedful.pages.words import failures, happened, worked
 from heedful.reports import Report, StageReport
 from heedful.runs import loop_of, report_of
-
-if TYPE_CHECKING:
-    from heedful.memory.memory import Memory
-    from heedful.protocols import Model
 
 EXAMPLE = Path("forecast", "forecast.py")
 DB = "heedful.db"

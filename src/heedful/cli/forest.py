@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from warnings import catch_warnings, filterwarnings
 
 from heedful.cli.output import NoPictures
-
-if TYPE_CHECKING:
-    from heedful.memory.proof import Comparison
+from heedful.lessons.proof import Comparison
 
 COLOURS = {"helps": "#009E73", "hurts": "#D55E00"}
 REST = "#777777"

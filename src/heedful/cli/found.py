@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from heedful.errors import NotFound, UsageError
+from heedful.memory.memory import Memory
+from heedful.reports import Report
 from heedful.runs import is_run, report_of
-
-if TYPE_CHECKING:
-    from heedful.memory.memory import Memory
-    from heedful.protocols import Stored
-    from heedful.reports import Report
+from heedful.store.records import Stored
 
 LAST = "last"
 SHOWN = 10

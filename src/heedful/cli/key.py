@@ -15,9 +15,8 @@ from heedful.cli.opening import stored
 from heedful.cli.output import Db, Json, print_json, show, table, when
 from heedful.cli.override import seconds
 from heedful.cli.settings import Settings, settings
-from heedful.store.audit import append
-from heedful.store.beside import Beside, also, beside
-from heedful.store.keys import Key, id_of, new_id
+from heedful.store.idempotency import Beside, also, beside
+from heedful.store.keys import Key, append, id_of, new_id
 
 T = TypeVar("T")
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)

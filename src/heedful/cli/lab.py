@@ -10,19 +10,22 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 import heedful
+from heedful.checks.evaluate import Context
 from heedful.cli.batch import Row, ended
 from heedful.cli.figures import MEMORY, WITHOUT
 from heedful.cli.live import HEADS, Screen
 from heedful.cli.stories import Story, kinds, story
 from heedful.cli.tasks import Task, read_tasks
+from heedful.drive.generate import Writer
 from heedful.errors import TaskFileError
-from heedful.generate import Writer
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Estimate, share
 from heedful.loop import policies
 from heedful.loop.decide import Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
-from heedful.protocols import Context, Embedder, Message, Model, Scope, Store
-from heedful.shares import Estimate, share
+from heedful.models.contract import Embedder, Message, Model
+from heedful.store.contract import Store
 
 RUNS = {WITHOUT: "without", MEMORY: "with"}
 SCOPE = Scope()

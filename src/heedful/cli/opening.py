@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from heedful.cli.interrupt import drive
 from heedful.cli.settings import Settings, settings
 from heedful.errors import NotFound
-from heedful.protocols import Embedder, Model, Scope, Store
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
+from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES
-
-if TYPE_CHECKING:
-    from heedful.memory.memory import Memory
+from heedful.store.contract import Store
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]

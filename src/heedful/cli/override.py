@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful import codec
 from heedful.cli.opening import ask
 from heedful.cli.output import (
     MOST,
@@ -22,11 +21,12 @@ from heedful.cli.output import (
     table,
     when,
 )
-from heedful.decisions import Reasoning, reasoning
 from heedful.errors import InvalidInput, NotFound
-from heedful.loop.decide import Again, Verdict
+from heedful.lessons.lesson import Scope
+from heedful.loop import codec
+from heedful.loop.decide import Again, Reasoning, Verdict, reasoning
 from heedful.loop.feedback import clean
-from heedful.protocols import Scope, Store
+from heedful.store.contract import Store
 
 HEADS = ("loop", "decided", "why", "overridden by", "attempt", "fatigue", "echoes", "at")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -49,7 +49,7 @@ def override(
 
     The override and its reason stay on record. `heedful run --resume` goes on with the loop.
     """
-    from heedful.overrides import override as given
+    from heedful.drive.report import override as given
 
     until = None if expires is None else time.time() + seconds("--expires", expires)
     options: dict[str, Any] = {"by": by, "why": why, "decisions": decisions, "until": until}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.batch import Row
 from heedful.cli.figures import MEMORY, WITHOUT
 from heedful.cli.output import NoPictures
-from heedful.shares import Estimate, share
+from heedful.lessons.proof import Estimate, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,12 +10,11 @@ import typer
 from heedful.cli.app import PLAIN
 from heedful.cli.output import Json, counted, print_json, show, table
 from heedful.cli.settings import policy_of
-from heedful.codec import attempt_to, policy_to, rule_to
+from heedful.loop.codec import attempt_to, policy_to, rule_to
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
-from heedful.loop.record import Attempt, Improvement
-from heedful.protocols import NOTHING
+from heedful.loop.record import NOTHING, Attempt, Improvement
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from heedful.cli.batch import Row
 from heedful.loop.feedback import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
     from rich.text import Text
-
-    from heedful.cli.batch import Row
 
 
 MANY = 5_000  # loops or lessons; with fewer it takes but a few seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +22,9 @@ from heedful.cli.output import (
     show,
 )
 from heedful.errors import UsageError
+from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.loop.feedback import clean
-
-if TYPE_CHECKING:
-    from heedful.memory.memory import Memory
-    from heedful.memory.proof import Comparison, Effect, Proof
+from heedful.memory.memory import Memory
 
 WORDS = 60
 WHOLE = "memory as a whole"
@@ -179,7 +177,7 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
 
 def _nothing_withheld(found: Found) -> str:
     """Why there is nothing to compare with; "" where there is."""
-    from heedful.memory.briefing import FIRST
+    from heedful.lessons.ranking import FIRST
 
     if any(one.withheld for one in found.proof.lessons):
         return ""

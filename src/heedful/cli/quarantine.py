@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +13,8 @@ from heedful.cli.app import PLAIN
 from heedful.cli.opening import ask
 from heedful.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
 from heedful.cli.progress import Progress
+from heedful.lessons.trust import Held
 from heedful.loop.feedback import clean
-
-if TYPE_CHECKING:
-    from heedful.memory.trust import Held
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 

@@ -6,20 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.accounts import recorded
 from heedful.cli.lines import Entry, json_lines, text_of
 from heedful.cli.opening import scope_of, stored
 from heedful.cli.settings import Settings
-from heedful.codec import finding_from
-from heedful.configured import goal
 from heedful.errors import InvalidInput, NotFound, RecordFileError, UsageError
+from heedful.loop.codec import finding_from
 from heedful.loop.decide import triggers
-from heedful.loop.measure import LARGEST
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, agreeing
+from heedful.loop.policies import goal
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+    agreeing,
+)
 from heedful.loop.replay import Recorded
-from heedful.near import near
-from heedful.protocols import Usage
+from heedful.loop.stop import find_near_repeat as near
 from heedful.store import shown
+from heedful.store.history import recorded
 
 NOT_PASSED = Finding("recorded", "not passed")
 Watch = Callable[[int, int], object]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from heedful.cli.interrupt import drive
 from heedful.cli.opening import memory_of, stored
@@ -11,9 +10,7 @@ from heedful.cli.output import Db, Json, counted, following, print_json, say, sh
 from heedful.cli.progress import Progress
 from heedful.cli.settings import settings
 from heedful.errors import UsageError
-
-if TYPE_CHECKING:
-    from heedful.memory.places import Spaces
+from heedful.memory.memory import Spaces
 
 STOPPED = "stopped; heedful reembed goes on where it was"
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,15 +19,13 @@ from heedful.cli.output import Db, Json, counted, following, print_json, say, sh
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, settings
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
+from heedful.lessons.learn import Trust
 from heedful.loop.feedback import clean
-
-if TYPE_CHECKING:
-    from heedful.memory.attribution import Suspect
-    from heedful.memory.episode import Episode
-    from heedful.memory.learn import Trust
-    from heedful.memory.memory import Memory
-    from heedful.memory.reflect import Reflected
-    from heedful.protocols import Model
+from heedful.memory.attribution import Suspect
+from heedful.memory.episode import Episode
+from heedful.memory.memory import Memory
+from heedful.memory.reflect import Reflected
+from heedful.models.contract import Model
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from heedful.accounts import aimed, document, unscored
 from heedful.cli.caveats import cannot_tell, caveats
 from heedful.cli.interrupt import drive
 from heedful.cli.output import MOST, Json, can_draw, counted, following, print_json, say, show
 from heedful.cli.progress import Progress
 from heedful.cli.replayed import compared, print_figures
 from heedful.cli.settings import settings
-from heedful.configured import policy as policy_of
 from heedful.errors import StoreCorrupt, UsageError
 from heedful.loop.policies import PRESETS
+from heedful.loop.policies import policy as policy_of
 from heedful.loop.replay import Figures, Recorded
+from heedful.store.history import aimed, document, unscored
 
 LAST = 100_000
 LARGE = 20_000_000  # bytes that take more than a moment to read

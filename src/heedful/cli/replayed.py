@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from heedful.accounts import WHOLE
 from heedful.cli.output import table
 from heedful.cli.progress import Progress
 from heedful.loop.decide import Policy
 from heedful.loop.replay import Figures, Recorded, compare
+from heedful.store.history import WHOLE
 
 
 def compared(

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from heedful.cli.batch import Row
 from heedful.cli.interrupt import drive
 from heedful.cli.opening import memory_of, model_of, scope_of, stored
 from heedful.cli.output import (
@@ -29,17 +30,16 @@ from heedful.cli.output import (
 )
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, policy_of, settings
-from heedful.codec import goal_to, policy_to
+from heedful.cli.tasks import Task
 from heedful.errors import HeedfulError, InvalidInput, LeaseLost, NotFound, UsageError
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.decide import Policy
 from heedful.loop.feedback import clean
-from heedful.protocols import Head, Scope, Store
 from heedful.store import shown
-from heedful.store.lease import new_owner
-
-if TYPE_CHECKING:
-    from heedful.cli.batch import Row
-    from heedful.cli.tasks import Task
-    from heedful.loop.decide import Policy
+from heedful.store.contract import Store
+from heedful.store.loops import new_owner
+from heedful.store.records import Head
 
 LONGEST = 200  # characters of a name
 NEWEST = 500  # loops among which a run is looked for
@@ -148,7 +148,7 @@ def _warn(policies: Sequence[Policy]) -> None:
 async def _driven(job: Job) -> None:
     """The model first: a run that cannot begin takes no name and makes no database."""
     from heedful.cli.batch import batch
-    from heedful.generate import Writer
+    from heedful.drive.generate import Writer
 
     values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
     with Progress() as progress:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -20,11 +20,9 @@ from heedful.cli.output import Db, ModelName, counted, following, show
 from heedful.cli.settings import Settings, settings
 from heedful.cli.worker import away
 from heedful.errors import PackageMissing, UsageError
+from heedful.service.jobs import Work
+from heedful.service.setup import Setup
 from heedful.store import POSTGRES, shown
-
-if TYPE_CHECKING:
-    from heedful.http.setup import Setup
-    from heedful.work import Work
 
 T = TypeVar("T")
 DEFAULT_JOBS = 2
@@ -84,8 +82,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 async def _serve(values: Settings) -> int:
     """Serve until asked to; how many requests were cut short. Raises UsageError, StoreError."""
-    from heedful.http.app import application
-    from heedful.http.listening import bound, listen, loopback, url_of
+    from heedful.service.app import application
+    from heedful.service.server import bound, listen, loopback, url_of
 
     async with stored(values, new=True) as store:
         keys = await _keyed(store)
@@ -122,10 +120,11 @@ def _let_in(values: Settings, near: bool, keys: bool, listener: socket.socket) -
 def setup_of(values: Settings, store: Any) -> Setup:
     """What the service works with, as the settings say. Raises UsageError."""
     from heedful.checks.loading import load
-    from heedful.collecting import Patience
-    from heedful.compat import LoopGuardrails, Reflections
-    from heedful.configured import policy
-    from heedful.http.setup import Limits, Setup
+    from heedful.compat.reflections import Reflections
+    from heedful.compat.shapes import LoopGuardrails
+    from heedful.loop.policies import policy
+    from heedful.memory.ingest import Patience
+    from heedful.service.setup import Limits, Setup
 
     return Setup(
         store,
@@ -152,19 +151,19 @@ def setup_of(values: Settings, store: Any) -> Setup:
 @asynccontextmanager
 async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     """Where the service hands over work: to a queue in PostgreSQL, else to this process."""
-    from heedful.http.setup import NoWork
-    from heedful.work.tasks import Tools
+    from heedful.service.jobs import Tools
+    from heedful.service.setup import NoWork
 
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
-        from heedful.work.queued import Queued
+        from heedful.service.worker import Queued
 
         async with Queued(values.db) as queued:
             yield queued
     elif not jobs:
         yield NoWork()
     else:
-        from heedful.work.inside import Inside
+        from heedful.service.worker import Inside
 
         held: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
         tools = Tools(setup.store, setup.model, setup.embedder, **held, **asdict(setup.reflections))

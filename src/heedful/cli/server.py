@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.cli.interrupt import drive
 from heedful.cli.opening import scope_of
 from heedful.cli.settings import Settings
 from heedful.cli.signs import Sign, contents
 from heedful.errors import HeedfulError
+from heedful.service.jobs import Depth
 from heedful.store import needs_psycopg, shown
-
-if TYPE_CHECKING:
-    from heedful.work import Depth
 
 _ROOM = """
 select current_setting('max_connections')::int - current_setting('reserved_connections')::int
@@ -35,10 +33,8 @@ order by 1
 def server(values: Settings) -> Iterator[Sign]:
     """What may be wrong between this process and its rows, in the order in which it shows."""
     needs_psycopg()
-    from heedful.store import admission
-    from heedful.store.address import addressed
-    from heedful.store.mishaps import MISHAPS, mishap
-    from heedful.store.session import Session
+    from heedful.store import postgres as admission
+    from heedful.store.postgres import MISHAPS, Session, addressed, mishap
 
     try:
         address = addressed(values.db)
@@ -65,8 +61,7 @@ def server(values: Settings) -> Iterator[Sign]:
 
 def _kept(values: Settings) -> Iterator[Sign]:
     """What the database holds of the tenant."""
-    from heedful.store.address import addressed
-    from heedful.store.postgres import Database
+    from heedful.store.postgres import Database, addressed
 
     database = Database(addressed(values.db))
 
@@ -81,7 +76,7 @@ def _kept(values: Settings) -> Iterator[Sign]:
 
 def _queue(values: Settings) -> Sign:
     """What waits for workers, and what none of them could do."""
-    from heedful.work.queued import Queued
+    from heedful.service.worker import Queued
 
     async def asked() -> list[Depth]:
         async with Queued(values.db) as queued:

@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -22,10 +22,8 @@ from pydantic import (
 )
 
 from heedful.errors import UsageError
+from heedful.loop.decide import Policy
 from heedful.store import shown
-
-if TYPE_CHECKING:
-    from heedful.loop.decide import Policy
 
 PREFIX = "HEEDFUL_"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -101,7 +99,7 @@ def settings(**options: Any) -> Settings:
 
 def policy_of(option: str | None) -> Policy:
     """The policy that an option asks for, or else the setting. Raises UsageError."""
-    from heedful.configured import policy
+    from heedful.loop.policies import policy
 
     if option is not None:
         return policy(option)

@@ -32,7 +32,7 @@ def contents(db: Db, values: Settings) -> Iterator[Sign]:
 
 
 def _loops(db: Db) -> Sign:
-    from heedful.store.lease import alive
+    from heedful.store.loops import alive
 
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
@@ -45,8 +45,8 @@ def _loops(db: Db) -> Sign:
 
 def _vectors(db: Db, values: Settings) -> Iterator[Sign]:
     """Whether recall can compare all that was learnt by meaning, where it compares meanings."""
-    from heedful.memory.places import Spaces, space_of
-    from heedful.store.places import spaces
+    from heedful.memory.memory import Spaces, space_of
+    from heedful.store.search import spaces
 
     if space := space_of(embedder_of(values)):
         found = Spaces.of(spaces(db, scope_of(values)), space)

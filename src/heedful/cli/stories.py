@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from heedful.codec import policy_from
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.explain import explain
 from heedful.loop.feedback import clean
 from heedful.loop.record import Attempt
-from heedful.protocols import Scope, Store
+from heedful.store.contract import Store
 
 _SHOWN = """
 select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')

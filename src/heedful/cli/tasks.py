@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
+from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
 from heedful.cli.lines import Entry, json_lines, text_of
-from heedful.configured import goal, policy
 from heedful.errors import InvalidInput, TaskFileError, UsageError
-from heedful.evaluate import Check
 from heedful.loop.decide import Policy
+from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, agreeing
 
 # Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heedful.cli.output import following, print_json, show, table
 from heedful.loop.feedback import clean
-from heedful.loop.measure import shown
+from heedful.loop.record import shown
 from heedful.pipeline.questions import AttemptCost, describe_run, describe_stage, find_stage
 from heedful.store.runs import AttemptReport, Report, StageReport
 

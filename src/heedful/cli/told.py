@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from heedful import codec
-from heedful.accounts import explained, state_of
 from heedful.cli.found import loop_of
 from heedful.cli.opening import ask
 from heedful.cli.output import (
@@ -27,22 +25,18 @@ from heedful.cli.output import (
 )
 from heedful.cli.reembed import spaces_to, warn
 from heedful.cli.timeline import tell
-from heedful.decisions import reasoning
 from heedful.errors import UsageError
-from heedful.loop.change import Change
-from heedful.loop.decide import Again, Done
-from heedful.loop.explain import Explanation
+from heedful.lessons.lesson import Found
+from heedful.lessons.proof import Exposure
+from heedful.loop import codec
+from heedful.loop.decide import Again, Done, reasoning
+from heedful.loop.explain import Change, Explanation
 from heedful.loop.feedback import clean
+from heedful.memory.memory import Memory, Spaces
 from heedful.reports import Report
 from heedful.runs import is_run, report_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from heedful.memory.memory import Memory
-    from heedful.memory.places import Spaces
-    from heedful.memory.proof import Exposure
-    from heedful.protocols import Found, Stored
+from heedful.store.history import explained, state_of
+from heedful.store.records import Stored
 
 CANDIDATE = 400
 COLUMNS = ("id", "state", "stopped_by", "attempts", "best", "calls", "tokens", "updated")
@@ -246,7 +240,7 @@ def seen(
 
     Like grep, it exits 0 where it was and 1 where it was not.
     """
-    from heedful.memory.signature import signature
+    from heedful.lessons.signature import signature
 
     given = _given(text)
     mark = signature(error_type, given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,8 @@ from heedful.cli.progress import Progress
 from heedful.cli.reembed import warn
 from heedful.cli.settings import settings
 from heedful.errors import UsageError
-
-if TYPE_CHECKING:
-    from heedful.memory.places import Spaces
-    from heedful.memory.transfer import Exported, Imported
+from heedful.memory.memory import Spaces
+from heedful.memory.transfer import Exported, Imported
 
 LOST = "stopped; nothing was written under that name"
 REST = "stopped; the same command takes in the rest, and nothing twice"

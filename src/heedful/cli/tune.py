@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
-from heedful.accounts import document
 from heedful.cli.caveats import cannot_tell, caveats
 from heedful.cli.output import Json, counted, following, print_json, show
 from heedful.cli.progress import Progress
 from heedful.cli.replay import LAST, Last, Source, again, read
 from heedful.cli.replayed import print_figures
 from heedful.cli.settings import policy_of, settings
-from heedful.codec import policy_to
-from heedful.loop.measure import number
-from heedful.tuning import Tuned
-from heedful.tuning import tune as tuned
+from heedful.loop.codec import policy_to
+from heedful.loop.record import number
+from heedful.loop.replay import Tuned
+from heedful.loop.replay import tune as tuned
+from heedful.store.history import document
 
 Keep = Annotated[
     float, typer.Option(help="The share of what can be solved that it has to keep, 0..1.")

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,12 +25,10 @@ from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, settings
 from heedful.errors import UnknownName, UsageError
 from heedful.loop.feedback import clean
-from heedful.seldom import Seldom
+from heedful.models.contract import Model
+from heedful.service.jobs import Job, Opens, Tools
 from heedful.store import POSTGRES, shown
-
-if TYPE_CHECKING:
-    from heedful.protocols import Model
-    from heedful.work.tasks import Job, Opens, Tools
+from heedful.telemetry import Seldom
 
 KILLED = 143  # as of a process that SIGTERM ended
 WORDS = 200
@@ -88,7 +86,7 @@ async def _worked(
     options: Mapping[str, Any],
     progress: Progress,
 ) -> int:
-    from heedful.work.tasks import Tools
+    from heedful.service.jobs import Tools
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values))
@@ -158,7 +156,7 @@ class _Heard:
 
 
 async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
-    from heedful.work.queued import Queued
+    from heedful.service.worker import Queued
 
     async with Queued(url) as queue:
         if not options["once"]:
@@ -169,8 +167,8 @@ async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _He
 
 
 async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
-    from heedful.work.inside import Inside
-    from heedful.work.rounds import sweep
+    from heedful.service.jobs import sweep
+    from heedful.service.worker import Inside
 
     if not options["once"]:
         raise UsageError(
@@ -211,7 +209,7 @@ async def _until_asked(work: Coroutine[Any, Any, int]) -> int:
 
 def _queues(text: str) -> Sequence[str] | None:
     """The queues of a list with commas; None for all. Raises UnknownName."""
-    from heedful.work.tasks import QUEUES
+    from heedful.service.jobs import QUEUES
 
     names = [one.strip() for one in text.split(",") if one.strip()]
     for name in names:
@@ -240,6 +238,6 @@ def _drives(text: str) -> tuple[str, Opens]:
 
 def _reflections() -> dict[str, Any]:
     """Whether it reflects and dreams, and how. Raises InvalidInput."""
-    from heedful.compat.generated import Reflections
+    from heedful.compat.reflections import Reflections
 
     return asdict(Reflections.of(os.environ))

@@ -1,12 +1,5 @@
 """The names and shapes that callers of earlier reflection systems know, over the same core."""
 
-from heedful.compat.generated import (
-    Generated,
-    Reflections,
-    generate_reflection,
-    query_reflections,
-    store_reflection,
-)
 from heedful.compat.guardrails import (
     Guarded,
     calculate_fatigue_score,
@@ -18,22 +11,33 @@ from heedful.compat.guardrails import (
     override_guardrails,
     process_loop_completion,
 )
-from heedful.compat.mistakes import clear, count, format_for_prompt, retrieve_similar, store
+from heedful.compat.mistakes import (
+    Reflection,
+    clear,
+    compute_error_signature,
+    count,
+    create_reflection_from_evaluation,
+    format_for_prompt,
+    has_seen_error_before,
+    persist_reflection,
+    retrieve_similar,
+    retrieve_similar_reflections,
+    store,
+)
 from heedful.compat.refining import (
     check_convergence,
     has_converged,
     improvement_score,
     run_iteration,
 )
-from heedful.compat.remembering import (
-    Reflection,
-    compute_error_signature,
-    create_reflection_from_evaluation,
-    has_seen_error_before,
-    persist_reflection,
-    retrieve_similar_reflections,
+from heedful.compat.reflections import (
+    Generated,
+    Reflections,
+    generate_reflection,
+    query_reflections,
+    store_reflection,
 )
-from heedful.compat.settings import LoopGuardrails
+from heedful.compat.shapes import LoopGuardrails
 
 __all__ = [
     "Generated",

@@ -1,21 +1,178 @@
-"""A memory of mistakes and their corrections, under the names that callers of Reflexion know."""
+"""Errors that were corrected, remembered under the names that callers of earlier systems know.
+
+A memory of mistakes and their corrections, under the names that callers of Reflexion know.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from heedful.compat.told import moment
-from heedful.delimited import between, cut, mark_of
+from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.memory.arguments import fraction, integer, texts
-from heedful.memory.learn import Example, Trust
+from heedful.lessons.evaluation import as_entry, corrected, learn_from_evaluation
+from heedful.lessons.learn import Example, Trust
+from heedful.lessons.learn import Reflection as Lesson
+from heedful.lessons.lesson import Found, Wanted
+from heedful.lessons.patterns import Seen
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import fraction, integer, texts
+from heedful.lessons.words import words
+from heedful.loop.record import LARGEST, number
 from heedful.memory.memory import Memory
-from heedful.memory.words import words
-from heedful.neutral import neutral
-from heedful.protocols import Found
+from heedful.redact import redacted
+from heedful.sanitize import between, cut, mark_of, neutral
+
+MERGE = 0.85  # the similarity from which on two lessons may be one
+COMPARED = 50  # lessons of the same type, the newest, that a new one is compared with
+NOTHING = Seen(0)
+_log = logging.getLogger("heedful")
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """What one self-correction taught.
+
+    `error_signature` is what it is asked for by, `context` what was being done, `iteration` counts
+    from 0, `quality_delta` is the quality after less that before.
+    """
+
+    error_type: str
+    error_signature: str
+    content: str
+    context: str
+    query: str
+    iteration: int
+    quality_delta: float
+
+
+def compute_error_signature(error_type: str, content: str) -> str:
+    """The first 16 hex digits of SHA-256 of `error_type:content`, lower-cased and stripped."""
+    texts(error_type=error_type, content=content)
+    return signature(error_type, content).exact
+
+
+def create_reflection_from_evaluation(
+    critique: str | None,
+    verification_results: Sequence[Mapping[str, Any]] | None,
+    query: str | None,
+    context: str | None,
+    iteration: int,
+    quality_before: float | None,
+    quality_after: float | None,
+) -> Reflection | None:
+    """What an evaluation teaches, None where that is nothing. Stores nothing.
+
+    As `heedful.lessons.evaluation.learn_from_evaluation`. Raises InvalidInput.
+    """
+    given = critique, verification_results, query, context, iteration, quality_before, quality_after
+    one = learn_from_evaluation(*given)
+    if one is None:
+        return None
+    delta = one.meta["quality_improvement"]
+    exact, during = one.signature.exact, one.context
+    return Reflection(one.error_type, exact, one.text, during, query or "", iteration, delta)
+
+
+async def persist_reflection(
+    reflection: Reflection,
+    memory: Memory,
+    changed_behavior: bool,
+    similarity_threshold: float = MERGE,
+) -> int | None:
+    """Store a reflection that changed what was done; its id, None for one that did not.
+
+    The same again is counted and has the same id. Where the memory has an embedder, the log says
+    which lesson of the type a new one may be merged with, from `similarity_threshold` (0..1) on.
+    Raises InvalidInput, QuotaExceeded, StoreError.
+    """
+    fraction("similarity_threshold", similarity_threshold)
+    if not changed_behavior:
+        _log.info("skipped (did not change behaviour)")
+        return None
+    one = _lesson(reflection)
+    answer = await memory.keep(one)
+    if answer.created:
+        await _suggest(memory, answer.id, one.error_type, one.text, similarity_threshold)
+    return answer.id or None
+
+
+async def retrieve_similar_reflections(
+    signature: str, memory: Memory, limit: int = 5, error_type: str | None = None
+) -> list[dict[str, Any]]:
+    """Reflections of that signature, the newest first, as entries with their `id` and `seen`.
+
+    An entry has `content, rationale, category, tags` and `context`, with the query and the context
+    cut at 200 characters. Raises InvalidInput, StoreError.
+    """
+    integer("limit", limit)
+    return [_entry(one) for one in await _of(signature, memory, limit, error_type or "")]
+
+
+async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
+    """Whether there is a reflection of that signature: true where its `count` is above 0.
+
+    Counts every sighting of the error. Raises InvalidInput, StoreError: an error of the store is
+    never "not seen".
+    """
+    for one in await _of(signature, memory, 1, ""):
+        return await memory.seen(one["error_type"], one["text"])
+    return NOTHING
+
+
+def _lesson(one: Reflection) -> Lesson:
+    names = ("error_type", "error_signature", "content", "query", "context")
+    given = {name: getattr(one, name) for name in names}
+    texts(**given)
+    integer("iteration", one.iteration, 0)
+    number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
+    error_type, exact, content, query, context = map(redacted, given.values())
+    # Only the difference is known.
+    before, after = {"quality": 0.0}, {"quality": float(one.quality_delta)}
+    return corrected(
+        error_type,
+        content,
+        one.iteration,
+        before,
+        after,
+        query=query,
+        context=context,
+        exact=exact,
+    )
+
+
+async def _of(
+    signature: str, memory: Memory, limit: int, error_type: str
+) -> Sequence[Mapping[str, Any]]:
+    texts(signature=signature, error_type=error_type)
+    wanted = Wanted(kind="error", error_type=error_type, tag=f"sig:{signature}")
+    return await memory.store.listed(memory.scope, wanted, limit)
+
+
+def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
+    plain = as_entry(one["text"], one["tags"], one["meta"])
+    return {"id": one["id"], **plain, "seen": one["seen"]}
+
+
+async def _suggest(
+    memory: Memory, id: int, error_type: str, content: str, threshold: float
+) -> None:
+    """Say which lessons are so like a new one that they may be one."""
+    if memory.embedder is None:
+        return
+    wanted = Wanted(kind="error", error_type=error_type, before=id)
+    rows = [one for one in await memory.store.listed(memory.scope, wanted, COMPARED) if one["text"]]
+    new, *others = await memory.embedder.embed([content, *(one["text"] for one in rows)])
+    for one, other in zip(rows, others, strict=True):
+        cosine = sum(a * b for a, b in zip(new, other, strict=True))
+        if cosine >= threshold:
+            told = "lesson %d is like lesson %d (%.2f): they may be merged"
+            _log.info(told, id, one["id"], cosine)
+
 
 MISTAKE = "mistake"  # the error type of its lessons
 MAX_ENTRIES = 1000  # what `Memory(max_entries=…)` was by default
@@ -39,7 +196,7 @@ async def store(
             raise InvalidInput(name, text, "a text that is not empty")
     one = Example(prompt, correction, "", mistake)
     await memory.remember(MISTAKE, mistake, example=one, trust=trust, tags=("reflexion",))
-    return _entry(prompt, mistake, correction, time.time())
+    return _entry_mistakes(prompt, mistake, correction, time.time())
 
 
 async def retrieve_similar(
@@ -56,7 +213,7 @@ async def retrieve_similar(
     shares = sorted(((_share(asked, one), n) for n, one in enumerate(found)), reverse=True)
     alike = [found[n] for share, n in shares if share >= threshold]
     return [
-        _entry(one.example.task, one.example.wrong, one.example.accepted, one.at)
+        _entry_mistakes(one.example.task, one.example.wrong, one.example.accepted, one.at)
         for one in alike[:limit]
     ]
 
@@ -87,7 +244,7 @@ def _share(asked: frozenset[str], one: Found) -> float:
     return len(asked & said) / len(asked | said) if asked | said else 0.0
 
 
-def _entry(prompt: str, mistake: str, correction: str, at: float) -> dict[str, Any]:
+def _entry_mistakes(prompt: str, mistake: str, correction: str, at: float) -> dict[str, Any]:
     return {
         "prompt_hash": hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         "prompt": prompt,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.evaluate import Check, Evaluate, evaluated
-from heedful.generate import Revise, revised
+from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
+from heedful.drive.drive import Result
+from heedful.drive.generate import Revise, revised
 from heedful.loop import policies
 from heedful.loop.decide import Done, Policy, Verdict, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, agreeing
-from heedful.near import near
-from heedful.protocols import Context
-from heedful.result import Result
+from heedful.loop.stop import find_near_repeat as near
 
 # What ends a loop without its having come to rest.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.loop.measure import shown
-from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.record import Evaluation, Finding, Goal, shown
 
 MOST = 1_500
 EACH = 400

@@ -1,11 +1,30 @@
-"""The shipped policies. A preset is a value: take it, or `dataclasses.replace` parts of it."""
+"""The shipped policies. A preset is a value: take it, or `dataclasses.replace` parts of it.
+
+A policy as people write it: a preset, and what of it is changed.
+"""
 
 from __future__ import annotations
 
-from heedful.errors import UnknownName
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from heedful.errors import InvalidInput, UnknownName
+from heedful.loop.codec import RULES, policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy
-from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
+from heedful.loop.record import LARGEST, Goal, Improvement, number
+from heedful.loop.stop import (
+    All,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    NothingMet,
+    Plateau,
+    Repeat,
+    rule_name,
+)
 
 # Both come out of replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table and
 # what each rule is for. A candidate that was seen before is hopeless where nothing was ever met;
@@ -27,7 +46,6 @@ reflection: Policy = Policy(
     name="reflection",
 )
 stage: Policy = Policy((MaxAttempts(3),), name="stage")
-
 PRESETS = {policy.name: policy for policy in (default, thorough, orchestrator, reflection, stage)}
 
 
@@ -36,3 +54,168 @@ def preset(name: str) -> Policy:
     if name not in PRESETS:
         raise UnknownName("policy", name, sorted(PRESETS))
     return PRESETS[name]
+
+
+PLAIN = ("rules", "min_gain", "against", "unscored", "name", "goals")
+_GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
+
+
+def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
+    """The policy that is meant by a text, an object or a Policy.
+
+    A text is a preset, then changes: `thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1,
+    quality >= 0.8`. An object has `preset` (default: "default"), any of rules, min_gain, against,
+    unscored, goals and name, and the name of a rule for its fields, or false to leave it out.
+    Raises UnknownName, and InvalidInput that names the field and what is allowed.
+
+    >>> policy("default, attempts.limit=6").rules[0]
+    MaxAttempts(limit=6)
+    """
+    if isinstance(value, Policy):
+        return value
+    if isinstance(value, str):
+        return _written(value)
+    if not isinstance(value, Mapping):
+        raise InvalidInput("policy", value, "a preset, or an object that changes one")
+    given = dict(value)
+    base = preset(str(given.pop("preset", "default")))
+    return _changed(base, given) if given else base
+
+
+def goal(value: Any) -> Goal:
+    """A goal as people write it: `alignment >= 0.75`, or an object with the fields of Goal.
+
+    >>> goal("drift <= 0.25")
+    Goal(score='drift', threshold=0.25, direction='at_most')
+
+    Raises InvalidInput.
+    """
+    allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
+    given = value
+    if isinstance(value, str) and (found := _GOAL.fullmatch(value.strip())):
+        direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
+        given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
+    elif not isinstance(value, Mapping) or isinstance(value.get("threshold"), str | bool):
+        raise InvalidInput("a goal", value, allowed)
+    if not isinstance(given.get("score"), str) or not given["score"]:
+        raise InvalidInput("a goal", value, allowed)
+    try:
+        return Goal(**{**given, "threshold": float(given["threshold"])})
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidInput("a goal", value, allowed) from error
+
+
+def _written(text: str) -> Policy:
+    head, *parts = (part.strip() for part in text.split(","))
+    base = preset(head)
+    changes: dict[str, Any] = {}
+    goals = [part for part in parts if _GOAL.fullmatch(part) or _compares(part)]
+    for part in (part for part in parts if part not in goals):
+        name, equals, literal = (piece.strip() for piece in part.partition("="))
+        rule, dot, field = name.partition(".")
+        held = changes.get(rule)
+        fields_held = held if isinstance(held, dict) else {}
+        if not equals:
+            changes[name.removeprefix("-")] = False if name.startswith("-") else held or True
+        elif dot:
+            changes[rule] = {**fields_held, field: _literal(literal)}
+        else:
+            changes[name] = _literal(literal)
+    if goals:
+        changes.setdefault("goals", goals)
+    return _changed(base, {"name": text.strip(), **changes}) if changes else base
+
+
+def _compares(part: str) -> bool:
+    """Whether it is meant as a goal, written well or not."""
+    return bool(set("<>≤≥") & set(part.partition("=")[0]))
+
+
+def _literal(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
+    plain = {**policy_to(base), "name": ""}
+    for name, value in changes.items():
+        if name == "goals":
+            plain["goals"] = _goals(base, value)
+        elif name in PLAIN:
+            plain[name] = value
+    number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
+    if not isinstance(plain["name"], str):
+        raise InvalidInput("name", plain["name"], "text")
+    _check_rules(plain["rules"])
+    try:
+        made = policy_from(plain)
+    except TypeError as error:
+        raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
+    rules = made.rules
+    for name, value in changes.items():
+        if name not in PLAIN:
+            rules = _rules(rules, name, value)
+    return replace(made, rules=rules)
+
+
+def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
+    """The goals of the base, but those whose score is given anew, and the given ones."""
+    if not isinstance(value, list | tuple):
+        raise InvalidInput("goals", value, 'a list such as ["alignment >= 0.75"]')
+    given = [goal(one) for one in value]
+    anew = {(one.score, one.direction) for one in given}
+    kept = [one for one in base.goals if (one.score, one.direction) not in anew]
+    return [
+        {"score": one.score, "threshold": one.threshold, "direction": one.direction}
+        for one in (*kept, *given)
+    ]
+
+
+def _rules(rules: tuple[Any, ...], name: str, value: Any) -> tuple[Any, ...]:
+    """The rules with the one of that name changed, added (true, fields) or left out (false)."""
+    there = [rule for rule in rules if rule_name(rule) == name]
+    others = tuple(rule for rule in rules if rule_name(rule) != name)
+    if value is False and there:
+        return others
+    if name not in RULES:
+        known = sorted({*RULES, *map(rule_name, rules), *PLAIN[1:]})
+        raise UnknownName("rule or field of a policy", name, known)
+    if value is False:
+        return others
+    rule = RULES[name]
+    allowed = [field.name for field in fields(rule)]  # type: ignore[arg-type]
+    if value is not True and not isinstance(value, Mapping):
+        written = [f"{name}.{field}=…" for field in allowed]
+        how = "an object with the rule's fields, true or false; as text "
+        raise InvalidInput(name, value, f"{how}{', '.join([*written, name])} or -{name}")
+    wanted: Mapping[str, Any] = {} if value is True else value
+    for field in wanted:
+        if field not in allowed:
+            raise InvalidInput(f"{name}.{field}", wanted[field], f"one of {', '.join(allowed)}")
+    before = rule_to(there[0]) if there else {}
+    settings = {key: held for key, held in before.items() if key != "rule"} | dict(wanted)
+    changed = _made(name, settings)
+    if not there:
+        return (*others, changed)
+    return tuple(changed if rule_name(one) == name else one for one in rules)
+
+
+def _made(name: str, settings: Mapping[str, Any]) -> Any:
+    try:
+        return RULES[name](**settings)
+    except InvalidInput as error:
+        field = error.field.removeprefix(name).strip()
+        said = f"{name}.{field}" if field else name
+        raise InvalidInput(said, error.value, error.allowed) from error
+
+
+def _check_rules(rules: Any) -> None:
+    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
+    for rule in rules:
+        if "custom" in rule:
+            raise InvalidInput("rule", rule, "a shipped rule: code cannot be named here")
+        if rule.get("rule") == "all":
+            _check_rules(rule.get("rules"))

@@ -16,8 +16,20 @@ from math import ceil
 from typing import Any, Literal
 
 from heedful.loop.decide import Policy
-from heedful.loop.measure import LARGEST, shown, thousandths
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from heedful.loop.record import (
+    LARGEST,
+    NOTHING,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Usage,
+    shown,
+    thousandths,
+)
 from heedful.loop.stop import (
     Budget,
     Echo,
@@ -30,7 +42,6 @@ from heedful.loop.stop import (
     flat,
     rule_name,
 )
-from heedful.protocols import NOTHING, Usage
 
 SHIPPED = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, NothingMet)
 LONGEST = 100  # attempts of a history

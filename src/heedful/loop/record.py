@@ -1,4 +1,7 @@
-"""What happened in a loop: frozen values, folded from history, never changed in place."""
+"""Numbers as a loop compares, shows and accepts them, and attributes worked out once.
+
+What happened in a loop: frozen values, folded from history, never changed in place.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,98 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from heedful.errors import InvalidInput
-from heedful.loop.measure import LARGEST, lazy, number, shown, thousandths
-from heedful.protocols import NOTHING, Usage
+
+T = TypeVar("T")
+LARGEST = 1e12  # of a score or threshold: up to here a float still tells thousandths apart
+
+
+class lazy(Generic[T]):  # noqa: N801 - used as a decorator
+    """An attribute worked out when it is first read. functools' own takes a lock before 3.12."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, record: Any, owner: Any = None) -> T:
+        if record is None:
+            return self  # type: ignore[return-value]  # help() and the like ask the class
+        value = record.__dict__[self._function.__name__] = self._function(record)
+        return value
+
+
+def thousandths(value: float) -> int:
+    """A score, threshold or gain as whole thousandths: the only unit in which they are compared.
+
+    >>> thousandths(0.1 + 0.2) == thousandths(0.3)
+    True
+    """
+    return round(value * 1000)
+
+
+def shown(value: float) -> str:
+    """A score or threshold in words, as exactly as it is compared.
+
+    >>> shown(0.7499), shown(1234567.8)
+    ('0.75', '1234567.8')
+    """
+    return f"{round(value * 1000) / 1000:.15g}"
+
+
+def number(field: str, value: object, low: float, high: float) -> None:
+    """Raises InvalidInput where `value` is no number in `low`..`high`; true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What something cost; every field is ≥ 0 and they add up with `+`.
+
+    `seconds` is wall time spent waiting for the work, `cost` is in the provider's currency.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (
+            self.calls >= 0
+            and self.prompt_tokens >= 0
+            and self.completion_tokens >= 0
+            and 0 <= self.cost < float("inf")
+            and 0 <= self.seconds < float("inf")
+        ):
+            raise InvalidInput("usage", self, "made of finite numbers of at least 0")
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def lasting(self, seconds: float) -> Usage:
+        """The same with other wall time, in seconds."""
+        return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
+
+    def __add__(self, other: Usage) -> Usage:
+        if other is NOTHING:
+            return self
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cost + other.cost,
+            self.seconds + other.seconds,
+        )
+
+
+NOTHING = Usage()
+
 
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]

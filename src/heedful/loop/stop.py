@@ -2,10 +2,14 @@
 
 A rule is a callable that reads a loop and answers why it must end, in words, or None. Its name is
 its `name` attribute, or the function's name.
+
+Whether a candidate is nearly the same as an earlier one: found once, by the host. Pure.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -13,11 +17,9 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop.feedback import clean
-from heedful.loop.measure import LARGEST, number, shown, thousandths
-from heedful.loop.record import Attempt, Loop
+from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, number, shown, thousandths
 
 StopRule = Callable[[Loop], "str | None"]
-
 # Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
 PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
 # What an override may lift; cancelling and budgets are final, and so is a rule of the user's own.
@@ -331,3 +333,50 @@ def _last_improvement(loop: Loop) -> int:
 
 def _keys(attempts: Iterable[Attempt]) -> frozenset[str]:
     return frozenset(k for a in attempts if a.evaluation is not None for k in a.evaluation.keys)
+
+
+_TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
+_NEGATIONS = frozenset("no not never none nor neither without cannot nothing nobody".split())
+_OPERATORS = frozenset("+-*/%<>=!&|^~")
+NEAR = 0.9
+NEAR_LIMIT = 100_000
+
+
+def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
+    """The number of the first earlier attempt with nearly the same text, None where there is none.
+
+    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, English
+    negations and operators are the same in the same order. Texts above 100,000 characters are told
+    apart by their digest alone.
+    """
+    text = candidate.text
+    if text is None or len(text) > NEAR_LIMIT:
+        return None
+    tokens: Counter[str] | None = None
+    for attempt in earlier:
+        other = attempt.candidate.text
+        if attempt.candidate.digest == candidate.digest:
+            return attempt.number
+        if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
+            continue
+        if tokens is None:
+            tokens = Counter(_TOKEN.findall(text))
+        others = Counter(_TOKEN.findall(other))
+        shared = (tokens & others).total()
+        if 2 * shared >= NEAR * (tokens.total() + others.total()) and weighty(text) == weighty(
+            other
+        ):
+            return attempt.number
+    return None
+
+
+def weighty(text: str) -> list[str]:
+    """The tokens whose change always makes a difference, in order."""
+    return [t for t in _TOKEN.findall(text) if _isweighty(t)]
+
+
+def _isweighty(token: str) -> bool:
+    if token in _OPERATORS or any(c.isdigit() for c in token):
+        return True
+    low = token.lower()
+    return low in _NEGATIONS or low.endswith(("n't", "n’t"))

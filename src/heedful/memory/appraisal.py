@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from heedful.errors import InvalidInput
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, Usage
 from heedful.memory.course import Course, course, read, text_of
 from heedful.memory.deeds import arguments, calls, canonical, matched, went_wrong
 from heedful.memory.episode import Episode, Event
@@ -16,7 +16,6 @@ from heedful.memory.expected import Expected, reached
 from heedful.memory.judgement import MOST_TOLD, Judgement, found, named
 from heedful.memory.screen import screen
 from heedful.memory.signal import shown
-from heedful.protocols import Usage
 from heedful.redact import redacted
 
 # A run to compare with, what one cost, or recorded runs of which the best is taken.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from heedful.lessons.words import words
 from heedful.memory.course import Course, printed, read, text_of, values
 from heedful.memory.failures import blamed
 from heedful.memory.signal import Signal, shown, signal
-from heedful.memory.words import words
 
 MOST_CLAIMS = 40
 # The content words of what a claim is about: with fewer, "total" of one thing is that of another.

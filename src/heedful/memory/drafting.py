@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.lessons.learn import Trust
+from heedful.lessons.trust import lowest
 from heedful.loop.feedback import clean
 from heedful.memory.course import HEAD, printed, read
 from heedful.memory.episode import Ended, Episode, Event
 from heedful.memory.grounded import Claim, claim
-from heedful.memory.learn import Trust
 from heedful.memory.signal import Signal
 from heedful.memory.study import Study
-from heedful.memory.trust import lowest
 from heedful.redact import redacted
 
 # How much an outcome teaches, 0..1.

@@ -7,17 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done
-from heedful.loop.record import Attempt, Loop
-from heedful.protocols import NOTHING, Stored, Usage
+from heedful.lessons.learn import Trust
+from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.record import NOTHING, Attempt, Loop, Usage
 from heedful.redact import redacted
-
-if TYPE_CHECKING:
-    from heedful.loop.decide import Verdict
-    from heedful.memory.learn import Trust
+from heedful.store.records import Stored
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")

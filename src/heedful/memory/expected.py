@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.measure import LARGEST, number
-from heedful.loop.record import Finding
+from heedful.loop.record import LARGEST, Finding, number
 from heedful.memory.course import Course
 from heedful.memory.deeds import done
 from heedful.memory.episode import Event

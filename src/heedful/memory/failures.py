@@ -9,10 +9,10 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
+from heedful.lessons.signature import signature
 from heedful.memory.course import Course, printed, read
 from heedful.memory.repeats import circle, repeated_step
 from heedful.memory.signal import Kind, Signal, shown, signal
-from heedful.memory.signature import signature
 
 # So many equal steps running are a repetition; at 5, where a loop is stopped, it is certain.
 TIMES, CERTAIN = 3, 5

@@ -9,19 +9,16 @@ import traceback
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from heedful import lessons
 from heedful.errors import StoreError
-from heedful.lessons import Filed
+from heedful.lessons.learn import Trust
 from heedful.memory.episode import Episode
-from heedful.memory.learn import Trust
+from heedful.memory.memory import Memory
+from heedful.store import records as lessons
+from heedful.store.records import Filed
 from heedful.traces.gather import Limits
 from heedful.traces.lines import write
 from heedful.traces.reading import read
-
-if TYPE_CHECKING:
-    from heedful.memory.memory import Memory
 
 _log = logging.getLogger("heedful")
 # Events of a record.

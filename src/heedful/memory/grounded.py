@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from heedful.memory.course import read, text_of
 from heedful.memory.episode import Episode, Event
-from heedful.neutral import neutral
+from heedful.sanitize import neutral
 
 # Events that one sentence may cite.
 MOST_CITED = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from heedful.loop.measure import shown as figure
 from heedful.loop.record import Evaluation, Finding, Level
+from heedful.loop.record import shown as figure
 from heedful.memory.course import Course, read
 from heedful.memory.signal import MOST_EVIDENCE, shown
 from heedful.redact import redacted

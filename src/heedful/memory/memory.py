@@ -1,44 +1,245 @@
-"""Memory, bound to one scope: remember, seen, recall, render."""
+"""What became of a text that was to be remembered, in the log `heedful`: never its content.
+
+Where texts lie in the space of an embedder, and how a memory moves into another one.
+The quarantine of one scope: what tools and documents said, until a person rules on it.
+Memory, bound to one scope: remember, seen, recall, render.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any, Literal, cast
 
 from heedful import telemetry
-from heedful.errors import InvalidInput
-from heedful.lessons import Seen
-from heedful.loop.record import Loop
-from heedful.memory.arguments import (
+from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.evaluation import learn_from_evaluation
+from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, learn, located
+from heedful.lessons.lesson import Filter, Found, Remembered, Scope
+from heedful.lessons.patterns import Seen
+from heedful.lessons.proof import MOST_CALLS, SHARE, Proof, concluded, due, proven, usefulness
+from heedful.lessons.ranking import (
+    BUDGET,
+    FIRST,
+    Briefing,
+    as_messages,
+    as_text,
+    briefed,
+    choose,
+    drawn,
+    offered,
+    own,
+    rank,
+)
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import (
+    Held,
+    Quota,
+    Removed,
     bounds,
     integer,
     named,
     numbered,
     pruned,
     remembered,
+    several,
     signatures,
     texts,
 )
-from heedful.memory.briefing import FIRST, Briefing, drawn, own
-from heedful.memory.evaluation import learn_from_evaluation
-from heedful.memory.learn import LONGEST, Example, Reflection, Trust, learn, located
-from heedful.memory.noted import noted
-from heedful.memory.places import Progress, Spaces, placed, reembed, space_of
-from heedful.memory.proof import MOST_CALLS, SHARE, Proof, concluded, due, proven, usefulness
-from heedful.memory.quarantine import Quarantine
-from heedful.memory.recall import BUDGET, as_messages, as_text, briefed, choose, offered, rank
-from heedful.memory.signature import signature
-from heedful.memory.trust import Quota
-from heedful.protocols import Embedder, Filter, Found, Message, Remembered, Scope, Store
+from heedful.loop.record import Loop
+from heedful.memory.transfer import Exported, File, Imported, Told
+from heedful.models.contract import Embedder, Message
 from heedful.redact import redacted
 from heedful.store import open_store
+from heedful.store.contract import Store
 
-if TYPE_CHECKING:
-    from heedful.memory.transfer import Exported, File, Imported, Told
+_log = logging.getLogger("heedful")
+
+
+def noted(answer: Remembered | None) -> None:
+    """One line: stored, duplicate, or skipped where nothing was learnt or there was no room."""
+    if answer is None or not answer.id:
+        _log.info("skipped")
+    elif answer.created:
+        _log.info("stored: lesson %d", answer.id)
+    else:
+        _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
+
+
+# So many of so many are done.
+Progress = Callable[[int, int], None]
+# Texts that are embedded and written together: 0.1 s of a small embedder on one core.
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """Where the examples and lessons of a scope lie that recall looks through.
+
+    `space` is that of the embedder in use, "" without one: `here` is how many lie in it,
+    `elsewhere` how many in each other space, and `nowhere` how many have no vector. Recall compares
+    vectors of its own space only; all else it finds by words.
+    """
+
+    space: str
+    here: int = 0
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    nowhere: int = 0
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
+        """The same counts, "" for those without a vector, seen from one of the spaces."""
+        elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
+        return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
+
+    @property
+    def behind(self) -> int:
+        """How many `reembed` would move; 0 without an embedder, which needs no vectors."""
+        return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
+
+    def __str__(self) -> str:
+        others = [f"{count} in {space}" for space, count in self.elsewhere.items()]
+        nowhere = [f"{self.nowhere} without a vector"] if self.nowhere else []
+        here = [f"{self.here} in {self.space}"] if self.space else []
+        return ", ".join([*here, *others, *nowhere])
+
+
+def space_of(embedder: Embedder | None) -> str:
+    """The name of an embedder's space: vectors of two names, or two lengths, are never compared."""
+    return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
+
+
+async def placed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """One vector a text. Raises InvalidInput where one is not as long as the embedder says."""
+    vectors = await embedder.embed(texts)
+    lengths = {len(one) for one in vectors}
+    if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
+        found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
+        wanted = f"{len(texts)} of the {embedder.dimensions} numbers that it names"
+        raise InvalidInput("embedder", found, wanted)
+    if not all(isfinite(sum(one)) for one in vectors):
+        raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
+    return vectors
+
+
+async def reembed(
+    store: Store, scope: Scope, embedder: Embedder | None, progress: Progress | None = None
+) -> int:
+    """Give every example a vector of the embedder's space that has none in it; how many got one.
+
+    In small batches, each one transaction: it may be stopped at any time and goes on where it was
+    when it is called again, and others may write meanwhile. Raises InvalidInput, ModelError,
+    StoreError.
+    """
+    if embedder is None:
+        raise InvalidInput("embedder", None, "one, whose space the examples move into")
+    space, last, done = space_of(embedder), 0, 0
+    total = Spaces.of(await store.spaces(scope), space).behind
+    while batch := await store.unplaced(scope, space, last, BATCH):
+        vectors = await placed(embedder, [text for _, text in batch])
+        places: list[tuple[int, str, Any]] = [
+            (id, text, vector) for (id, text), vector in zip(batch, vectors, strict=True)
+        ]
+        done += await store.place(scope, space, places)
+        last = batch[-1][0]
+        if progress is not None:
+            progress(done, max(done, total))
+    return done
+
+
+REVIEW_BATCH = 100  # entries that are screened in one go: about 0.1 s
+IDS = "ids of what waits in quarantine"
+
+
+class Quarantine:
+    """What waits for a ruling, and the sources of all that was learnt. Every ruling is on record.
+
+    Bound to a scope: `Memory.quarantine`. All raise StoreError.
+    """
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store, self._scope = store, scope
+
+    async def waiting(
+        self,
+        limit: int = 50,
+        progress: Progress | None = None,
+        after: tuple[float, int] | None = None,
+    ) -> list[Held]:
+        """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
+
+        The score is an order to read in; it keeps nothing out and lets nothing in. All that waits
+        is screened, beside the event loop; `progress` is told how many of how many were. `after`:
+        what comes after the entry of that score and id.
+        """
+        integer("limit", limit)
+        held = await self._store.held(self._scope, None)
+        found: list[Held] = []
+        for n in range(0, len(held), REVIEW_BATCH):
+            found += await asyncio.to_thread(screened, held[n : n + REVIEW_BATCH])
+            if progress is not None:
+                progress(len(found), len(held))
+        if after is not None:
+            found = [one for one in found if (one.score, one.id) < after]
+        return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
+
+    async def show(self, id: int) -> Held:
+        """An example, waiting or not, and where it comes from. Raises NotFound, InvalidInput."""
+        numbered(id)
+        for one in await self._store.held(self._scope, [id]):
+            provenance = await self._store.provenance(self._scope, one)
+            return replace(_screened(one), provenance=provenance)
+        where = f"the memory of {self._scope.tenant}/{self._scope.project}"
+        raise NotFound("example", str(id), where)
+
+    async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Let these be recalled, with the trust of the operator `by`: all of them, or none.
+
+        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined where somebody
+        ruled before.
+        """
+        several("ids", ids, int, IDS)
+        await self._store.settle(self._scope, ids, "release", by, why)
+
+    async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Retire these: the same text comes back no more. All or none; raises as `release`."""
+        several("ids", ids, int, IDS)
+        await self._store.settle(self._scope, ids, "reject", by, why)
+
+    async def revoke(
+        self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
+    ) -> Removed:
+        """Remove all that rests on `source`, and what it saw, in one transaction.
+
+        Also what was derived from it, and what loops learnt with it in their prompts. A lesson that
+        others have said, too, stays in their words. With `dry_run` nothing is removed, and nobody
+        need answer for it. Raises NotFound where the source left nothing, InvalidInput without a
+        name or an actor.
+        """
+        texts(source=source)
+        if not source.strip():
+            raise InvalidInput("source", source, "the name of a source")
+        return await self._store.revoke(self._scope, source, by, why, dry_run)
+
+
+def screened(held: Sequence[Held]) -> list[Held]:
+    """The same with their scores, 0.3 ms each for 600 characters."""
+    return [_screened(one) for one in held]
+
+
+def _screened(one: Held) -> Held:
+    from heedful.memory.screen import screen  # whose many words only this needs
+
+    # Each by itself, since of a long text the screen reads the ends, and all, lest one is split.
+    told = dict.fromkeys((*one.texts, "\n".join(one.texts)))
+    said = max(map(screen, told), key=lambda screening: screening.score)
+    return replace(one, score=said.score, why=said.why)
+
 
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 
@@ -144,7 +345,7 @@ class Memory:
     ) -> Remembered | None:
         """Remember what an evaluation from outside teaches; None where that is nothing.
 
-        Arguments and what is learnt as of `heedful.memory.evaluation.learn_from_evaluation`. Raises
+        Arguments as of `heedful.lessons.evaluation.learn_from_evaluation`. Raises
         InvalidInput, QuotaExceeded, StoreError.
         """
         said = critique, verification, query, context, iteration, quality_before, quality_after
@@ -194,7 +395,7 @@ class Memory:
         active = ("candidate", "verified")
         lessons = [one for one in await self.top(among) if one["state"] in active]
         vectors = await self.embedder.embed([one["text"] for one in lessons])
-        from heedful.memory.alike import alike
+        from heedful.lessons.patterns import alike
 
         return alike(lessons, vectors, await self.patterns())[:limit]
 

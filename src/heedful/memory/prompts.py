@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.delimited import between, cut, mark_of
 from heedful.errors import InvalidInput
+from heedful.lessons.trust import lowest
 from heedful.loop.feedback import clean
 from heedful.memory.course import read, text_of
 from heedful.memory.drafting import SENTENCES, UNSURE, Draft
@@ -17,11 +17,9 @@ from heedful.memory.episode import Ended
 from heedful.memory.grounded import Claim, cited, claim, sentences, supported, unheld
 from heedful.memory.signal import Signal
 from heedful.memory.study import Study
-from heedful.memory.tokens import tokens
-from heedful.memory.trust import lowest
-from heedful.neutral import neutral
-from heedful.protocols import Message
+from heedful.models.contract import Message, tokens
 from heedful.redact import redacted
+from heedful.sanitize import between, cut, mark_of, neutral
 
 # Tokens of all events and signals that are shown: with all else they fit a context of 4,096.
 BUDGET = 1_600

@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError
-from heedful.inquiry import asked
-from heedful.lessons import Filed
-from heedful.memory.arguments import fraction, several
+from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
+from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.signature import Signature, digest_of
+from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
+from heedful.loop.record import NOTHING, Usage
 from heedful.memory.attribution import Suspect
 from heedful.memory.drafting import Draft, Score, by_outcome, by_rules, name_of
 from heedful.memory.episode import LOOP, Episode
 from heedful.memory.filing import OnRecord, failed, file, unfiled
 from heedful.memory.grounded import Claim
-from heedful.memory.learn import LONGEST, Example, Reflection, Trust, located
-from heedful.memory.memory import Memory
-from heedful.memory.places import placed, space_of
+from heedful.memory.memory import Memory, placed, space_of
 from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
 from heedful.memory.signal import Signal
-from heedful.memory.signature import Signature, digest_of
 from heedful.memory.study import Study, study, turns, unlearnt
-from heedful.memory.trust import ORDER, begins, lowest
-from heedful.protocols import NOTHING, Model, Remembered, Scope, Store, Usage
+from heedful.models.contract import Model, asked
 from heedful.redact import redacted
+from heedful.store.contract import Store
+from heedful.store.records import Filed
 
 _log = logging.getLogger("heedful")
 MAX_TOKENS = 500

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.neutral import TOKEN
+from heedful.sanitize import TOKEN
 
 # Three weights are all there are. One sign that is ENOUGH reaches 0.5 alone, of those that are HALF
 # it takes two, and a HINT only tips the balance.

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from heedful.lessons.learn import Trust
+from heedful.lessons.signature import Signature, signature
+from heedful.lessons.trust import lowest
 from heedful.memory.attribution import GROUNDS, Attribution, Suspect, ranked
 from heedful.memory.course import Course, course, text_of
 from heedful.memory.episode import LOOP, Episode, Event, trust_of
 from heedful.memory.failures import told as line_of
-from heedful.memory.learn import Trust
 from heedful.memory.signal import Kind, Signal
 from heedful.memory.signals import of
-from heedful.memory.signature import Signature, signature
-from heedful.memory.trust import lowest
 
 # What explains most comes first: a call that was mended tells what to do, a failure what not to.
 REASONS: tuple[Kind, ...] = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
-from heedful.memory.portable import (
+from heedful.lessons.export import (
     END,
     FORMAT,
     LONGEST_LINE,
@@ -27,7 +27,8 @@ from heedful.memory.portable import (
     place,
     taken,
 )
-from heedful.protocols import Scope, Store
+from heedful.lessons.lesson import Scope
+from heedful.store.contract import Store
 
 # What is done, how much of it, and of how much: lessons of an export, bytes of an import.
 Told = Callable[[str, int, int], None]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heedful.errors import UnknownName
-from heedful.protocols import Embedder, Model
-
-if TYPE_CHECKING:
-    from heedful.models.sources import Progress
+from heedful.models.contract import Embedder, Model
+from heedful.models.weights import Progress
 
 __all__ = ["FORMS", "open_embedder", "open_model"]
 

@@ -19,8 +19,11 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
+from heedful.loop.record import Usage
 from heedful.models import weights
-from heedful.models.call import (
+from heedful.models.contract import (
+    Answer,
+    Message,
     check_request,
     check_timeout,
     checked,
@@ -28,8 +31,7 @@ from heedful.models.call import (
     printable,
     within,
 )
-from heedful.models.sources import Progress
-from heedful.protocols import Answer, Message, Usage
+from heedful.models.weights import Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
 # No tokenizer packs more than this into a token on average; saves sending what cannot fit.

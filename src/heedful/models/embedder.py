@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelUnavailable
 from heedful.models import weights
-from heedful.models.call import in_thread, printable
+from heedful.models.contract import in_thread, printable
 from heedful.models.remote import Remote
-from heedful.models.sources import Progress
+from heedful.models.weights import Progress
 
 if TYPE_CHECKING:
     import numpy as np

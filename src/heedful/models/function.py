@@ -11,8 +11,16 @@ from functools import partial
 from typing import Any
 
 from heedful.errors import MalformedAnswer, ModelError, UnknownName
-from heedful.models.call import check_request, check_timeout, checked, in_thread, within
-from heedful.protocols import Answer, Message, Usage
+from heedful.loop.record import Usage
+from heedful.models.contract import (
+    Answer,
+    Message,
+    check_request,
+    check_timeout,
+    checked,
+    in_thread,
+    within,
+)
 
 
 class Function:

@@ -19,8 +19,16 @@ from heedful.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
-from heedful.models.call import check_request, check_timeout, checked, printable, within
-from heedful.protocols import Answer, Message, Usage
+from heedful.loop.record import Usage
+from heedful.models.contract import (
+    Answer,
+    Message,
+    check_request,
+    check_timeout,
+    checked,
+    printable,
+    within,
+)
 from heedful.redact import redacted
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from heedful.memory.difference import changes, difference
+from heedful.lessons.words import changes, difference
 from heedful.pages.words import counted
 from heedful.redact import redacted
 from heedful.store.runs import Report

@@ -7,22 +7,23 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from heedful.checks.evaluate import Check, Evaluate
+from heedful.drive.drive import given
+from heedful.drive.generate import Writer, generator
 from heedful.errors import InvalidInput
-from heedful.evaluate import Check, Evaluate
-from heedful.generate import Writer, generator
-from heedful.given import given
+from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.decide import Policy
-from heedful.loop.measure import LARGEST, number
-from heedful.loop.record import Goal
+from heedful.loop.record import LARGEST, Goal, number
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import open_model
+from heedful.models.contract import Model
 from heedful.pipeline.runner import PipelineRun
 from heedful.pipeline.stages import REPORTS, Stage, Unvalidated, Work
-from heedful.protocols import Model, Scope, Store
 from heedful.redact import redacted
 from heedful.store import open_store
+from heedful.store.contract import Store
 from heedful.store.runs import Exhausted, Report, file_safe
 
 F = TypeVar("F", bound=Work)

@@ -14,9 +14,9 @@ from difflib import get_close_matches
 from itertools import pairwise, zip_longest
 from typing import Any
 
+from heedful.lessons.proof import Estimate, share
+from heedful.lessons.words import difference
 from heedful.loop.feedback import clean
-from heedful.memory.difference import difference
-from heedful.shares import Estimate, share
 from heedful.store.runs import AttemptReport, Checked, Report, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix

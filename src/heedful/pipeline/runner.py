@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from heedful import telemetry
-from heedful.decisions import Decision
-from heedful.drive import Run
+from heedful.checks.evaluate import Context, Evaluate, blocking, call, context, evaluated
+from heedful.drive.drive import Run
+from heedful.drive.journal import journal
 from heedful.errors import (
     CheckFailed,
     GenerateFailed,
@@ -21,18 +22,16 @@ from heedful.errors import (
     ModelTimeout,
     StageFailed,
 )
-from heedful.evaluate import Evaluate, evaluated
-from heedful.journal import journal
-from heedful.loop.decide import Done, Verdict
+from heedful.lessons.learn import MOST
+from heedful.lessons.signature import signature
+from heedful.loop.decide import Decision, Done, Verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts, Stop, flat
-from heedful.memory.learn import MOST
 from heedful.memory.memory import Memory
-from heedful.memory.signature import signature
-from heedful.neutral import neutral
 from heedful.pipeline.stages import Stage, StageState, fields_of, reports_of, tell
-from heedful.protocols import Context, Entry, Head, Stored, Usage
+from heedful.sanitize import neutral
+from heedful.store.records import Entry, Head, Stored
 from heedful.store.runs import (
     POLICY,
     AttemptReport,
@@ -45,7 +44,6 @@ from heedful.store.runs import (
     stages_of,
     unvalidated,
 )
-from heedful.usercode import blocking, call, context
 
 if TYPE_CHECKING:
     from heedful.pipeline.pipeline import Pipeline

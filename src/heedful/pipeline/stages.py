@@ -9,15 +9,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
+from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
-from heedful.evaluate import Check, Evaluate
-from heedful.generate import Writer
+from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
-from heedful.memory.recall import as_text
-from heedful.protocols import Context
 from heedful.store.runs import Exhausted
-from heedful.usercode import blocking, call, context
 
 # The field of the state that holds reports and feedback.
 REPORTS = "guardrail_reports"

@@ -6,18 +6,14 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.errors import NotFound, RollbackRefused
-from heedful.memory.consolidate import Lesson, Proposal
-from heedful.protocols import Scope
+from heedful.lessons.consolidate import Lesson, Proposal
+from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Scope
 from heedful.store.database import Access, Db, Row
-from heedful.store.reflections import key_of, remember, storable
-from heedful.store.rulings import rule
-from heedful.store.superseded import carry
-
-if TYPE_CHECKING:
-    from heedful.memory.learn import Reflection
+from heedful.store.lessons import carry, key_of, remember, rule, storable
 
 Plain = dict[str, Any]
 FIELDS = (

@@ -6,17 +6,14 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.errors import NotFound
-from heedful.protocols import Past, Scope
+from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome, Past
 from heedful.store.database import Db
-from heedful.store.reflections import LESSON, key_of, mark
-from heedful.store.rulings import rule
-
-if TYPE_CHECKING:
-    from heedful.memory.learn import Reflection
-    from heedful.memory.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome
+from heedful.store.lessons import LESSON, key_of, mark, rule
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -78,7 +75,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """What the loop was shown of each lesson, or spared."""
-    from heedful.memory.proof import Exposure
+    from heedful.lessons.proof import Exposure
 
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [

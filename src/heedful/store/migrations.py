@@ -1,11 +1,11 @@
-"""The schema of PostgreSQL, in numbered migrations of two parts.
+"""The schema of procrastinate, the queue that lives in the same PostgreSQL.
 
-`pre` is what new code needs and old code does not mind, `post` takes away what only old code
-needed. So a service goes over without a stop: pre, then the new code everywhere, then post.
+The schema of PostgreSQL, in numbered migrations of two parts.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -13,23 +13,71 @@ from typing import Final, Literal, NamedTuple
 
 from psycopg import errors, sql
 
-from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer
-from heedful.store import jobs
-from heedful.store.address import PATIENT, SCHEMA, addressed
-from heedful.store.mishaps import MISHAPS, mishap
-from heedful.store.parts import Step, known, newest
-from heedful.store.session import Session
-from heedful.store.statements import read_sql
+from heedful.errors import InvalidInput, PackageMissing, RoleRefused, StoreError, StoreNewer
+from heedful.store.database import read_sql
+from heedful.store.postgres import (
+    MISHAPS,
+    PATIENT,
+    SCHEMA,
+    Session,
+    Step,
+    addressed,
+    known,
+    mishap,
+    newest,
+)
+
+_BOOK = """
+create table if not exists queue_version (
+  name text primary key,
+  at double precision not null
+)
+"""
+
+
+def migrate_jobs(db: Session, part: str) -> None:
+    """Bring the queue to the installed procrastinate's schema, unless somebody else keeps it.
+
+    Its migrations have parts as ours; those named neither pre nor post count as pre.
+    """
+    try:
+        from procrastinate.schema import SchemaManager
+    except ImportError as error:
+        raise PackageMissing("the queue in PostgreSQL", "procrastinate", "postgres") from error
+    names = sorted(
+        name for name in os.listdir(SchemaManager.get_migrations_path()) if name.endswith(".sql")
+    )
+    there = db.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
+    db.script(_BOOK)
+    done = {row[0] for row in db.execute("select name from queue_version")}
+    if not there:
+        db.script(SchemaManager.get_schema())
+        applied = names
+    elif done:
+        applied = [name for name in names if name not in done and part in ("all", _part(name))]
+        for name in applied:
+            path = os.path.join(SchemaManager.get_migrations_path(), name)
+            with open(path, encoding="utf-8") as file:
+                db.script(file.read())
+    else:
+        applied = []
+    for name in applied:
+        values = {"name": name, "at": time.time()}
+        db.execute("insert into queue_version values (:name, :at)", values)
+
+
+def _part(name: str) -> str:
+    return "post" if "_post_" in name else "pre"
+
 
 Part = Literal["pre", "post", "all"]
 # The lock that migrators of one database take one after the other: "heedful" as a number.
 LOCK: Final = 0x657272617461
-
 _MAY = (
     "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
     "database (grant create on database … to …); with --role for one that may create roles, too"
 )
-_BOOK = """
+_BOOK_migrations = """
 create table if not exists schema_version (
   number integer not null,
   part text not null check (part in ('pre', 'post')),
@@ -75,7 +123,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
     vectors(db)
     if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
         db.script(f"create schema {SCHEMA}")  # `if not exists` would ask for the right to make it
-    db.script(_BOOK)
+    db.script(_BOOK_migrations)
     done = {Step(*row) for row in db.execute("select number, part from schema_version")}
     if strange := sorted(done - set(known())):
         raise StoreNewer(
@@ -88,7 +136,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
         db.script(read_sql(one.file))
         values = {"number": one.number, "part": one.part, "at": time.time()}
         db.execute("insert into schema_version values (:number::int, :part, :at)", values)
-    jobs.migrate(db, part)
+    migrate_jobs(db, part)
     for name in sorted({*_served(db), *filter(None, [role])}):
         _grant(db, name)
     there = done | set(applied)

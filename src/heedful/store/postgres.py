@@ -1,32 +1,509 @@
-"""PostgreSQL: a pool of connections, each transaction on a thread of its own."""
+"""Whose turn it is among the tasks of this process that need the same.
+
+Who waits here needs no thread and no connection; those are for whom nothing but other processes can
+keep waiting. Without it 64 writers of one scope kept a reader of another waiting for 1.3 s, and
+wrote at two thirds of the rate.
+
+The migrations of PostgreSQL that this version knows, by the files of `sql/`.
+One connection to PostgreSQL that speaks the named statements, a transaction at a time.
+The URL of a PostgreSQL database: what libpq takes of it, and what a person may see.
+psycopg's errors as ours: what happened, what to do about it, and whether to begin again.
+Whether a connection may serve: its role, its server and its schema.
+PostgreSQL: a pool of connections, each transaction on a thread of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import random
+import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import blake2b
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet, finalize
 
-from psycopg import sql
+import psycopg
+from psycopg import errors, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.numeric import Int8BinaryDumper
 
-from heedful.protocols import Scope
-from heedful.store.address import PATIENT, Address, addressed
-from heedful.store.admission import admit
-from heedful.store.database import MEMORY, Work
-from heedful.store.mishaps import MISHAPS, mishap
-from heedful.store.session import Session
-from heedful.store.sqlstore import SqlStore
-from heedful.store.turns import Turns
+from heedful.errors import (
+    HeedfulError,
+    InvalidInput,
+    RoleRefused,
+    StoreError,
+    StoreInDoubt,
+    StoreNewer,
+    StoreOlder,
+    StoreUnavailable,
+)
+from heedful.lessons.lesson import Scope
+from heedful.store import shown
+from heedful.store.database import MEMORY, Dialect, Kept, Work, statements
+from heedful.store.sqlite import TOO_LARGE
+from heedful.store.store import SqlStore
+
+
+class Turns:
+    """One holder a key, the others in the order in which they came; from any event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, deque[Future[None]]] = {}
+
+    async def take(self, keys: Sequence[Hashable]) -> None:
+        """Wait for all of them, one after the other: everybody names them in the same order."""
+        for number, key in enumerate(keys):
+            turn = self._enter(key)
+            if turn is None:
+                continue
+            try:
+                await asyncio.wrap_future(turn)
+            except asyncio.CancelledError:
+                had = not turn.cancel()  # it came at the very moment
+                self.give(keys[: number + had])
+                raise
+
+    def give(self, keys: Sequence[Hashable]) -> None:
+        """The next one's turn, of each."""
+        with self._lock:
+            for key in keys:
+                while waiting := self._waiting[key]:
+                    turn = waiting.popleft()
+                    if turn.set_running_or_notify_cancel():
+                        turn.set_result(None)
+                        break
+                else:
+                    del self._waiting[key]
+
+    def _enter(self, key: Hashable) -> Future[None] | None:
+        with self._lock:
+            if key not in self._waiting:
+                self._waiting[key] = deque()
+                return None
+            turn: Future[None] = Future()
+            self._waiting[key].append(turn)
+            return turn
+
+
+class Step(NamedTuple):
+    """One part of one migration, `pre` or `post`."""
+
+    number: int
+    part: str
+
+    @property
+    def file(self) -> str:
+        """Its name in `sql/`."""
+        return f"postgres_{self.number:04}_{self.part}.sql"
+
+
+@cache
+def known() -> tuple[Step, ...]:
+    """All of them, in their order."""
+    folder = os.path.join(os.path.dirname(__file__), "sql")
+    names = (re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name) for name in os.listdir(folder))
+    steps = [Step(int(name[1]), name[2]) for name in names if name]
+    return tuple(sorted(steps, key=lambda one: (one.number, one.part == "post")))
+
+
+def newest() -> int:
+    """The schema that this version needs: the number of its newest pre part."""
+    return max((one.number for one in known() if one.part == "pre"), default=0)
+
 
 T = TypeVar("T")
+K = TypeVar("K")
+STREAMED = 1_000  # rows that the server sends at a time
+PREPARED_MAX = 1_000  # more than there are statements: none has to make room for another
+# What holds no parameter (strings, quoted names, comments, casts), or one: `:name`.
+_PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
+
+
+class Row(tuple[Any, ...]):
+    """A row: its columns by position and by name."""
+
+    __slots__ = ()
+    _at: Mapping[str, int]
+
+    def __getitem__(self, key: Any) -> Any:
+        return tuple.__getitem__(self, self._at[key] if isinstance(key, str) else key)
+
+    def keys(self) -> Sequence[str]:
+        """The names of the columns."""
+        return tuple(self._at)
+
+
+class Rows:
+    """What a statement answered, all of it; empty where it has no rows."""
+
+    def __init__(self, rows: list[Any], rowcount: int) -> None:
+        self._rows = rows
+        self._next = 0
+        self.rowcount = rowcount
+
+    def __iter__(self) -> Iterator[Any]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def fetchone(self) -> Any:
+        """The next row, None after the last."""
+        found = self.fetchmany(1)
+        return found[0] if found else None
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        return self.fetchmany(len(self._rows))
+
+    def fetchmany(self, size: int = 1) -> list[Any]:
+        """At most `size` of the rows that are left."""
+        found = self._rows[self._next : self._next + size]
+        self._next += len(found)
+        return found
+
+
+class Session:
+    """A connection; it belongs to one thread at a time. psycopg's errors come through as they are.
+
+    Parameters are written `:name`, as SQLite has them. A whole number is sent as bigint, whatever
+    its size, so that a statement is prepared once; text has the type that its place asks for.
+    """
+
+    dialect: Final[Dialect] = "postgres"
+
+    def __init__(self, conninfo: str) -> None:
+        self._connection = psycopg.connect(
+            conninfo,
+            autocommit=True,  # a transaction begins in words of its own, together with its tenant
+            prepare_threshold=1,
+            cursor_factory=psycopg.RawCursor,
+            row_factory=_named,
+        )
+        self._connection.prepared_max = PREPARED_MAX
+        self._connection.adapters.register_dumper(int, Int8BinaryDumper)
+        self._cursor = self._connection.cursor(binary=True)
+        self._kept = Kept()
+        self._status = ""
+
+    def named(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
+        """Run the statement of that name."""
+        return self.execute(statements("postgres")[name], values)
+
+    def execute(self, sql: str, values: Mapping[str, Any] = {}) -> Rows:
+        """Run SQL that has no name."""
+        text, names = _sent(sql)
+        cursor = self._cursor
+        cursor.execute(text, [values[name] for name in names])
+        return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    def script(self, sql: str) -> None:
+        """Run statements without parameters, one message to the server for all of them."""
+        self._status = self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
+
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, some at a time; within a transaction, one stream at a time."""
+        with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
+            cursor.itersize = STREAMED
+            cursor.execute(sql.encode(), binary=True)
+            yield from cursor
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Add rows to a table as fast as the server takes them."""
+        copy = f"copy {table} ({', '.join(columns)}) from stdin"
+        with self._connection.cursor().copy(copy.encode()) as copied:
+            for row in rows:
+                copied.write_row(row)
+
+    def kept(self, kind: Callable[[], K]) -> K:
+        """The one of that kind that this connection keeps."""
+        return self._kept.one(kind)
+
+    def within(self, begin: str, work: Work[T], end: str) -> T:
+        """What `work` returns, which runs between `begin` and `end` (commit, rollback).
+
+        Raises InDoubt where the connection was lost while it was committed.
+        """
+        try:
+            self.script(begin)
+            value = work(self)
+            self.end(end)
+        except psycopg.errors.FeatureNotSupported:
+            self.close()  # what it has prepared is from before the schema was changed
+            raise
+        finally:
+            self.undo()
+        return value
+
+    def end(self, end: str) -> None:
+        """Commit, or roll back. Raises InDoubt where nobody knows whether it was committed."""
+        try:
+            self.script(end)
+        except psycopg.OperationalError as error:
+            if end == "commit" and self.lost:
+                raise InDoubt(str(error)) from error
+            raise
+        if self._status.lower() != end:
+            raise StoreError(
+                "a statement failed in a transaction that went on; nothing was written"
+            )
+
+    def undo(self) -> None:
+        """Leave no transaction open; a connection that cannot do that is closed."""
+        try:
+            if self._connection.info.transaction_status != TransactionStatus.IDLE:
+                self._connection.execute("rollback")
+        except psycopg.Error:
+            self.close()
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is of no more use."""
+        return self._connection.closed
+
+    def close(self) -> None:
+        """Let go of the server; harmless when called twice."""
+        self._connection.close()
+
+
+class InDoubt(psycopg.OperationalError):
+    """The connection was lost while a transaction was being committed."""
+
+
+@cache
+def _sent(sql: str) -> tuple[bytes, tuple[str, ...]]:
+    text, names = numbered(sql)
+    return text.encode(), names
+
+
+def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """SQL with `$1` for the first of its parameters, and their names in that order.
+
+    >>> numbered("select :a::text, ':b', :c + :a")
+    ("select $1::text, ':b', $2 + $1", ('a', 'c'))
+    """
+    names: list[str] = []
+
+    def place(part: re.Match[str]) -> str:
+        name = part[1]
+        if name is None:
+            return part[0]
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    return _PARTS.sub(place, sql), tuple(names)
+
+
+def _named(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Any]:
+    columns = cursor.description
+    return _row_of(tuple(column.name for column in columns)) if columns else Row
+
+
+@cache
+def _row_of(names: tuple[str, ...]) -> type[Row]:
+    at = {name: index for index, name in enumerate(names)}
+    return type("Row", (Row,), {"__slots__": (), "_at": at})
+
+
+# Connections of one process: two services and three workers stay below a server's usual 100.
+POOL_SIZE = 12
+# The schema of heedful's tables; the types of pgvector are in the second one.
+SCHEMA = "heedful"
+# And what a server that hangs may cost. The URL's own `options` come after these and win.
+OPTIONS = (
+    f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
+    "-c idle_in_transaction_session_timeout=60s"
+)
+# For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
+PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
+# libpq's parameters unless the URL has its own: seconds, but for the last, which has milliseconds.
+DEFAULTS = {
+    "fallback_application_name": "heedful",
+    "connect_timeout": "5",
+    "keepalives_idle": "30",
+    "tcp_user_timeout": "20000",
+}
+_ALLOWED = "postgresql://user@host:5432/database"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a database is; `conninfo` holds the password, `shown` does not."""
+
+    conninfo: str
+    shown: str
+    size: int
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"
+
+
+def addressed(url: str) -> Address:
+    """The parts of a URL; its parameter `pool_size` (1..500) is ours. Raises InvalidInput."""
+    place, _, query = url.partition("?")
+    parts = [one.partition("=") for one in query.split("&") if one]
+    sizes = [value for name, _, value in parts if name == "pool_size"]
+    # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
+    kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
+    rest = "&".join(kept)
+    given = _parsed(f"{place}?{rest}" if rest else place)
+    options = " ".join(filter(None, (OPTIONS, str(given.get("options") or ""))))
+    conninfo = make_conninfo("", **{**DEFAULTS, **given, "options": options})
+    return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.Error as error:
+        what = re.split('[:"]', str(error))[0]  # what follows may be a part of the password
+    raise InvalidInput("store", shown(url), f"like {_ALLOWED} ({what.strip()})")
+
+
+def _size(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 500):
+        raise InvalidInput("pool_size", text, "a whole number from 1 to 500")
+    return int(text)
+
+
+# What transactions raise that `mishap` knows: the work's own errors pass as they are.
+MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
+# What a user can do about an error, by its class or by its SQLSTATE's first letters
+# (postgresql.org/docs/current/errcodes-appendix.html).
+_WAITS: dict[type[psycopg.Error], str] = {
+    errors.LockNotAvailable: "another transaction holds what this one needs; try again",
+    errors.QueryCanceled: "it took longer than statement_timeout; try again, or raise it in the "
+    "URL: ?options=-c%20statement_timeout=60s",
+    errors.ReadOnlySqlTransaction: "this server is a standby; name the primary in the URL",
+    errors.DiskFull: "the server's disk is full; make room and run again, nothing was lost",
+}
+_GONE = "the server does not answer any more; see that it runs, then try again"
+_AWAY = (
+    "see that the server runs, has room (max_connections), and that host, database, user and "
+    "password in the URL are right; then try again"
+)
+
+
+class Mishap(NamedTuple):
+    """What an error means: ours, and whether the same work may run again at once."""
+
+    told: HeedfulError
+    again: bool
+
+
+def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool = False) -> Mishap:
+    """What it means. `lost`: the connection is gone."""
+    match error:
+        case UnicodeEncodeError():
+            allowed = "text that UTF-8 can hold, without a lone surrogate"
+            told = Mishap(InvalidInput("text", error.object, allowed), again=False)
+        case OverflowError():
+            told = Mishap(InvalidInput("number", *TOO_LARGE), again=False)
+        case InDoubt():
+            told = Mishap(StoreInDoubt(_line(error)), again=False)
+        case errors.SerializationFailure() | errors.DeadlockDetected():
+            why = "others change the same again and again; try again later"
+            told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
+        case _:
+            told = Mishap(_told(error, lost), again=lost)
+    told.told.__cause__ = error
+    return told
+
+
+def _told(error: psycopg.Error, lost: bool) -> HeedfulError:
+    line = _line(error)
+    for kind, remedy in _WAITS.items():
+        if isinstance(error, kind):
+            return StoreUnavailable(f"{line}: {remedy}")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return RoleRefused(f"{line}: run heedful migrate --role with the name of this role")
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
+        return StoreOlder(f"{line}: run heedful migrate as the role that owns the tables")
+    if isinstance(error, psycopg.DataError) and "NUL" in line:
+        allowed = "text without the character NUL, which PostgreSQL cannot hold"
+        return InvalidInput("text", "\0", allowed)
+    if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(f"{line}: {_GONE if lost else _AWAY}")
+    return StoreError(line)
+
+
+def _line(error: Exception) -> str:
+    """The first line of a message; what follows quotes the statement."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+SERVER = 160_000
+_WHO = f"""
+select current_user::text as role, current_database()::text as database,
+  current_setting('server_version_num')::int as server,
+  r.rolsuper as super, r.rolbypassrls as bypass, count(c.oid) > 0 as made,
+  coalesce(bool_or(pg_has_role(c.relowner, 'member')), false) as owner
+from pg_roles r left join (
+  pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = '{SCHEMA}'
+) on c.relkind = 'r'
+where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
+"""
+_VERSIONS = f"select part, max(number)::int from {SCHEMA}.schema_version group by part"
+_MIGRATE = "run heedful migrate as the role that owns its tables"
+
+
+def admit(session: Session) -> None:
+    """Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable."""
+    found = who(session)
+    if found["server"] < SERVER:
+        raise StoreUnavailable(
+            f"this server is PostgreSQL {found['server'] // 10_000}; heedful needs 16 or newer"
+        )
+    of_role(found)
+    of_schema(session, found)
+
+
+def who(session: Session) -> Row:
+    """What a connection is to this server and this database."""
+    found: Row = session.execute(_WHO).fetchone()
+    return found
+
+
+def of_role(found: Row) -> str:
+    """The role; RoleRefused where row-level security would not hold it."""
+    for flag, what in (
+        ("super", "is a superuser"),
+        ("bypass", "has BYPASSRLS"),
+        ("owner", "owns heedful's tables"),
+    ):
+        if found[flag]:
+            raise RoleRefused(
+                f"role {found['role']} {what}, so row-level security would not hold it; "
+                "heedful migrate --role heedful makes a role for the service: name it in the URL"
+            )
+    return str(found["role"])
+
+
+def of_schema(session: Session, found: Row) -> int:
+    """The number of the schema. Raises StoreOlder, StoreNewer."""
+    where = f"database {found['database']}"
+    if not found["made"]:
+        raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
+    parts = {row[0]: row[1] for row in session.execute(_VERSIONS)}
+    has = int(parts.get("pre", 0))
+    if parts.get("post", 0) > newest():
+        raise StoreNewer(
+            f"{where} has schema {has}, this heedful knows {newest()}; upgrade heedful to open it"
+        )
+    if has < newest():
+        raise StoreOlder(f"{where} has schema {has}, this heedful needs {newest()}; {_MIGRATE}")
+    return has
+
 
 # Seconds before work that the database turned back runs again; each drawn between nothing and that.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)

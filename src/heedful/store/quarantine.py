@@ -9,13 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.memory.learn import Example, Reflection
-from heedful.memory.trust import HELD, ORDER, Action, Held, Provenance, Removed, Sighting, begins
-from heedful.protocols import Scope
+from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import HELD, ORDER, Action, Held, Provenance, Removed, Sighting, begins
 from heedful.store.database import Db, Row
-from heedful.store.reflections import LESSON, add_example, key_of, mark, storable, token
-from heedful.store.rulings import rule
-from heedful.store.superseded import follow
+from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
 
 Plain = dict[str, Any]
 # How many sightings of a lesson are told, the newest.
@@ -167,7 +165,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the lesson that the most trusted sighting makes by itself; whether there was one."""
-    from heedful.memory.signature import Signature  # whose patterns a store has no need of
+    from heedful.lessons.signature import Signature  # whose patterns a store has no need of
 
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()

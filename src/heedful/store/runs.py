@@ -11,15 +11,16 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from heedful.codec import sparse
-from heedful.decisions import Decision
 from heedful.errors import NotFound, UnknownName
-from heedful.loop.decide import Again, Done, Policy, Verdict
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import sparse
+from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.feedback import MOST, feedback
-from heedful.loop.record import Attempt, Evaluation, Finding, Goal, Loop
+from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
-from heedful.neutral import neutral
-from heedful.protocols import NOTHING, Scope, Store, Stored, Usage
+from heedful.sanitize import neutral
+from heedful.store.contract import Store
+from heedful.store.records import Stored
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]

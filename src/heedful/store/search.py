@@ -1,20 +1,262 @@
-"""The two legs of a search in SQL: by full text, and by vector."""
+"""Full text of a scope: which examples have the rare words of a query, and how well they fit it.
+
+Vectors of a scope in RAM, as int8: derived from the database, which alone says what is true.
+The two legs of a search in SQL: by full text, and by vector.
+Vectors in SQL: how many lie in which space, which are missing, and where they go.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
+from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.memory.learn import Example
-from heedful.protocols import ANY, Filter, Found, Scope
-from heedful.store import texts
-from heedful.store.database import Db, Row
-from heedful.store.reflections import key_of, short, storable, token
+from heedful.lessons.learn import Example
+from heedful.lessons.lesson import ANY, Filter, Found, Scope
+from heedful.store.database import ALL, Db, Row
+from heedful.store.lessons import blob, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
-    from heedful.store.vectors import Rows
+    import numpy as np
+    from numpy.typing import NDArray
+
+# The words of a query that are counted, and the rarest of them, which are looked for: more than 12
+# brought nothing.
+COUNTED = 256
+TERMS = 16
+# The matches that are looked at: so many, and one for so many texts. With half of them, of 391
+# questions to 23,000 texts 1 % of the evidence less is among the first five.
+MATCHES, FOR_EACH = 2_000, 20
+# BM25 as it is commonly set.
+K1, B = 1.2, 0.75
+
+
+def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
+    """Word -> how many texts of the scope have it, the rarest first; of the first `COUNTED`."""
+    wanted = list(dict.fromkeys(words))[:COUNTED]
+    values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
+    rows = db.named("count_terms", values).fetchall() if wanted else []
+    return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}
+
+
+def matching(
+    db: Db,
+    corpus: Row,
+    counts: Mapping[str, int],
+    many: int,
+    among: set[int] | None = None,
+) -> list[int]:
+    """The ids of the `many` texts whose rare words weigh most; of `among`, where that is given.
+
+    The rarest words are looked for, as many as have `MATCHES` or so matches together; of the rarest
+    of all, where it alone has more, the newest. Without a bound, where only those `among` count.
+    """
+    most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
+    rare = [term for term, count in counts.items() if count][:TERMS]
+    upto = sum(total <= most for total in accumulate(counts[term] for term in rare))
+    terms = json.dumps(rare[: max(1, upto)])
+    scores: dict[int, float] = {}
+    for row in db.named("match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}):
+        weight, ids = rarity(counts[row["term"]], corpus["texts"]), json.loads(row["ids"])
+        for id in ids if among is None else filter(among.__contains__, ids):
+            scores[id] = scores.get(id, 0.0) + weight
+    return sorted(scores, key=scores.__getitem__, reverse=True)[:many]
+
+
+def rarity(count: int, texts: int) -> float:
+    """The inverse document frequency of BM25, above 0."""
+    return log(1 + (texts - count + 0.5) / (count + 0.5))
+
+
+def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
+    """How well a text, given as words with blanks between them, fits the words of a query.
+
+    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009); `mean` is the
+    mean length of the texts, in characters.
+    """
+    said: defaultdict[str, int] = defaultdict(int)
+    for word in words.split(" "):
+        if word in rarities:
+            said[word] += 1
+    long = K1 * (1 - B + B * len(words) / mean)
+    return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
+    Rows = NDArray[np.float32]
+
+
+# What all scopes together may take, in bytes: a million vectors of 384 dimensions, and some more.
+MOST = 512 * 1024 * 1024
+# Vectors that are read and coded together: their numbers stay in the cache of a core.
+TOGETHER = 256
+
+
+class Vectors:
+    """The codes of the scopes searched last, within `most` bytes; the one in use always stays.
+
+    A connection keeps them, and they are true of it alone.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._kept: dict[tuple[str, str, int], Codes] = {}
+
+    def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
+        """Those of the scope and space of `key`, as of the transaction that is open."""
+        name = corpus["scope"], key["space"], width
+        codes = self._kept.pop(name, None)
+        # What is gone is only found out where a search comes upon it.
+        if codes is None or codes.count > 2 * corpus["texts"] + TOGETHER:
+            codes = Codes(width, corpus["texts"])
+        codes.follow(db, key, corpus["changed"])
+        self._kept[name] = codes
+        while self.bytes > self._most and len(self._kept) > 1:
+            del self._kept[next(iter(self._kept))]
+        return codes
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(codes.bytes for codes in self._kept.values())
+
+
+class Codes:
+    """Vectors of `width` numbers, one a row: id, code and scale, in no order.
+
+    A code times its scale is the vector to within half a 127th of its largest number. Without
+    numkong, which multiplies int8, the codes are the vectors themselves: four times the memory.
+    """
+
+    def __init__(self, width: int, room: int) -> None:
+        import numpy as np
+
+        self._followed: int = 0
+        self._newest: int = 0
+        self.count: int = 0
+        self._ids = np.empty(room, np.int64)
+        self._scales = np.empty(room, np.float32)
+        self._codes = np.empty((room, width), np.int8 if _numkong() else np.float32)
+
+    @property
+    def bytes(self) -> int:
+        """What there is room for."""
+        return self._ids.nbytes + self._scales.nbytes + self._codes.nbytes
+
+    def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
+        """Take over what became a candidate since the last time; `changed` is the last number."""
+        import numpy as np
+
+        if changed == self._followed:
+            return
+        values = {**key, "since": self._followed}
+        rows = db.named("new_vectors", values)
+        size = 4 * self._codes.shape[1]
+        for part in _parts(rows, size):
+            data = np.frombuffer(b"".join(data for _, data in part), "<f4")
+            self._put(np.array([id for id, _ in part], np.int64), data.reshape(len(part), -1))
+        self._followed = changed
+
+    def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
+        """The ids of the `many` nearest, as the codes tell it, the nearest first; of `among`."""
+        import numpy as np
+
+        scores, ids = self._scores(query), self._ids[: self.count]
+        if among is not None:
+            known = np.isin(ids, among)
+            scores, ids = scores[known], ids[known]
+        if many < len(ids):
+            least = np.partition(scores, -many)[-many]
+            near = np.flatnonzero(scores >= least)
+            scores, ids = scores[near], ids[near]
+        return ids[np.lexsort((ids, -scores))[:many]]
+
+    def drop(self, gone: Ids) -> None:
+        """Forget these; the last rows take their places."""
+        import numpy as np
+
+        was = np.isin(self._ids[: self.count], gone)
+        self.count -= int(was.sum())
+        holes = np.flatnonzero(was[: self.count])
+        last = self.count + np.flatnonzero(~was[self.count :])
+        for rows in (self._ids, self._scales, self._codes):
+            rows[holes] = rows[last]
+
+    def keep(self, these: Ids) -> None:
+        """Forget all others."""
+        import numpy as np
+
+        ids = self._ids[: self.count]
+        self.drop(ids[~np.isin(ids, these)])
+
+    def _put(self, ids: Ids, vectors: Rows) -> None:
+        import numpy as np
+
+        if ids.min() <= self._newest:
+            self.drop(ids)
+        self._newest = max(self._newest, int(ids.max()))
+        end = self.count + len(ids)
+        if end > len(self._ids):
+            room = end + end // 8
+            for name in ("_ids", "_scales", "_codes"):
+                old = getattr(self, name)
+                new = np.empty((room, *old.shape[1:]), old.dtype)
+                new[: self.count] = old[: self.count]
+                setattr(self, name, new)
+        self._ids[self.count : end] = ids
+        if self._codes.dtype == np.int8:
+            coded = _coded(vectors)
+            self._codes[self.count : end], self._scales[self.count : end] = coded
+        else:
+            self._codes[self.count : end] = vectors
+        self.count = end
+
+    def _scores(self, query: Rows) -> Any:
+        """How near each is, up to one factor for all."""
+        import numpy as np
+
+        codes = self._codes[: self.count]
+        if codes.dtype == np.float32 or not self.count:
+            return codes @ query
+        products = _numkong().cdist(_coded(query[None])[0], codes, "dot")
+        return np.asarray(products)[0] * self._scales[: self.count]
+
+
+def _parts(rows: Any, size: int) -> Iterator[list[tuple[int, bytes]]]:
+    """Rows with as many bytes as asked for, so many at once."""
+    while part := rows.fetchmany(TOGETHER):
+        if fitting := [(id, data) for id, data in part if len(data) == size]:
+            yield fitting
+
+
+def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
+    """Codes of -127..127 and the scale of each row; a vector of zeros, or not finite, is zeros."""
+    import numpy as np
+
+    scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
+    fit = np.isfinite(scales) & (scales > 0)
+    if not fit.all():
+        vectors = np.where(fit[:, None], vectors, 0)
+        scales = np.where(fit, scales, 1)
+    return np.rint(vectors / scales[:, None]).astype(np.int8), scales
+
+
+def _numkong() -> Any:
+    """The library, or None on a platform or in an installation without it."""
+    try:
+        import numkong
+    except ImportError:
+        return None
+    return numkong
+
 
 # Candidates beyond those that are wanted: codes tell the nearest, not quite in their order. Among
 # 100,000 vectors 99.5 % of the best 50 are among the first 50, 99.97 % among 52, all among 54.
@@ -31,13 +273,13 @@ def search(
     only: Filter = ANY,
 ) -> list[Found]:
     """Both legs; what either brought, with every distance there is."""
-    from heedful.memory.words import coverage, weights, words
+    from heedful.lessons.words import coverage, weights, words
 
     corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
     one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only)
-    counts = texts.counts(db, corpus, words(storable(text)))
+    counts = count_texts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
     cosine = {} if vector is None else by_vector(one, vector, keyword)
     weighed, found = weights(counts, corpus["texts"]), []
@@ -86,15 +328,15 @@ class Sought:
 def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
     """Example -> BM25 as a share of the best match, 0..1."""
     many = 2 * one.limit
-    ids = texts.matching(one.db, one.corpus, counts, many)
+    ids = matching(one.db, one.corpus, counts, many)
     found = one.read(ids)
     if len(found) < one.limit and len(ids) == many:
-        found = one.read(texts.matching(one.db, one.corpus, counts, many, one.filtered))
+        found = one.read(matching(one.db, one.corpus, counts, many, one.filtered))
     if not found:
         return {}
     every, mean = one.corpus["texts"], one.corpus["length"] / one.corpus["texts"]
-    rarities = {term: texts.rarity(count, every) for term, count in counts.items()}
-    scores = {id: texts.bm25(rarities, one.rows[id]["words"], mean) for id in found}
+    rarities = {term: rarity(count, every) for term, count in counts.items()}
+    scores = {id: bm25(rarities, one.rows[id]["words"], mean) for id in found}
     best = sorted(found, key=lambda id: (-scores[id], id))[: one.limit]
     return {id: scores[id] / scores[best[0]] for id in best}
 
@@ -113,8 +355,6 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
 def by_codes(one: Sought, query: Rows) -> list[int]:
     """The nearest, and some more, as the codes in RAM tell them."""
     import numpy as np
-
-    from heedful.store.vectors import Vectors
 
     codes = one.db.kept(Vectors).codes(one.db, one.key, one.corpus, len(query))
     many = one.limit + SPARE
@@ -170,3 +410,31 @@ def _found(row: Row, cosine: float | None, keyword: float | None, coverage: floa
         signature=row["signature"],
         useful=row["useful"],
     )
+
+
+# A task of nothing else has no place in any space.
+BLANK = " \t\n\r\v\f\xa0\u3000"
+
+
+def spaces(db: Db, scope: Scope) -> dict[str, int]:
+    """Space -> how many examples that may be recalled lie in it; "" where they have no vector."""
+    rows = db.named("count_spaces", {**key_of(scope), "blank": BLANK}).fetchall()
+    return {row["space"]: row["n"] for row in rows}
+
+
+def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
+    """The examples above the id `after` without a vector in that space: id and task, in order."""
+    values = {**key_of(scope), "blank": BLANK, "space": space, "after": after, "limit": limit}
+    rows = db.named("unplaced", values).fetchall()
+    return [(row["id"], row["task"]) for row in rows]
+
+
+def place(
+    db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
+) -> int:
+    """Write vectors, each where its example still has the text; how many those were."""
+    written = 0
+    for id, task, vector in places:
+        values = {**key_of(scope), "id": id, "task": task, **placed(db, space, blob(vector))}
+        written += db.named("place", values).rowcount
+    return written

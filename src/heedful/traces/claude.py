@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.loop.record import Usage
 from heedful.memory.episode import Episode, Event
-from heedful.protocols import Usage
 from heedful.traces.gather import Gathering, Limits
 from heedful.traces.lines import number
 from heedful.traces.told import moment, objects, text_in, text_of, told

@@ -13,8 +13,8 @@ from itertools import accumulate, islice
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.loop.record import NOTHING, Usage
 from heedful.memory.episode import Ended, Episode, Event, Fault
-from heedful.protocols import NOTHING, Usage
 from heedful.redact import redacted, redacted_data
 
 # More than the longest secret that is known by its form, in characters: at least so much of a text

@@ -8,8 +8,8 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.loop.record import NOTHING, Usage
 from heedful.memory.episode import ENDED, Episode, Event, Fault
-from heedful.protocols import NOTHING, Usage
 from heedful.traces.gather import Gathering, Limits
 from heedful.traces.told import moment, objects, text_in, text_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
+from heedful.loop.record import Usage
 from heedful.memory.episode import Ended, Episode, Event, Fault
-from heedful.protocols import Usage
 from heedful.traces.gather import Gathering, Limits, held, opaque, short
 from heedful.traces.otlp import Span
 from heedful.traces.steps import Step, error_of, step_of

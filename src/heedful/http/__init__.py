@@ -1,1 +1,0 @@
-"""The service: the library's own verbs over HTTP. `app.application(setup)` is all of it."""

@@ -1,0 +1,1 @@
+"""Lessons: what a loop teaches, how it is found again, trusted and proven. Pure."""

@@ -1,0 +1,525 @@
+"""A share that was counted, with its 95 % interval. Pure.
+
+A gain under a coin of known probability: its interval, valid at all times at once.
+Exposures and outcomes -> does a lesson help? Recurrence, uplift and calls saved, with intervals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, inf, lgamma, log, log1p, pi, sin, sqrt
+from typing import Literal
+
+from heedful.errors import InvalidInput
+
+Z = 1.959963984540054  # the 97.5 % point of the normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A measured value and the two ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def covers(self, value: float) -> bool:
+        """Whether the interval leaves `value` possible; its ends belong to it."""
+        return self.low <= value <= self.high
+
+
+def share(hits: int, of: int) -> Estimate:
+    """A share with Wilson's score interval.
+
+    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", J. Am.
+    Stat. Assoc. 22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe,
+    "Two-sided confidence intervals for the single proportion", Stat. Med. 17 (1998) 857-872.
+
+    >>> share(81, 263)
+    Estimate(value=0.307..., low=0.255..., high=0.366...)
+    """
+    if not 0 <= hits <= of or of < 1:
+        raise InvalidInput("share", f"{hits} of {of}", "hits of a number of at least 1")
+    part, square = hits / of, Z * Z / of
+    middle = (part + square / 2) / (1 + square)
+    half = Z * sqrt(part * (1 - part) / of + square / (4 * of)) / (1 + square)
+    low = 0.0 if hits == 0 else middle - half
+    return Estimate(part, low, 1.0 if hits == of else middle + half)
+
+
+# (probability of being withheld, shown, outcome 0..1, more is better) -> how often
+Cells = Mapping[tuple[float, bool, float], int]
+# The bets, chosen by the widths that they give: centres m, evenly spread in asin(sqrt(m)), with
+# stakes b, as parts of the largest that no outcome turns into a debt, each with its weight.
+CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
+PARTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
+BETS = tuple((m, part) for m in CENTRES for part in PARTS)
+PRIOR = tuple(log(PARTS[part] / sum(PARTS.values()) / len(CENTRES)) for _, part in BETS)
+
+
+@lru_cache(64)
+def stakes(share: float) -> tuple[float, ...]:
+    """Of each bet the stake b, where lessons are withheld with probability `share`."""
+    return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BETS)
+
+
+@lru_cache(4_096)
+def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
+    """Of each bet the logarithm of 1 + b h for one outcome."""
+    sign = 1 / (1 - share) if shown else -1 / share
+    bets = zip(BETS, stakes(share), strict=True)
+    return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
+
+
+@dataclass(frozen=True, slots=True)
+class Wealth:
+    """The logarithms of what the bets have made of their parts, were the gain 0."""
+
+    logs: tuple[float, ...]
+    tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
+
+    @classmethod
+    def of(cls, cells: Cells) -> Wealth:
+        """From counts: the order of the opportunities does not matter."""
+        logs = list(PRIOR)
+        tosses: dict[float, int] = {}
+        for (share, shown, value), n in sorted(cells.items()):
+            tosses[share] = tosses.get(share, 0) + n
+            logs = [a + n * b for a, b in zip(logs, payoffs(share, shown, value), strict=True)]
+        return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
+
+    def at(self, gain: float) -> tuple[float, float]:
+        """The logarithm of the wealth, were that the gain (-1..1), and its slope; it is convex."""
+        logs, slopes = list(self.logs), [0.0] * len(BETS)
+        for staked, n in self.tosses:
+            for i, stake in enumerate(staked):
+                logs[i] -= n * log1p(stake * gain)
+                slopes[i] -= n * stake / (1 + stake * gain)
+        top = max(logs)
+        parts = [exp(one - top) for one in logs]
+        slope = sum(part * slope for part, slope in zip(parts, slopes, strict=True))
+        return top + log(sum(parts)), slope / sum(parts)
+
+    def least(self, level: float) -> float:
+        """The least gain that is not refuted at this level, by Newton's method from below."""
+        gain, enough = -1.0, -log(level)
+        for _ in range(100):
+            worth, slope = self.at(gain)
+            if worth - enough < 1e-9 or gain >= 1:
+                break
+            gain -= (worth - enough) / slope
+        return min(gain, 1.0)
+
+
+def mirrored(cells: Cells) -> Cells:
+    """The same with shown and withheld exchanged: its gain is the opposite."""
+    return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
+
+
+def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
+    """The ends of the gain, refuted below at the level `low` and above at the level `high`."""
+    if not any(cells.values()):
+        return -1.0, 1.0
+    return Wealth.of(cells).least(low), -Wealth.of(mirrored(cells)).least(high)
+
+
+def paired(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
+    """The ends of the mean gain of pairs, each of which gained 1, 0 or -1; refuted at the level.
+
+    Where both were seen, of the same task, no coin is needed: the difference is the figure h
+    itself, bet on as above. What a pair is expected to gain may depend on those before it.
+    """
+    return _least(better, same, worse, level), -_least(worse, same, better, level)
+
+
+def _least(better: int, same: int, worse: int, level: float) -> float:
+    parts = tuple(part for _, part in BETS)
+    bets = zip(PRIOR, parts, strict=True)
+    logs = tuple(log + better * log1p(b) + worse * log1p(-b) for log, b in bets)
+    return Wealth(logs, ((parts, better + same + worse),)).least(level)
+
+
+def against(share: float, shown: int, withheld: int) -> float:
+    """The logarithm of the evidence that a coin of probability `share` did not make these counts.
+
+    The likelihood of all other coins, evenly weighed, over that of this one; also valid at all
+    times: M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022.
+    """
+    other = lgamma(shown + 1) + lgamma(withheld + 1) - lgamma(shown + withheld + 2)
+    return other - shown * log1p(-share) - withheld * log(share)
+
+
+Lesson = str | int
+Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
+# What one opportunity came to: (share, shown, right at once, recurred, calls).
+Case = tuple[float, bool, bool, bool, int]
+# How often each case was met, by lesson; None: memory as a whole.
+Cases = Mapping[Lesson | None, Mapping[Case, int]]
+SHARE = 0.10
+# Model calls of a loop count up to this; one that was given up counts as so many.
+MOST_CALLS = 10
+LEVEL = 0.05
+# An uplift as small as this does not matter.
+MARGIN = 0.1
+# Evidence against the coin from which on a comparison says nothing: by chance once in 1,000.
+UNFAIR = log(1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
+
+    `signature` is the digest of the error that the lesson is about. `share` is the probability with
+    which it could be withheld, 0 where the holdout was off. `together`: one coin for the loop.
+    `examples` are the ids of those of its examples that were in the prompt.
+    """
+
+    lesson: Lesson
+    loop: str
+    shown: bool
+    signature: str = ""
+    share: float = SHARE
+    together: bool = False
+    examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a loop ended, or was given up: whether its first attempt passed, and its model calls.
+
+    `signatures` are the digests of the errors that its attempts had.
+    """
+
+    loop: str
+    right_at_once: bool
+    calls: int
+    signatures: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A mean over the opportunities where shown and where withheld, and how much better the first.
+
+    The true `gain` lies within `low` and `high`. None where there was no such opportunity; then the
+    interval leaves all possible. Where the share of the holdout was changed, the means are weighed
+    by what each share made likely.
+    """
+
+    shown: float | None
+    withheld: float | None
+    gain: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A lesson where it was `shown` and where `withheld`: numbers of opportunities, and effects.
+
+    `lesson` is None for memory as a whole. `uplift` is about the share of loops that were right at
+    once, `recurrence` about the share in which the lesson's error came again (a gain is fewer),
+    `calls` about the model calls of a loop (a gain is a call saved). `fair` is false where the
+    numbers contradict the coin: records are lost, or something else decided what was shown.
+    """
+
+    lesson: Lesson | None
+    shown: int
+    withheld: int
+    uplift: Effect
+    recurrence: Effect
+    calls: Effect
+    fair: bool
+    conclusion: Conclusion
+
+    def __str__(self) -> str:
+        """In a sentence, shares in percent and the uplift in points."""
+        counts = f"shown {self.shown}, withheld {self.withheld}"
+        one = self.uplift
+        if one.shown is None or one.withheld is None or one.gain is None:
+            return f"{counts}: {self.conclusion}"
+        shares = f"right at once {100 * one.shown:.0f} % against {100 * one.withheld:.0f} %"
+        ends = (one.gain, one.low, one.high)
+        gain, low, high = (f"{round(100 * end):+d}".replace("-", "−") for end in ends)
+        unfair = "" if self.fair else ", and the numbers contradict the coin"
+        points = f"{gain} points, between {low} and {high}"
+        return f"{counts}: {shares}; {points}; {self.conclusion}{unfair}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Memory as a whole, each lesson (ordered by name), and the number of loops without outcome."""
+
+    pooled: Comparison
+    lessons: tuple[Comparison, ...]
+    pending: int
+
+    @property
+    def retire(self) -> tuple[Lesson, ...]:
+        """The lessons whose harm is proven."""
+        hurting = (one.lesson for one in self.lessons if one.conclusion == "hurts")
+        return tuple(lesson for lesson in hurting if lesson is not None)
+
+
+def due(outcomes: int) -> bool:
+    """Whether to look after so many outcomes: after every 20th, and ever more seldom from 512 on.
+
+    Then a look comes whenever there are a sixteenth to an eighth more, so that all looks together
+    read each outcome 16 times at most; the intervals allow for any number of looks.
+    """
+    return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
+
+
+def usefulness(one: Comparison) -> float:
+    """A factor for ranking, 0.5..1.5: 1 plus half of the uplift that is proven, 1 where none is.
+
+    Proven is the end of the interval that is nearer to 0. So it begins at 1 and grows with the
+    evidence, and what chance does to a mean moves no lesson.
+    """
+    if one.conclusion == "helps":
+        return 1 + one.uplift.low / 2
+    return 1 + one.uplift.high / 2 if one.conclusion == "hurts" else 1.0
+
+
+def proof(
+    exposures: Iterable[Exposure],
+    outcomes: Iterable[Outcome],
+    *,
+    alpha: float = LEVEL,
+    margin: float = MARGIN,
+    most_calls: int = MOST_CALLS,
+) -> Proof:
+    """What the exposures of one scope prove; hand over all of them, in any order.
+
+    Every interval holds at all times at once with a probability of at least 1 - `alpha`. A lesson
+    helps or hurts where its interval of uplift lies wholly above or below 0. With many lessons
+    these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate
+    control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, the
+    share that does not is expected to be at most `alpha` / 2 whenever one looks, however lessons
+    depend on one another; of those said to help likewise. "no difference shown": the interval lies
+    within `margin` of 0. All else is "insufficient data".
+
+    Calls count up to `most_calls` a loop; without a bound no interval would hold. A loop without
+    outcome is left out, so one that was given up needs an outcome, too. Exposures from while the
+    holdout was off count only where there are no others. Raises InvalidInput.
+    """
+    cases, pending = _joined(exposures, outcomes)
+    return concluded(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
+
+
+def concluded(
+    cases: Cases,
+    pending: int,
+    *,
+    alpha: float = LEVEL,
+    margin: float = MARGIN,
+    most_calls: int = MOST_CALLS,
+) -> Proof:
+    """The same as `proof` says, from how often each case was met. Raises InvalidInput."""
+    if not 0 < alpha < 1:
+        raise InvalidInput("alpha", alpha, "a probability above 0 and below 1")
+    if not 0 <= margin <= 1:
+        raise InvalidInput("margin", margin, "a difference of shares, 0..1")
+    if most_calls < 1:
+        raise InvalidInput("most_calls", most_calls, "an integer of at least 1")
+    tables = _tables(cases, most_calls)
+    low, high = _levels(tables, alpha / 2)
+    lessons = tuple(one.compared(low, high, alpha / 2, margin) for one in tables)
+    pooled = _Table.of(None, cases.get(None, {}), most_calls)
+    return Proof(pooled.compared(alpha / 2, alpha / 2, alpha / 2, margin), lessons, pending)
+
+
+def proven(cases: Cases) -> tuple[Comparison, ...]:
+    """What `concluded` says of those lessons that help or hurt; the others cost little."""
+    tables, most = _tables(cases, MOST_CALLS), LEVEL / 2
+    low, high = _levels(tables, most)
+    enough = {True: -log(low) - 1e-6, False: -log(high) - 1e-6}
+    moved = [one for one in tables if any(one.evidence(b) >= enough[b] for b in enough)]
+    found = (one.compared(low, high, most, MARGIN) for one in moved)
+    return tuple(one for one in found if one.conclusion in ("helps", "hurts"))
+
+
+def _tables(cases: Cases, most_calls: int) -> list[_Table]:
+    """Of every lesson, ordered by name."""
+    names = sorted(
+        (name for name in cases if name is not None),
+        key=lambda name: (str(name), isinstance(name, str)),
+    )
+    return [_Table.of(name, cases[name], most_calls) for name in names]
+
+
+def _levels(tables: Sequence[_Table], alpha: float) -> tuple[float, float]:
+    """The levels of e-BH at which a lesson helps, and at which it hurts."""
+    tested = [one for one in tables if one.gain is not None]
+    low, high = (
+        _level([one.evidence(better) for one in tested], alpha) for better in (True, False)
+    )
+    return low, high
+
+
+def _joined(
+    exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
+) -> tuple[dict[Lesson | None, Counter[Case]], int]:
+    """How often each case was met, by lesson, None for memory as a whole; loops without outcome."""
+    ended: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        if (known := ended.setdefault(outcome.loop, outcome)) is not outcome and known != outcome:
+            raise InvalidInput("outcome", outcome, f"the only one of its loop, which had {known}")
+    offered: defaultdict[str, dict[Lesson, Exposure]] = defaultdict(dict)
+    for one in exposures:
+        if (first := offered[one.loop].setdefault(one.lesson, one)) is not one and first != one:
+            raise InvalidInput("exposure", one, f"the only one of its kind, but there is {first}")
+    cases: defaultdict[Lesson | None, Counter[Case]] = defaultdict(Counter)
+    for loop, lessons in offered.items():
+        if loop in ended:
+            for lesson, case in _cases(list(lessons.values()), ended[loop]):
+                cases[lesson][case] += 1
+    return dict(cases), sum(loop not in ended for loop in offered)
+
+
+def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson | None, Case]]:
+    """What one loop tells: of the lessons that had coins of their own, and of one coin for all."""
+    alone, together = len(ranked) == 1, any(one.together for one in ranked)
+    if together and len({(one.together, one.shown, one.share) for one in ranked}) > 1:
+        raise InvalidInput("exposures", ranked, "alike in a loop where one coin decides over all")
+    for one in ranked:
+        if not 0 <= one.share < 1 or not (one.shown or one.share):
+            raise InvalidInput(
+                "exposure", one, "of a share 0 <= share < 1, and shown where it is 0"
+            )
+        if alone or not together:
+            recurred = one.signature in ended.signatures
+            yield one.lesson, (one.share, one.shown, ended.right_at_once, recurred, ended.calls)
+    if alone or together or not any(one.share for one in ranked):
+        one = ranked[0]
+        recurred = any(one.signature in ended.signatures for one in ranked)
+        yield None, (one.share, one.shown, ended.right_at_once, recurred, ended.calls)
+
+
+def _level(evidence: Sequence[float], alpha: float) -> float:
+    """The level of e-BH, from the logarithms of the evidence against no effect of each lesson."""
+    of = max(len(evidence), 1)
+    ranked = enumerate(sorted(evidence, reverse=True), 1)
+    found = max((n for n, one in ranked if one >= log(of / (alpha * n))), default=1)
+    return alpha * found / of
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The cases of one lesson: of each measure, how often which value was met."""
+
+    lesson: Lesson | None
+    right: Cells
+    again: Cells
+    calls: Cells
+    most: int
+
+    @classmethod
+    def of(cls, lesson: Lesson | None, cases: Mapping[Case, int], most: int) -> _Table:
+        """From the cases that a coin decided, where there are any; calls in parts of `most`."""
+        cases = {case: n for case, n in cases.items() if case[0]} or cases
+        right: Counter[tuple[float, bool, float]] = Counter()
+        again, calls = right.copy(), right.copy()
+        for (share, shown, at_once, recurred, made), n in cases.items():
+            right[share, shown, float(at_once)] += n
+            again[share, shown, float(recurred)] += n
+            calls[share, shown, min(max(made, 0), most) / most] += n
+        return cls(lesson, right, again, calls, most)
+
+    @property
+    def tossed(self) -> dict[float, tuple[int, int]]:
+        """Of each share, how often it was shown and how often withheld."""
+        counts: dict[float, tuple[int, int]] = {}
+        for (share, shown, _), n in self.right.items():
+            a, b = counts.get(share, (0, 0))
+            counts[share] = (a + n, b) if shown else (a, b + n)
+        return counts
+
+    @property
+    def fair(self) -> bool:
+        """Whether the numbers are such as the coin makes."""
+        return sum(against(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
+
+    @property
+    def gain(self) -> float | None:
+        """The estimated uplift; None where there is nothing to compare, or not fairly."""
+        return _difference(self.right) if self.fair else None
+
+    def evidence(self, better: bool) -> float:
+        """The logarithm of the evidence that to be shown is better, or worse, than not to be."""
+        if not self.gain or (self.gain > 0) != better:
+            return -inf
+        return Wealth.of(self.right if better else mirrored(self.right)).at(0.0)[0]
+
+    def compared(self, low: float, high: float, alpha: float, margin: float) -> Comparison:
+        """The comparison; `low` and `high` are the levels of the ends of the uplift."""
+        uplift = _effect(self.right, low, high)
+        return Comparison(
+            self.lesson,
+            sum(shown for shown, _ in self.tossed.values()),
+            sum(withheld for _, withheld in self.tossed.values()),
+            uplift,
+            _effect(self.again, alpha, alpha, fewer=True),
+            _effect(self.calls, alpha, alpha, fewer=True, unit=self.most),
+            self.fair,
+            "insufficient data" if self.gain is None else _conclusion(uplift, margin),
+        )
+
+
+def _effect(
+    cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
+) -> Effect:
+    """The effect with an interval that holds its estimate, in units; `fewer` is better."""
+    better = mirrored(cells) if fewer else cells
+    least, most, gain = -1.0, 1.0, _difference(better)
+    if gain is not None:
+        inner = {cell: n for cell, n in better.items() if 0 < cell[0] < 1}
+        least, most = interval(inner, low, high)
+        least, most = min(least, gain), max(most, gain)
+    means = [_mean(cells, shown) for shown in (True, False)]
+    shown, withheld, gain = (None if it is None else unit * it for it in (*means, gain))
+    return Effect(shown, withheld, gain, unit * least, unit * most)
+
+
+def _difference(cells: Cells) -> float | None:
+    shown, withheld = _mean(cells, True), _mean(cells, False)
+    return None if shown is None or withheld is None else shown - withheld
+
+
+def _mean(cells: Cells, shown: bool) -> float | None:
+    """The mean value of one kind, each weighed by one over the probability of its kind."""
+    part = sorted(
+        ((1 - share) if shown else share, value, n)
+        for (share, kind, value), n in cells.items()
+        if kind == shown
+    )
+    if not part:
+        return None
+    weights = [n * (part[0][0] / p) for p, _, n in part]  # exact where the share never changed
+    return sum(w * value for w, (_, value, _) in zip(weights, part, strict=True)) / sum(weights)
+
+
+def _conclusion(uplift: Effect, margin: float) -> Conclusion:
+    if uplift.low > 0:
+        return "helps"
+    if uplift.high < 0:
+        return "hurts"
+    small = -margin < uplift.low and uplift.high < margin
+    return "no difference shown" if small else "insufficient data"
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a store knows of the exposures of one loop.
+
+    `ended` is how many loops with exposures have come to an outcome in the scope, `number` the
+    how-many-th of them this loop was, 0 where it has none. `taught`: what it teaches was written by
+    `remember`, without its journal.
+    """
+
+    exposures: tuple[Exposure, ...] = ()
+    ended: int = 0
+    number: int = 0
+    taught: bool = False

@@ -1,0 +1,1 @@
+"""Host (c): the library over HTTP, its client, its jobs and workers."""

@@ -1,0 +1,639 @@
+"""Calls of the service: the key, tries again that do no harm, and refusals as our own errors.
+
+Plain data of the service -> the library's own records.
+The quarantine of a project over HTTP, as `heedful.Quarantine` has it.
+The library's methods over HTTP: loops are decided, and lessons kept, by a service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from functools import cache
+from ipaddress import ip_address
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from urllib.parse import quote, urlsplit
+from weakref import WeakKeyDictionary
+
+from pydantic import TypeAdapter, ValidationError
+
+from heedful import telemetry
+from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
+from heedful.lessons.consolidate import Mode, Proposal
+from heedful.lessons.learn import Example, State, Trust
+from heedful.lessons.lesson import Found, Remembered
+from heedful.lessons.patterns import Merge, Seen
+from heedful.lessons.proof import Outcome, Proof
+from heedful.lessons.trust import Held, Removed
+from heedful.loop.codec import (
+    evaluation_from,
+    evaluation_to,
+    goal_from,
+    goal_to,
+    policy_to,
+    sparse,
+    verdict_from,
+)
+from heedful.loop.decide import Decision, Policy, Standing, Verdict
+from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
+from heedful.loop.replay import Figures
+from heedful.memory.dream import Dream
+from heedful.memory.episode import Episode
+from heedful.models.contract import Message
+from heedful.service.codes import refused
+from heedful.store.records import FiledState, Head, Stored
+
+if TYPE_CHECKING:
+    import httpx
+
+# Seconds between tries: by chance, up to a bound that doubles, so that many clients do not come
+# back at once; and the longest pause that a service may ask for by Retry-After.
+FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
+
+
+class Calls:
+    """The way to one service: `url`, a key, and how long and how often a call is tried.
+
+    Connections belong to the event loop that they were opened on, so that any may call. Raises
+    InvalidInput, and PackageMissing without httpx.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        timeout: float,
+        retries: int,
+        insecure: bool,
+        transport: httpx.AsyncBaseTransport | None,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise PackageMissing("heedful.Client", "httpx", "client") from error
+        _usable(url, key, insecure)
+        if not timeout > 0:
+            raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+        if retries < 0:
+            raise InvalidInput("retries", retries, "an integer of at least 0")
+        self.url: str = url.rstrip("/")
+        self._key, self._retries, self._transport = key, retries, transport
+        self._timeout = httpx.Timeout(timeout)
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+            WeakKeyDictionary()
+        )
+
+    async def ask(
+        self,
+        method: str,
+        *path: str | int,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """What the service answers, as plain data; None where it has nothing to say.
+
+        A POST has an Idempotency-Key, the same at each try: what was done already is not done
+        again. Raises Unreachable, and the error that the service had.
+        """
+        once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
+        request = self._pool().build_request(
+            method,
+            f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
+            params={name: value for name, value in (query or {}).items() if value},
+            headers={**telemetry.carried(), **once, **(headers or {})},
+            content=None if body is None else _json(body),
+        )
+        answer = await self._final(request)
+        if not answer.is_success:
+            raise refused(answer.status_code, answer.headers, answer.text)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
+
+    async def _final(self, request: httpx.Request) -> httpx.Response:
+        """The answer after which no other is to be hoped for, or the last one."""
+        import httpx
+
+        tries = 0
+        while True:
+            pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
+            try:
+                answer = await self._pool().send(request)
+            except httpx.TransportError as error:
+                if tries >= self._retries:
+                    raise Unreachable(self.url, type(error).__name__, str(error)) from error
+            else:
+                asked = _asked(answer.headers.get("retry-after", ""))
+                if tries >= self._retries or not _again(answer.status_code, asked):
+                    return answer
+                pause += asked or 0.0
+            tries += 1
+            await asyncio.sleep(pause)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop; calls open others."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.aclose()
+
+    def _pool(self) -> httpx.AsyncClient:
+        import httpx
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            auth = {"authorization": f"Bearer {self._key}"} if self._key else {}
+            self._pools[loop] = httpx.AsyncClient(
+                headers={"content-type": "application/json", "accept": "application/json", **auth},
+                timeout=self._timeout,
+                transport=self._transport,
+                trust_env=False,  # the library reads no environment variable
+            )
+        return self._pools[loop]
+
+
+def _again(status: int, asked: float | None) -> bool:
+    """Whether a try more may come to something: the service is busy, or was wrong itself."""
+    if asked is not None:
+        return asked <= OBEYED and (status in (409, 429) or status >= 500)
+    return status == 429 or status >= 500
+
+
+def _asked(retry_after: str) -> float | None:
+    """The seconds that a Retry-After asks for, as a number or a date; None without one."""
+    if not retry_after:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _json(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("body", body, f"JSON data ({error})") from error
+
+
+def _usable(url: str, key: str, insecure: bool) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput("url", url, "an address as in https://heedful.example.com")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        allowed = "a scheme, a host and a path: the key is an argument of its own"
+        raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
+    if key != key.strip() or not key.isascii() or not key.isprintable():
+        raise InvalidInput("key", "…", "as `heedful key create` printed it")
+    if key and parts.scheme == "http" and not insecure and not _loopback(parts.hostname):
+        allowed = "https where a key is sent to another machine (or say insecure=True)"
+        raise InvalidInput("url", url, allowed)
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+T = TypeVar("T")
+# What fields of records mean by these names, which their modules import for type checkers alone.
+NAMES: dict[str, Any] = {
+    "Example": Example,
+    "Merge": Merge,
+    "Mode": Mode,
+    "Proposal": Proposal,
+    "State": State,
+    "Trust": Trust,
+}
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter.rebuild(_types_namespace=NAMES)
+    return adapter
+
+
+def read(kind: type[T], plain: Any) -> T:
+    """The record of that kind; what a newer service tells beyond it is left out.
+
+    Raises Refused for what is no such record: then something else answered.
+    """
+    try:
+        return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
+        raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
+
+
+def verdict(plain: Mapping[str, Any]) -> Verdict:
+    """A verdict from the answer of a report."""
+    return verdict_from({**plain, "verdict": plain["decision"]})
+
+
+def stored(plain: Mapping[str, Any]) -> Stored:
+    """A loop with its attempts and decisions."""
+    goals, made = tuple(map(goal_from, plain["goals"])), plain["made"]
+    overrides = tuple(Override(**one) for one in plain["overrides"])
+    attempts = tuple(map(_attempt, made))
+    return Stored(
+        plain["id"],
+        Head(plain["task"], plain["goals"], plain["policy"], plain["context"]),
+        Loop(plain["id"], goals, attempts, overrides, cancelled=plain["cancelled"]),
+        tuple(one["output"] for one in made),
+        tuple(map(_decision, plain["decisions"])),
+        {},
+        0,
+        plain["created"],
+        plain["updated"],
+    )
+
+
+def _attempt(plain: Mapping[str, Any]) -> Attempt:
+    output, digest = plain["output"], plain["digest"]
+    candidate = (
+        Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
+    )
+    evaluation, usage = evaluation_from(plain["evaluation"]), Usage(**plain["usage"])
+    labels = plain["labels"]
+    return Attempt(plain["number"], candidate, evaluation, usage, plain["repeats"], labels)
+
+
+def _decision(plain: Mapping[str, Any]) -> Decision:
+    standing = Standing(plain["fatigue"], echoes=plain["echoes"])
+    return Decision(plain["attempt"], verdict_from(plain["verdict"]), standing, plain["at"])
+
+
+def read_seen(plain: Mapping[str, Any]) -> Seen:
+    """Whether an error is known; of patterns counted as one only their digests and why are told."""
+    lessons, why = tuple(plain["lessons"]), tuple(plain["why"])
+    members = tuple(dict.fromkeys(one["signature"] for one in lessons))
+    return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
+
+
+def found(plain: Mapping[str, Any]) -> Found:
+    """An example that recall brought; how near it is, its place in the list says."""
+    return read(Found, {**plain, "example": plain, "at": plain.get("at", 0.0)})
+
+
+def dream(plain: Mapping[str, Any]) -> Dream:
+    """A consolidation, and why nothing happened where nothing did."""
+    return read(Dream, {**plain, "found": plain["nothing"]})
+
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+class Quarantine:
+    """What waits for a ruling. Who rules is the key, which must be allowed to approve."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def waiting(self, limit: int = 50) -> list[Held]:
+        """What waits, the worst by the screen first, then the newest."""
+        page = await self._ask("GET", "quarantine", limit=limit)
+        return read(list[Held], page["items"])
+
+    async def show(self, id: int) -> Held:
+        """An example, waiting or not, and where it comes from. Raises NotFound."""
+        return read(Held, await self._ask("GET", "quarantine", id))
+
+    async def release(self, id: int, *, why: str) -> None:
+        """Let it be recalled, with the trust of an operator. Raises NotFound, NotQuarantined."""
+        await self._ask("POST", "quarantine", id, "release", body={"why": why})
+
+    async def reject(self, id: int, *, why: str) -> None:
+        """Retire it: the same text comes back no more. Raises as `release`."""
+        await self._ask("POST", "quarantine", id, "reject", body={"why": why})
+
+    async def revoke(self, source: str, *, why: str, dry_run: bool = False) -> Removed:
+        """Remove all that rests on `source`; with `dry_run` only count it. Raises NotFound."""
+        body = {"source": source, "why": why, "dry_run": dry_run}
+        return read(Removed, await self._ask("POST", "quarantine", "revoke", body=body))
+
+    async def log(self, limit: int = 50) -> list[Mapping[str, Any]]:
+        """What was ruled on lessons and sources, by whom and why, the newest first."""
+        page = await self._ask("GET", "quarantine", "log", limit=limit)
+        return list(page["items"])
+
+
+MOST = 200  # of a page
+Plain = Mapping[str, Any]
+
+
+class Client:
+    """A service at `url`, asked with a `key` for one `project` (by default the key's first).
+
+    Each call is tried `retries` times more where nobody answers, or the service is busy or broken,
+    with growing pauses; one try has `timeout` seconds. To repeat a call does no harm: each has an
+    idempotency key. A key is sent over https, or to this machine, only, unless `insecure`. As of
+    `heedful.Memory` and `heedful.run`, methods raise the library's own errors; and Unreachable,
+    Refused. `transport` is one of httpx, for proxies and certificates of one's own. Raises
+    InvalidInput, PackageMissing.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str = "",
+        *,
+        project: str = "",
+        timeout: float = 30.0,
+        retries: int = 5,
+        insecure: bool = False,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._calls = Calls(url, key, timeout, retries, insecure, transport)
+        self.project = project
+
+    def __repr__(self) -> str:
+        return f"Client({self._calls.url!r}, project={self.project!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; a client that is used again opens others."""
+        await self._calls.close()
+
+    # Loops: this process makes the attempts, the service decides.
+
+    async def open(
+        self,
+        loop: str,
+        task: Any,
+        *,
+        goals: Sequence[Goal | str] = (),
+        policy: Policy | str | None = None,
+        context: Any = None,
+    ) -> Stored:
+        """Begin a loop, or find it again, as far as it has come.
+
+        Without a `policy` the service's own counts; checks find `context` as `Context.data`. Raises
+        Conflict where another task, context, goals or policy has that id.
+        """
+        body = {
+            "task": task,
+            "context": context,
+            "goals": [one if isinstance(one, str) else goal_to(one) for one in goals],
+            "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
+        }
+        return stored(await self._ask("PUT", "loops", loop, body=body))
+
+    async def report(
+        self,
+        loop: str,
+        attempt: int,
+        *,
+        output: Any = None,
+        digest: str = "",
+        evaluation: Evaluation | None = None,
+        checks: Sequence[Plain] = (),
+        usage: Usage = NOTHING,
+    ) -> Verdict:
+        """Report an attempt, numbered from 1, and learn whether to make another.
+
+        It is judged by its `evaluation`, by `checks` of the service (`{"name": …}` and arguments),
+        or both. The same report again gets the same verdict. Raises NotFound, AttemptTaken for
+        another report of that attempt, OutOfOrder, LoopEnded, UsageError where nothing is told of
+        it.
+        """
+        body = {
+            "output": output,
+            "digest": digest,
+            "evaluation": evaluation_to(evaluation),
+            "checks": list(checks),
+            "usage": sparse(usage),
+        }
+        told = await self._ask("PUT", "loops", loop, "attempts", attempt, body=body)
+        return verdict(told)
+
+    async def loop(self, loop: str) -> Stored:
+        """A loop with its attempts and decisions. Raises NotFound."""
+        return stored(await self._ask("GET", "loops", loop))
+
+    def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
+        """The loops whose id begins with `prefix`, the newest first, each in short."""
+        return self._pages("loops", prefix=prefix)
+
+    async def explain(self, loop: str) -> str:
+        """Why a loop went on and why it stopped, in words. Raises NotFound."""
+        return read(str, (await self._ask("GET", "loops", loop, "explain"))["text"])
+
+    async def override(
+        self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
+    ) -> Verdict:
+        """Let a loop go on past one rule; whoever has the key answers for it.
+
+        `until` is in seconds since 1970. Raises OverrideRefused, NotFound, Forbidden.
+        """
+        body = {"rule": rule, "why": why, "decisions": decisions, "until": until}
+        return verdict(await self._ask("POST", "loops", loop, "overrides", body=body))
+
+    async def cancel(self, loop: str, *, why: str = "") -> Verdict:
+        """End a loop; one that has ended stays as it is. Raises NotFound."""
+        return verdict(await self._ask("POST", "loops", loop, "cancel", body={"why": why}))
+
+    async def replay(
+        self,
+        policies: Sequence[Policy | str],
+        *,
+        loops: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> tuple[Figures, ...]:
+        """What each policy would have cost and lost on the newest loops, or on those named."""
+        written = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
+        body = {"policies": written, "loops": loops and list(loops), "limit": limit}
+        told = await self._ask("POST", "replay", body=body)
+        return tuple(read(Figures, one) for one in told["policies"])
+
+    # Memory.
+
+    async def remember(
+        self,
+        error_type: str,
+        text: str,
+        *,
+        lesson: str = "",
+        example: Example | None = None,
+        tags: Sequence[str] = (),
+        context: str = "",
+        importance: float = 0.5,
+        source: str = "",
+    ) -> Remembered:
+        """Count one sighting of an error, as `Memory.remember`.
+
+        By a key that may approve it is an operator's, by any other a tool's, and waits in
+        quarantine. `source` is the key where it is not given. Raises InvalidInput, QuotaExceeded.
+        """
+        pair = ("task", "accepted", "rejected", "wrong")
+        body = {
+            "error_type": error_type,
+            "text": text,
+            "lesson": lesson,
+            "example": {name: getattr(example, name) for name in pair} if example else None,
+            "tags": list(tags),
+            "context": context,
+            "importance": importance,
+            "source": source,
+        }
+        return read(Remembered, await self._ask("POST", "reflections", body=body))
+
+    async def seen(self, error_type: str, text: str) -> Seen:
+        """Have I seen this error before? As `Memory.seen`."""
+        body = {"error_type": error_type, "text": text}
+        return read_seen(await self._ask("POST", "seen", body=body))
+
+    async def recall(
+        self,
+        task: str,
+        limit: int = 5,
+        *,
+        tags: Sequence[str] = (),
+        match: Literal["any", "all"] = "any",
+    ) -> list[Found]:
+        """What fits the task, best first, as `Memory.recall`; nothing counts as shown by it."""
+        body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
+        return list(map(found, (await self._ask("POST", "recall", body=body))["items"]))
+
+    async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
+        """Worked examples for a prompt, as chat turns: at most 3, at most 1 of them not verified.
+
+        With a `loop` they count as shown to it, some are withheld by a coin, and it is shown the
+        same whenever it asks again.
+        """
+        body = {"task": task, "loop": loop, "form": "messages"}
+        told = await self._ask("POST", "recall", body=body)
+        return tuple(read(Message, one) for one in told["messages"])
+
+    async def render_text(self, task: str, loop: str | None = None) -> str:
+        """The same as one text between delimiters that nobody can guess; "" for nothing.
+
+        Lessons without an example are in it, too.
+        """
+        body = {"task": task, "loop": loop, "form": "text"}
+        return read(str, (await self._ask("POST", "recall", body=body))["text"])
+
+    async def outcome(self, one: Outcome) -> None:
+        """Tell how a loop ended that was shown lessons; the first that is told counts."""
+        body = {
+            "loop": one.loop,
+            "right_at_once": one.right_at_once,
+            "calls": one.calls,
+            "signatures": sorted(one.signatures),
+        }
+        await self._ask("POST", "outcomes", body=body)
+
+    async def prove(self) -> Proof:
+        """What exposures and outcomes prove about the lessons, the most exposed ones first."""
+        return read(Proof, await self._ask("GET", "proof", limit=MOST))
+
+    async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
+        """Hand over a finished run: its `digest` and `state`, and with `wait` what it `taught`.
+
+        Without, a worker reflects on it. Once, however often it is handed over.
+        """
+        body = {
+            **sparse(replace(episode, source="")),
+            "outcome": episode.outcome,
+            "events": [{**sparse(one), "meta": dict(one.meta)} for one in episode.events],
+            "fault": sparse(episode.fault) if episode.fault else None,
+            "usage": sparse(episode.usage),
+        }
+        told: Plain = await self._ask("POST", "episodes", body=body, wait=wait)
+        return told
+
+    def episodes(self, state: FiledState | None = None) -> AsyncIterator[Plain]:
+        """The episodes, or those in that state, the newest first."""
+        return self._pages("episodes", state=state)
+
+    def reflections(
+        self, *, kind: str = "", error_type: str = "", tag: str = "", state: State | None = None
+    ) -> AsyncIterator[Plain]:
+        """The lessons that meet all that is given, the newest first."""
+        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
+
+    async def reflection(self, id: int) -> Plain:
+        """A lesson. Raises NotFound."""
+        told: Plain = await self._ask("GET", "reflections", id)
+        return told
+
+    async def pin(self, id: int, *, why: str = "") -> None:
+        """Keep a lesson from eviction, pruning and retirement; on record. Raises NotFound."""
+        await self._edit(id, why, "pinned", True)
+
+    async def unpin(self, id: int, *, why: str = "") -> None:
+        """Take a pin back. Raises NotFound."""
+        await self._edit(id, why, "pinned", False)
+
+    async def restore(self, id: int, *, why: str = "") -> None:
+        """Bring back a lesson that a proof retired; on record. Raises NotFound."""
+        await self._edit(id, why, "restored", True)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What tools and documents said: read, release or reject it, and revoke a source."""
+        return Quarantine(self._ask)
+
+    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
+        """Merge lessons that say the same, where recall is none the worse."""
+        return dream(await self._ask("POST", "dreams", body={"mode": mode, "dry_run": dry_run}))
+
+    async def dreams(self, limit: int = 20) -> list[Dream]:
+        """The dreams, the newest first."""
+        return list(map(dream, (await self._ask("GET", "dreams", limit=limit))["items"]))
+
+    async def rollback(self, dream: int, *, why: str) -> int:
+        """Take a dream back; how many lessons are back. Raises NotFound, RollbackRefused."""
+        told = await self._ask("POST", "dreams", dream, "rollback", body={"why": why})
+        return read(int, told["lessons"])
+
+    async def _edit(self, id: int, why: str, name: str, value: bool) -> None:
+        """Change a lesson whatever else is changed meanwhile."""
+        while True:
+            one = await self.reflection(id)
+            if one.get(name) == value:  # by the try before, whose answer was lost
+                return
+            body, tag = {name: value, "why": why}, f'"{one["edition"]}"'
+            with suppress(Changed):
+                await self._ask("PATCH", "reflections", id, body=body, if_match=tag)
+                return
+
+    async def _ask(
+        self, method: str, *path: str | int, body: Any = None, if_match: str = "", **query: Any
+    ) -> Any:
+        query |= {"project": self.project}
+        headers = {"if-match": if_match} if if_match else {}
+        return await self._calls.ask(method, "v1", *path, body=body, query=query, headers=headers)
+
+    async def _pages(self, *path: str, **query: Any) -> AsyncIterator[Plain]:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self._ask("GET", *path, cursor=cursor, **query)
+            for one in page["items"]:
+                yield one
+            cursor = page["next"]

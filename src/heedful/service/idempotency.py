@@ -1,0 +1,123 @@
+"""A call that is made again with its Idempotency-Key has its effect once, and the same answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful.redact import redacted_data
+from heedful.service.problems import SOON, Problem
+from heedful.store.idempotency import Beside, Call, SqlAnswers, beside, write
+
+HEADER = "Idempotency-Key"
+LONGEST = 255
+
+
+class Once:
+    """Makes calls, those of one process told apart from those that are under way."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._under_way: set[tuple[str, str, str]] = set()
+
+    async def call(
+        self, answers: SqlAnswers, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Answer the call. Raises Problem 409, 422; LeaseLost; StoreError."""
+        once = Headers(scope=scope).get(HEADER)
+        if once is None or scope["method"] != "POST":
+            with beside(Beside()):
+                await self._app(scope, receive, send)
+            return
+        call = _call(scope, once, body)
+        place = call.tenant, call.caller, call.once
+        if place in self._under_way:
+            detail = "the same call is being answered just now; ask again"
+            raise Problem(409, "at_work", detail, {"Retry-After": SOON})
+        self._under_way.add(place)
+        try:
+            await self._once(answers, call, scope, receive, send)
+        finally:
+            self._under_way.discard(place)
+
+    async def _once(
+        self, answers: SqlAnswers, call: Call, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        before = await answers.before(call)
+        if before.digest not in ("", call.digest):
+            detail = f"this {HEADER} was sent with another request; take a new one"
+            raise Problem(422, "idempotency_key_reused", detail)
+        answer = before.answer
+        if answer is None:
+            found = _Answer()
+            record = Beside(lambda db, n, one: write(db, call, n, one), before.effects, before.next)
+            with beside(record):
+                await self._app(scope, receive, found.take)
+            answer = found.plain
+            # What failed had no effect, or will go on where it ended. A secret is shown once.
+            if answer["status"] < 300 and not scope["state"].get("secret"):
+                answer = _clean(answer)
+                await answers.keep(call, answer)
+        await _send(answer, send, replayed=bool(before.digest))
+
+
+class _Answer:
+    """What an application answers, kept until its effect is on record."""
+
+    def __init__(self) -> None:
+        self._status = 500
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body = b""
+
+    async def take(self, message: Message) -> None:
+        """Keep a part of it."""
+        if message["type"] == "http.response.start":
+            self._status, self._headers = message["status"], list(message["headers"])
+        else:
+            self._body += message.get("body", b"")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """All of it, as plain data."""
+        headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in self._headers]
+        return {"status": self._status, "headers": headers, "body": self._body.decode("latin-1")}
+
+
+def _clean(answer: dict[str, Any]) -> dict[str, Any]:
+    """The same answer without secrets: what a request said may be in it."""
+    headers = dict(answer["headers"])
+    if not headers.get("content-type", "").startswith("application/json"):
+        return answer
+    plain = json.loads(answer["body"].encode("latin-1"))
+    clean = redacted_data(plain)
+    if clean == plain:
+        return answer
+    body = json.dumps(clean, ensure_ascii=False).encode().decode("latin-1")
+    headers["content-length"] = str(len(body))
+    return {**answer, "headers": [*headers.items()], "body": body}
+
+
+async def _send(answer: Any, send: Send, replayed: bool) -> None:
+    body = answer["body"].encode("latin-1")
+    start: Message = {"type": "http.response.start", "status": answer["status"], "headers": []}
+    headers = MutableHeaders(scope=start)
+    for name, value in answer["headers"]:
+        headers.append(name, value)
+    if replayed:
+        headers["Idempotent-Replayed"] = "true"
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+def _call(scope: Scope, once: str, body: bytes) -> Call:
+    if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
+        detail = f"{HEADER} must be 1 to {LONGEST} printable ASCII characters"
+        raise Problem(422, "idempotency_key_invalid", detail)
+    caller = scope["state"]["caller"]
+    asked = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
+    digest = hashlib.sha256(json.dumps(asked).encode() + body).hexdigest()
+    return Call(caller.tenant, caller.key, once, digest)

@@ -1,0 +1,194 @@
+"""What went wrong, as RFC 9457 problems with stable codes: `application/problem+json`.
+
+Every error becomes a `Problem` in one place (`of`), and a response in another (`answer`). Routes
+raise the library's own errors, or a `Problem` for what only HTTP knows, such as a precondition.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from heedful import errors
+from heedful.errors import (
+    HeedfulError,
+    InvalidInput,
+    NotFound,
+    PackageMissing,
+    StoreError,
+    StoreUnavailable,
+)
+from heedful.redact import redacted, redacted_data
+from heedful.service.codes import TABLE
+from heedful.telemetry import Seldom
+
+log: logging.Logger = logging.getLogger("heedful.http")
+SAID = Seldom()
+MEDIA = "application/problem+json"
+SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
+TITLES = {
+    "at_work": "Somebody else is at work on this",
+    "internal_error": "The service failed; it was logged",
+    "invalid_input": "A value is outside what is allowed",
+    "key_refused": "A good key is needed",
+    "not_found": "Nothing is stored under this id",
+    "store_in_doubt": "The store was lost while it committed; look, or repeat the call",
+    "store_unavailable": "The store does not answer; nothing was written",
+    "unknown_path": "No route leads here",
+    "tenant_mismatch": "The key belongs to another tenant",
+}
+# Statuses of HTTP alone -> code; the others are called as HTTP calls them.
+CODES = {404: "unknown_path", 413: "body_too_large"}
+RETRIED = (429, 503)
+# Attributes of errors that their problems have, too, and a client's errors again.
+TOLD = ("allowed", "count", "edition", "field", "first", "id", "kind", "quota", "source", "state")
+
+
+class Problem(Exception):
+    """A problem, ready to be answered with; `fields` are further members of its object.
+
+    >>> Problem(428, "precondition_required", "send If-Match").code
+    'precondition_required'
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
+        self.status: int = status
+        self.code: str = code
+        self.title: str = TITLES.get(code) or code.replace("_", " ").capitalize()
+        self.detail: str = redacted(detail)
+        self.headers: dict[str, str] = dict(headers or {})
+        self.fields: dict[str, Any] = fields
+        super().__init__(f"{status} {code}: {self.detail}")
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Its object, as RFC 9457 has it."""
+        plain = {"type": "about:blank", "title": self.title, "status": self.status}
+        return {**plain, "code": self.code, "detail": self.detail, **self.fields}
+
+
+Shape = Callable[[Problem], Response]
+
+
+def of(error: Exception) -> Problem:
+    """The problem that an error is; one that nobody expected says nothing of its cause."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _invalid(error.errors())
+        case HTTPException(status_code=status):
+            code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+            return Problem(status, code, _said(error), error.headers)
+        case HeedfulError():
+            return _typed(error)
+        case RecursionError():
+            return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
+        case _:
+            return Problem(500, "internal_error", "look for the id of this request in the log")
+
+
+def _said(error: HTTPException) -> str:
+    """What is wrong with a path or a method, and what would be right."""
+    match error.status_code:
+        case 404:
+            return "nothing is served under this path; /docs lists what is"
+        case 405:
+            return f"this path takes {(error.headers or {}).get('Allow', 'another method')}"
+        case _:
+            return str(error.detail)
+
+
+def _typed(error: HeedfulError) -> Problem:
+    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    headers = {"Retry-After": SOON} if status in RETRIED or code == "at_work" else {}
+    told = {name: getattr(error, name, None) for name in TOLD}
+    fields = redacted_data({k: v for k, v in told.items() if isinstance(v, str | int)})
+    detail = str(error)
+    match error:
+        case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
+            fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
+        case NotFound():
+            detail = f"no {error.kind} {error.id!r}"  # where the store is, is nobody's business
+        case PackageMissing():
+            detail = f"the service was installed without {error.package}"
+        case StoreError() if status >= 500:
+            detail = "the store of the service failed; what it said is in the log"
+        case errors.KeyRefused():
+            headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
+        case _:
+            pass
+    return Problem(status, code, detail, headers, **fields)
+
+
+def _wrong(one: Any) -> str:
+    if (one["loc"], one["type"]) == (("body",), "missing"):
+        return "a JSON object is needed"
+    return redacted(str(one["msg"]))
+
+
+def _invalid(found: Sequence[Any]) -> Problem:
+    """Each wrong field with a JSON pointer to it; what was given there is not said again."""
+    told = [
+        {
+            "in": str(one["loc"][0]),
+            "pointer": "".join(f"/{part}" for part in one["loc"][1:]),
+            "detail": _wrong(one),
+        }
+        for one in found
+    ]
+    first = f"{told[0]['in']}{told[0]['pointer']}: {told[0]['detail']}" if told else ""
+    return Problem(422, "invalid_request", first, errors=told)
+
+
+def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None = None) -> Response:
+    """The response to an error; routes below a path of `shapes` have bodies of their own.
+
+    What is the service's fault is logged, without secrets.
+    """
+    problem = of(error)
+    if problem.status >= 500 and error is not problem:
+        _logged(error, problem)
+    for prefix, shape in (shapes or {}).items():
+        if path.startswith(prefix):
+            response = shape(problem)
+            response.headers.update(problem.headers)
+            return response
+    return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
+
+
+def _logged(error: Exception, problem: Problem) -> None:
+    """Log it: a store that is away in a line, and not again with each request that it fails."""
+    if isinstance(error, StoreUnavailable):
+        line = redacted(" ".join(str(error).split()))
+        if SAID.now(line):
+            log.error("%s: %s", problem.code, line)
+        return
+    told = "".join(traceback.format_exception(error))
+    # Not the path, which may hold anything; the line of its request comes next.
+    log.error("%s\n%s", problem.code, redacted(told))
+
+
+def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
+    """Let the application answer every error that a route or the routing raises as a problem."""
+
+    async def told(request: Request, error: Exception) -> Response:
+        return answer(error, request.url.path, shapes)
+
+    for kind in (Problem, HeedfulError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, told)

@@ -1,0 +1,187 @@
+"""Runs of agents: taken, and reflected on.
+
+Traces of agents, as OpenTelemetry exports them: each that has ended is an episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
+from heedful.memory.episode import Episode
+from heedful.memory.filing import file
+from heedful.memory.ingest import receive
+from heedful.memory.reflect import reflect
+from heedful.service.auth import Caller, Project, Reading, Writing
+from heedful.service.middleware import PROTOBUF
+from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
+from heedful.service.problems import Problem
+from heedful.service.setup import Given, Setup
+from heedful.service.wire.episodes import (
+    Episodes,
+    GivenTrust,
+    NewEpisode,
+    ShownEpisode,
+    Taken,
+    Taught,
+)
+from heedful.service.wire.traces import EXAMPLE, REQUEST, RESPONSE
+from heedful.traces.gather import Limits
+from heedful.traces.lines import Lines
+
+router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
+Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
+Trust = Annotated[
+    GivenTrust,
+    Query(description="Whose the task is; `operator` needs a key that may approve."),
+]
+State = Annotated[Literal["waiting", "reflected", "failed"] | None, Query()]
+
+
+def vouched(caller: Caller, trust: GivenTrust) -> GivenTrust:
+    """From whom the task is, by a key that may say so. Raises Forbidden."""
+    if trust == "operator":
+        caller.needs("approve")
+    return trust
+
+
+@router.post("/episodes", status_code=202, responses={200: {"model": Taken}})
+async def create(
+    new: NewEpisode,
+    caller: Writing,
+    setup: Given,
+    response: Response,
+    project: Project = None,
+    wait: Wait = False,
+    trust: Trust = "external",
+) -> Taken:
+    """Take a finished run, once however often it is sent; it is reflected on by a worker.
+
+    200 where it is reflected on. What tools, documents and users said waits in quarantine with all
+    that rests on it.
+    """
+    scope = caller.scope(project, new.tenant)
+    episode = await asyncio.to_thread(_episode, new)
+    given = vouched(caller, trust)
+    taken = await (_now if wait else _later)(setup, scope, episode, given)
+    response.status_code = 200 if taken.state == "reflected" else 202
+    return taken
+
+
+@router.get("/episodes")
+async def listed(
+    caller: Reading,
+    setup: Given,
+    project: Project = None,
+    state: State = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Episodes:
+    """The episodes and what became of them, the newest first."""
+    place: Any = cursor_from(cursor, float, str) or ()
+    store = setup.store.episodes
+    found = await store.before(caller.scope(project), limit + 1, state or "", *place)
+    last = found[limit - 1] if len(found) > limit else None
+    more = cursor_to(last.at, last.digest) if last else None
+    return Episodes(items=[ShownEpisode.of(one) for one in found[:limit]], next=more)
+
+
+def _episode(new: NewEpisode) -> Episode:
+    """The episode, of a bounded size and without secrets. Raises InvalidInput."""
+    plain = new.model_dump(exclude_unset=True, exclude={"tenant"})
+    if not new.events and new.fault is None:
+        raise InvalidInput("events", [], "at least one event, where there is no fault")
+    plain |= {"events": [one.model_dump(exclude_unset=True) for one in new.events]}
+    [episode] = Lines(Limits()).add(plain)
+    return episode
+
+
+async def _later(setup: Setup, scope: Scope, episode: Episode, trust: GivenTrust) -> Taken:
+    filed = await asyncio.to_thread(file, episode, episode.digest, trust)
+    state = await setup.store.episodes.put(scope, filed)
+    if state != "reflected":
+        await setup.work.defer("reflect", scope, digest=filed.digest)
+    return Taken(digest=filed.digest, state=state)
+
+
+async def _now(setup: Setup, scope: Scope, episode: Episode, trust: GivenTrust) -> Taken:
+    made = await reflect(episode, memory=setup.memory(scope), model=setup.model, trust=trust)
+    assert made is not None
+    state: Literal["waiting", "reflected"] = "waiting" if made.busy else "reflected"
+    return Taken(digest=episode.digest, state=state, taught=Taught.of(made))
+
+
+traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
+_JSON = "application/json"
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BODY = {
+    "required": True,
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": REQUEST, "example": EXAMPLE}},
+}
+_ANSWER: dict[str, Any] = {
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": RESPONSE, "example": {}}},
+    "description": "An ExportTraceServiceResponse in the encoding of the request.",
+}
+
+
+@traces_router.post(
+    "/traces",
+    response_class=Response,
+    responses={200: _ANSWER},
+    openapi_extra={"requestBody": _BODY},
+)
+async def traces(
+    request: Request,
+    caller: Writing,
+    setup: Given,
+    project: Project = None,
+    trust: Annotated[
+        GivenTrust,
+        Query(description="Whose the tasks are; `operator` needs a key that may approve."),
+    ] = "external",
+) -> Response:
+    """OTLP/HTTP: spans of agents, in any order and from any number of services.
+
+    They wait until the root of their trace has ended; then it is an episode, once. Spans that
+    cannot be kept are told as `partial_success`.
+    """
+    scope = caller.scope(project)
+    given = vouched(caller, trust)
+    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    body = await request.body()
+    try:
+        sent: Any = body if kind == PROTOBUF else _parsed(body)
+        refused = await receive(setup.store, scope, sent, given)
+    except InvalidInput as error:
+        raise Problem(400, "invalid_traces", str(error)) from error
+    setup.metrics.gathered("refused", refused.total())
+    request.app.state.gathering.soon(scope)
+    why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
+    return _answer(kind, refused.total(), why)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("body", "no JSON", f"OTLP as JSON ({error})") from error
+
+
+def _answer(kind: str, refused: int, why: str) -> Response:
+    """The response, in the encoding of the request; without `partial_success` where all is kept."""
+    if kind == PROTOBUF:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
+
+        told = wire.ExportTraceServiceResponse()
+        if refused:
+            told.partial_success.rejected_spans = refused
+            told.partial_success.error_message = why
+        return Response(told.SerializeToString(), media_type=PROTOBUF)
+    # A whole number of 64 bits is text in the JSON of protobuf.
+    part = {"partialSuccess": {"rejectedSpans": str(refused), "errorMessage": why}}
+    return Response(json.dumps(part if refused else {}), media_type=_JSON)

@@ -1,0 +1,1 @@
+"""Bytes and values: what requests and answers hold."""

@@ -1,0 +1,451 @@
+"""Work done in this process: what waits lives as long as it does, and the store knows the rest.
+
+Work on a queue in PostgreSQL (procrastinate): handed over by services, done by any worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from types import TracebackType
+from typing import Any
+
+import psycopg
+from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, RetryDecision
+from procrastinate import exceptions as failures
+from procrastinate.jobs import Job as Row
+from procrastinate.jobs import Status
+from psycopg_pool import AsyncConnectionPool
+
+from heedful import telemetry
+from heedful.errors import HeedfulError, StoreError, StoreUnavailable
+from heedful.lessons.lesson import Scope
+from heedful.service.jobs import (
+    NIGHT,
+    QUEUES,
+    SWEEP,
+    TASKS,
+    TRIES,
+    Depth,
+    Job,
+    State,
+    Told,
+    Tools,
+    again_in,
+    do,
+    night,
+    sweep,
+    untold,
+)
+from heedful.store.postgres import addressed, mishap
+
+_log = logging.getLogger("heedful")
+# Jobs at a time: more help only where a model on the network is waited for.
+CONCURRENCY = 2
+# Seconds that what is under way may take to end when the process is asked to stop.
+GRACE = 30.0
+
+
+@dataclass(order=True)
+class _Handed:
+    """A job and its place: the higher priority first, then the one that came first."""
+
+    place: tuple[int, int]
+    job: Job = field(compare=False)
+    carried: dict[str, str] = field(compare=False)
+    since: float = field(compare=False)
+    tries: int = field(default=0, compare=False)
+
+
+class Inside:
+    """Work in this process, for a store that one process serves; `async with` begins and ends it.
+
+    At the beginning it takes up what the store says was left undone, and once a day what keeps
+    memories in order. A job that fails is tried again; at the end what is under way may finish for
+    `GRACE` seconds, and is given back after that. `queues`: only jobs of these; None: of all.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        concurrency: int = CONCURRENCY,
+        queues: Collection[str] | None = None,
+        told: Told = untold,
+    ) -> None:
+        self._tools, self._concurrency, self._queues, self._told = tools, concurrency, queues, told
+        self._ready: list[_Handed] = []
+        self._waiting: dict[str, _Handed] = {}  # by the name of its job, also what waits to retry
+        self._running: dict[asyncio.Task[None], _Handed] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._failed: Counter[str] = Counter()
+        self._places = count()
+        self._rounds: list[asyncio.Task[None]] = []
+        self._open = True
+
+    @property
+    def failed(self) -> int:
+        """How many jobs were given up."""
+        return self._failed.total()
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        """Hand a task over, unless the same waits already. Raises UnknownName, InvalidInput."""
+        job = Job(task, scope, arguments)
+        wanted = self._queues is None or job.kind.queue in self._queues
+        if wanted and job.name not in self._waiting:
+            place = (-job.kind.priority, next(self._places))
+            self._put(_Handed(place, job, telemetry.carried(), time.time()))
+
+    async def depth(self) -> Sequence[Depth]:
+        """What there is to do, by queue and state; `failed` since this process began."""
+        now, since = time.time(), dict[tuple[str, State], list[float]]()
+        for handed in self._waiting.values():
+            since.setdefault((handed.job.kind.queue, "waiting"), []).append(handed.since)
+        for handed in self._running.values():
+            since.setdefault((handed.job.kind.queue, "running"), []).append(handed.since)
+        depths = [
+            Depth(queue, state, len(all_), max(0.0, now - min(all_)))
+            for (queue, state), all_ in since.items()
+        ]
+        return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
+
+    async def drain(self) -> None:
+        """Wait until nothing runs, and nothing waits but what is to be tried again later."""
+        while self._running:
+            await asyncio.wait(self._running)
+            await asyncio.sleep(0)  # what they came to is dealt with in callbacks
+
+    async def __aenter__(self) -> Inside:
+        """Begin with what was left undone."""
+        self._rounds = [
+            asyncio.create_task(self._every(SWEEP, sweep)),
+            asyncio.create_task(self._every(NIGHT, night)),
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Begin nothing new; let what runs finish, or give it back."""
+        self._open = False
+        for round in self._rounds:
+            round.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=GRACE)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
+
+    async def _every(self, seconds: float, round: Callable[..., Any]) -> None:
+        """Go round now and at every interval; a store that fails is asked again at the next."""
+        while True:
+            try:
+                await round(self, self._tools)
+            except StoreError as error:
+                _log.warning("round_failed", extra={"round": round.__name__, "error": str(error)})
+            await asyncio.sleep(seconds)
+
+    def _put(self, handed: _Handed) -> None:
+        self._waiting[handed.job.name] = handed
+        heappush(self._ready, handed)
+        self._go()
+
+    def _go(self) -> None:
+        """Begin as many jobs as may run."""
+        for handed in self._next():
+            del self._waiting[handed.job.name]
+            handed.since, handed.tries = time.time(), handed.tries + 1
+            given = (handed.job, self._tools, handed.tries, handed.carried, self._told)
+            # Whatever else its maker is in the middle of is none of the job's.
+            task = asyncio.create_task(do(*given), context=Context())
+            self._running[task] = handed
+            task.add_done_callback(self._ended)
+
+    def _next(self) -> Iterator[_Handed]:
+        """What may run now, the first first; what another job of its scope holds up stays."""
+        held: list[_Handed] = []
+        while self._open and self._ready and len(self._running) < self._concurrency:
+            handed = heappop(self._ready)
+            holds = handed.job.holds
+            if holds is not None and any(one.job.holds == holds for one in self._running.values()):
+                held.append(handed)
+            else:
+                yield handed
+        for handed in held:
+            heappush(self._ready, handed)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        handed = self._running.pop(task)
+        error = None if task.cancelled() else task.exception()
+        wait = again_in(error, handed.tries)
+        if error is not None and wait is not None and handed.job.name not in self._waiting:
+            handed.since = time.time()
+            self._waiting[handed.job.name] = handed
+            self._later(wait, handed)
+        elif error is not None and wait is None:
+            self._failed[handed.job.kind.queue] += 1
+            told = {"job": handed.job.name, "error": type(error).__name__}
+            defect = None if isinstance(error, HeedfulError) else error
+            _log.error("job_failed", extra=told, exc_info=defect)
+        self._go()
+
+    def _later(self, wait: float, handed: _Handed) -> None:
+        def now() -> None:
+            self._timers.discard(timer)
+            self._put(handed)
+
+        timer = asyncio.get_running_loop().call_later(wait, now)
+        self._timers.add(timer)
+
+
+# What every worker does besides its queues: it looks after all of them.
+UPKEEP = "upkeep"
+# Seconds between two signs of life of a worker, after how many without one its jobs are another's,
+# and between two looks for such jobs, at the latest.
+BEAT, SILENT, POLL = 5.0, 20.0, 5.0
+# When it is looked for stalled jobs (with seconds last), for what nobody handed over, and at night.
+REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
+# Hours that a job which was given up is kept, for people to see.
+KEPT = 24 * 30
+# A night is made up for when no worker ran; of all else the next round comes soon.
+MISSED = 86_400
+CONNECTIONS = 4
+# Seconds after which a server that gives no connection is away.
+ANSWER = 5.0
+_DEPTH = """
+with jobs as (
+  select j.queue_name as queue, case
+      when j.status = 'todo' then 'waiting' when j.status <> 'doing' then 'failed'
+      when w.last_heartbeat >= now() - make_interval(secs => %(silent)s) then 'running'
+      else 'stalled' end as state,
+    (select max(e.at) from procrastinate_events e where e.job_id = j.id) as at
+  from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
+  where j.status in ('todo', 'doing', 'failed')
+)
+select queue, state, count(*) as number,
+  greatest(0, extract(epoch from now() - min(at)))::float8 as oldest
+from jobs group by queue, state order by queue, state
+"""
+
+
+class Backoff(BaseRetryStrategy):
+    """When a job that failed is tried again."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: Row) -> RetryDecision | None:
+        """After `again_in` seconds, or never."""
+        wait = again_in(exception, job.attempts + 1)
+        return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
+
+
+class Queued:
+    """Work on the queue of a `postgresql://` URL; `async with` opens and closes its connections.
+
+    The same waits once. Raises StoreError where the database does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._conninfo = addressed(url).conninfo
+        self._pool: AsyncConnectionPool[Any] | None = None
+        self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
+
+    async def __aenter__(self) -> Queued:
+        """Open; the server may come later."""
+        self._pool = AsyncConnectionPool(
+            self._conninfo,
+            min_size=1,
+            max_size=CONNECTIONS,
+            timeout=ANSWER,
+            open=False,
+            check=AsyncConnectionPool.check_connection,
+        )
+        await self._pool.open()
+        await self._app.open_async(self._pool)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of the database."""
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        """Hand a task over, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
+        job = Job(task, scope, arguments)
+        options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
+        deferred = self._app.configure_task(_named(task), queueing_lock=job.name, **options)
+        given: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
+        with _typed():
+            try:
+                await deferred.defer_async(**given, carried=dict[str, Any](telemetry.carried()))
+            except failures.AlreadyEnqueued:
+                return
+
+    async def depth(self) -> Sequence[Depth]:
+        """What there is to do, by queue and state. Raises StoreError."""
+        with _typed():
+            rows = await self._app.connector.execute_query_all_async(_DEPTH, silent=SILENT)
+        return [Depth(**row) for row in rows]
+
+    async def work(
+        self,
+        tools: Tools,
+        *,
+        queues: Collection[str] | None = None,
+        concurrency: int = CONCURRENCY,
+        once: bool = False,
+        told: Told = untold,
+    ) -> None:
+        """Do what is queued until the task is cancelled; with `once` until nothing is left.
+
+        Cancelled, it begins nothing new, and what runs may finish for `GRACE` seconds. Where the
+        server goes away it waits until it is back. Raises StoreError at the beginning, and with
+        `once`.
+        """
+        logging.getLogger("procrastinate.worker").addFilter(_untold)
+        self._register(tools, told)
+        await sweep(self, tools)  # which also shows whether the database can be worked with
+        if once:
+            await self._revive()
+        else:
+            self._go_round(tools)
+        while True:
+            try:
+                with _typed():
+                    await self._app.run_worker_async(
+                        name="",  # one that has a name logs elsewhere
+                        queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
+                        concurrency=concurrency,
+                        wait=not once,
+                        fetch_job_polling_interval=POLL,
+                        shutdown_graceful_timeout=GRACE,
+                        update_heartbeat_interval=BEAT,
+                        stalled_worker_timeout=SILENT,
+                        delete_jobs="successful",
+                        install_signal_handlers=False,
+                    )
+            except StoreUnavailable:
+                if once:
+                    raise
+            if once:
+                return
+            await asyncio.sleep(BEAT)  # it ended by itself: the server was away
+
+    def _register(self, tools: Tools, told: Told) -> None:
+        """Tell procrastinate what to call for each task."""
+        for name, task in TASKS.items():
+            made = partial(self._app.task, name=_named(name), queue=task.queue, retry=Backoff())
+            made(pass_context=True)(self._doing(name, tools, told))
+
+    def _go_round(self, tools: Tools) -> None:
+        """Tell it what to do of its own accord, and when."""
+        app = self._app
+
+        async def nightly() -> None:
+            await night(self, tools)
+            with _typed():
+                await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
+
+        rounds: tuple[tuple[str, str, Callable[[], Awaitable[None]]], ...] = (
+            ("revive", REVIVAL, self._revive),
+            ("sweep", SWEEPS, partial(sweep, self, tools)),
+            ("night", NIGHTS, nightly),
+        )
+        for name, cron, work in rounds:
+            named = _named(name)
+            made = partial(app.task, name=named, queue=UPKEEP, priority=100, queueing_lock=named)
+            app.periodic(cron=cron)(made()(_round(name, work)))
+
+    def _doing(self, name: str, tools: Tools, told: Told) -> Any:
+        async def doing(
+            context: JobContext,
+            tenant: str,
+            project: str,
+            arguments: dict[str, Any],
+            carried: dict[str, str],
+        ) -> None:
+            job = Job(name, Scope(tenant, project), arguments)
+            try:
+                await do(job, tools, context.job.attempts + 1, carried, told)
+            except HeedfulError:
+                if not await self._twin(job):
+                    raise
+
+        return doing
+
+    async def _twin(self, job: Job) -> bool:
+        """Whether the same was handed over again meanwhile: of two, one cannot wait to be retried.
+
+        The queue takes a job back among those that wait only where no other has its name there
+        (github.com/procrastinate-org/procrastinate/issues/1446).
+        """
+        jobs = self._app.job_manager
+        waiting = await jobs.list_jobs_async(queueing_lock=job.name, status=Status.TODO.value)
+        return bool(list(waiting))
+
+    async def _revive(self) -> None:
+        """Let the jobs of workers that are not heard of wait again, but for those that had enough.
+
+        Where the same waits already, the one of the dead worker is dropped.
+        """
+        jobs = self._app.job_manager
+        with _typed():
+            for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
+                if one.attempts + 1 >= TRIES:  # it may be what killed them
+                    await jobs.finish_job(one, Status.FAILED, delete_job=False)
+                    continue
+                try:
+                    await jobs.retry_job(one)
+                except failures.UniqueViolation:
+                    await jobs.finish_job(one, Status.ABORTED, delete_job=True)
+
+
+def _untold(record: logging.LogRecord) -> bool:
+    """Whether it is no failure that was told already: of a job, or by the pool of connections."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HeedfulError | failures.ConnectorException)
+
+
+def _round(name: str, work: Callable[[], Awaitable[None]]) -> Callable[[int], Any]:
+    """A round at its time; a database that fails is asked again at the next."""
+
+    async def gone(timestamp: int) -> None:
+        try:
+            await work()
+        except StoreError as error:
+            _log.warning("round_failed", extra={"round": name, "error": str(error)})
+
+    return gone
+
+
+def _named(task: str) -> str:
+    return f"heedful.{task}"
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    """procrastinate's errors as heedful's."""
+    try:
+        yield
+    except failures.ConnectorException as error:
+        cause = error.__cause__
+        if isinstance(cause, psycopg.Error):
+            raise mishap(cause).told from error
+        raise StoreUnavailable(f"the queue failed: {error}; try again") from error

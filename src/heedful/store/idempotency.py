@@ -1,0 +1,245 @@
+"""What is done beside an effect, in its transaction: an entry of the audit, a step of a call.
+
+A caller says so for all that runs within `beside`; the store then does it where it writes.
+
+Answers in SQL: what calls with an idempotency key did, and what they were answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+from heedful.errors import LeaseLost, StoreCorrupt
+from heedful.lessons.lesson import Scope
+from heedful.store.database import MEMORY, Access, Db, Work
+from heedful.store.records import Stored
+
+T = TypeVar("T")
+Extra = Callable[[Db], None]
+Record = Callable[[Db, int, Mapping[str, Any]], None]
+
+
+class Beside:
+    """What goes with the effects of one call, in order; made in the task that makes the call.
+
+    An effect is a write, but for taking a loop over, which may be done again. `record` writes down
+    the number of an effect and what it came to, as plain data; `known` are those of the same call
+    when it was made before: they are not done again, the call goes on with what they came to.
+    """
+
+    def __init__(
+        self, record: Record | None = None, known: Sequence[Mapping[str, Any]] = (), first: int = 0
+    ) -> None:
+        self._record = record
+        self._known = list(known)
+        self._next = first
+        self._extras: list[Extra] = []
+        self._task = asyncio.current_task()
+
+    @property
+    def made_now(self) -> bool:
+        """Whether the call itself runs: not a heartbeat of it, nor work that it handed over."""
+        return asyncio.current_task() is self._task
+
+    def also(self, extra: Extra) -> None:
+        """Have this done in the transaction of the next effect."""
+        self._extras.append(extra)
+
+    async def write(self, access: Access, scope: Scope, work: Work[T], holds: Sequence[str]) -> T:
+        """As `Access.write`, with what is to be done beside it."""
+        name = work.__qualname__
+        if self._known and self._known[0]["name"] == name:
+            self._extras.clear()
+            known: T = _value(self._known.pop(0)["value"])
+            return known
+        n, extras = self._next, tuple(self._extras)
+        self._next += 1
+
+        def whole(db: Db) -> T:
+            value = work(db)
+            if not isinstance(value, Stored):
+                for extra in extras:
+                    extra(db)
+                if self._record is not None:
+                    self._record(db, n, {"name": name, "value": _plain(value)})
+            return value
+
+        value = await access.write(scope, whole, holds)
+        if not isinstance(value, Stored):
+            self._extras = [extra for extra in self._extras if extra not in extras]
+        return value
+
+
+_now: ContextVar[Beside | None] = ContextVar("heedful_beside", default=None)
+
+
+@contextmanager
+def beside(one: Beside) -> Iterator[Beside]:
+    """Within it, every effect of this call is accompanied by that."""
+    token = _now.set(one)
+    try:
+        yield one
+    finally:
+        _now.reset(token)
+
+
+def also(extra: Extra) -> None:
+    """Have this done in the transaction of the next effect of this call; there must be a call."""
+    current = _now.get()
+    if current is None:
+        raise LookupError("nothing is done beside an effect outside of `beside`")
+    current.also(extra)
+
+
+class Attended:
+    """Access to a database that does, beside what is written, what the call asks for."""
+
+    def __init__(self, access: Access) -> None:
+        self._access: Access = access
+
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """As the database does."""
+        return await self._access.read(scope, work)
+
+    async def apart(self, scope: Scope, work: Work[T]) -> T:
+        """As the database does."""
+        return await self._access.apart(scope, work)
+
+    async def close(self) -> None:
+        """As the database does."""
+        await self._access.close()
+
+    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+        """What `work` returns, once it is committed together with what goes beside it."""
+        current = _now.get()
+        if current is None or not current.made_now:
+            return await self._access.write(scope, work, holds)
+        return await current.write(self._access, scope, work, holds)
+
+
+def _plain(value: Any) -> Any:
+    """A value that a write came to, as plain data. Raises TypeError where it is no value."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple():
+            return {"@": "tuple", "of": [_plain(one) for one in value]}
+        case list():
+            return [_plain(one) for one in value]
+        case Mapping():
+            return {"@": "dict", "of": [[str(key), _plain(one)] for key, one in value.items()]}
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            kind = type(value)
+            held = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+            return {"@": f"{kind.__module__}:{kind.__qualname__}", "of": held}
+        case _:
+            raise TypeError(f"what a write came to is no plain value: {type(value).__name__}")
+
+
+def _value(plain: Any) -> Any:
+    """The value that `_plain` was given."""
+    match plain:
+        case list():
+            return [_value(one) for one in plain]
+        case {"@": "tuple", "of": parts}:
+            return tuple(_value(one) for one in parts)
+        case {"@": "dict", "of": pairs}:
+            return {key: _value(one) for key, one in pairs}
+        case {"@": str(kind), "of": held}:
+            return _kind(kind)(**{k: _value(v) for k, v in held.items()})
+        case _:
+            return plain
+
+
+def _kind(name: str) -> Any:
+    """The value class of that name. Raises StoreCorrupt where it is none of heedful's."""
+    module, _, inner = name.partition(":")
+    kind = None
+    if module.startswith("heedful."):
+        with suppress(ImportError):
+            kind = getattr(import_module(module), inner, None)
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise StoreCorrupt(f"what a call came to is written down as {name!r}; that is no value")
+    return kind
+
+
+KEPT = 86_400.0  # seconds
+ANSWER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that may come again: whose it is, its idempotency key, a digest of what it asks."""
+
+    tenant: str
+    caller: str
+    once: str
+    digest: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Itself, as the statements take it."""
+        return {name: getattr(self, name) for name in ("tenant", "caller", "once", "digest")}
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is known of a call that was made before: its effects, in order, and its answer.
+
+    `digest` is "" where it is new. `next` is the number of its next effect.
+    """
+
+    digest: str = ""
+    effects: tuple[Mapping[str, Any], ...] = ()
+    answer: Mapping[str, Any] | None = None
+    next: int = 0
+
+
+class SqlAnswers:
+    """The answers of a store; every method is one transaction and raises StoreError."""
+
+    def __init__(self, access: Access) -> None:
+        self._access: Access = access
+
+    async def before(self, call: Call) -> Before:
+        """What is known of the call."""
+        values = {**call.values, "after": time.time() - KEPT}
+
+        def work(db: Db) -> Before:
+            rows = db.named("read_answer", values).fetchall()
+            if not rows:
+                return Before()
+            plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
+            answer = plain.pop(ANSWER, None)
+            next = max(plain, default=-1) + 1
+            return Before(rows[0]["digest"], tuple(plain.values()), answer, next)
+
+        return await self._access.read(Scope(call.tenant), work)
+
+    async def keep(self, call: Call, answer: Mapping[str, Any]) -> None:
+        """Keep what the call was answered, and forget what is older than a day."""
+        now = time.time()
+
+        def work(db: Db) -> None:
+            db.named("forget_answers", {"tenant": call.tenant, "before": now - KEPT})
+            write(db, call, ANSWER, answer)
+
+        await self._access.write(Scope(call.tenant), work, ("answers",))
+
+
+def write(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
+    """Write down an effect of the call, in its transaction.
+
+    Raises LeaseLost where the same call is being answered elsewhere, which then did it already.
+    """
+    values = {**call.values, "n": n, "record": json.dumps(record), "now": time.time()}
+    if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
+        raise LeaseLost("the same call is being answered just now; ask again")

@@ -1,0 +1,226 @@
+"""The learned level in SQL: patterns that count as one, by evidence, and apart again.
+
+Rows are never merged. Every pattern keeps its own lesson; which of them are a group is a reading of
+the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
+
+Lessons listed page by page, and edited by a person, in SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any
+
+from heedful.errors import Changed, NotFound
+from heedful.lessons.lesson import KINDS, Change, Scope, Wanted
+from heedful.lessons.patterns import Merge, Seen, Templates
+from heedful.lessons.signature import Signature
+from heedful.lessons.trust import LARGEST
+from heedful.store import exposures as shown
+from heedful.store import lessons as size
+from heedful.store.database import Db, Row
+from heedful.store.lessons import key_of, plain, rule, storable
+
+# Of so many error types a process keeps the templates; of a group so many lessons are shown.
+KEPT = 32
+LESSONS = 50
+
+
+class Learned:
+    """The templates of each error type; those kept count as long as the store says the same.
+
+    What tools and documents said teaches when it is released: no flood of it merges other patterns.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
+
+    def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
+        """What the first patterns of the type teach, whoever wrote them."""
+        from heedful.lessons.patterns import MOST_PATTERNS
+
+        values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
+        state = db.named("learnt_state", values).fetchall()[0]["state"]
+        kept = self._kept.pop((scope, error_type), None)
+        if kept is None or kept[0] != state:
+            rows = db.named("learnt_patterns", values).fetchall()
+            kept = state, _templates(error_type, rows)
+        self._kept[scope, error_type] = kept
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]  # the one that was not asked for longest
+        return kept[1]
+
+
+def seen(db: Db, scope: Scope, given: Signature) -> Seen:
+    """The lessons of a pattern and of its group, by indexed reads; a group costs two more.
+
+    What a dream superseded is answered by what took its place.
+    """
+    alone = _lessons(db, scope, given.digest, (given.digest,))
+    if any(one["apart"] for one in alone):
+        return Seen(sum(one["seen"] for one in alone), alone)
+    merge = _merge(db, scope, given)
+    members = _with_superseded(db, scope, (given.digest,) if merge is None else merge.members)
+    if members == (given.digest,):
+        return Seen(sum(one["seen"] for one in alone), alone)
+    values = {
+        **key_of(scope),
+        "signature": given.digest,
+        "members": json.dumps(members),
+    }
+    count = db.named("count_seen", values).fetchall()[0]["n"]
+    return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
+
+
+def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
+    """The groups of a scope and what is kept apart, as plain data, the most seen first."""
+    values = {**key_of(scope), "error_type": storable(error_type)}
+    rows = db.named("every_pattern", values).fetchall()
+    told = [
+        one
+        for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
+        for one in _grouped(db, scope, kind, list(those))
+    ]
+    return sorted(told, key=lambda one: (one["apart"], -one["seen"]))
+
+
+def set_apart(
+    db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str, now: float
+) -> None:
+    """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+    for digest in digests:
+        values = {**key_of(scope), "signature": digest, "apart": apart}
+        if not db.named("set_apart", values).fetchall():
+            raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
+        rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, now)
+
+
+def _lessons(
+    db: Db, scope: Scope, signature: str, members: Sequence[str]
+) -> tuple[Mapping[str, Any], ...]:
+    values = {
+        **key_of(scope),
+        "signature": signature,
+        "members": json.dumps(members),
+        "limit": LESSONS,
+    }
+    return tuple(map(plain, db.named("seen", values).fetchall()))
+
+
+def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
+    """The same patterns, with those that a dream has made one lesson with any of them."""
+    told = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
+    rows = db.named("became_one", {**key_of(scope), **told}).fetchall()
+    return (*members, *(row["signature"] for row in rows))
+
+
+def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
+    from heedful.lessons.patterns import Templates, learnable
+    from heedful.lessons.signature import Signature
+
+    given = [
+        (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
+    ]
+    apart = [one.digest for one, out in given if out and learnable(one)]
+    return Templates().learn(*(one for one, _ in given)).unmerge(*apart)
+
+
+def _merge(db: Db, scope: Scope, given: Signature) -> Merge | None:
+    from heedful.lessons.patterns import learnable
+    from heedful.lessons.signature import Signature
+
+    if not learnable(given):
+        return None
+    error_type = storable(given.error_type)
+    known = db.kept(Learned).templates(db, scope, error_type)
+    return known.merge(Signature("", storable(given.pattern), given.digest, error_type))
+
+
+def _grouped(
+    db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
+) -> Iterator[Mapping[str, Any]]:
+    from heedful.lessons.patterns import MOST_PATTERNS
+
+    told = {
+        row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
+        for row in rows
+    }
+    for merge in _templates(error_type, list(islice(rows, MOST_PATTERNS))).merges():
+        members = [told[digest] for digest in merge.members]
+        yield _entry(error_type, merge.template, members, merge.why, False)
+    for row in rows:
+        if row["apart"]:
+            values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
+            ruled = db.named("last_ruling", values).fetchall()
+            why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
+            yield _entry(error_type, row["pattern"], [told[row["signature"]]], why, True)
+
+
+def _entry(
+    error_type: str,
+    template: str,
+    members: Sequence[Mapping[str, Any]],
+    why: Sequence[str],
+    apart: bool,
+) -> Mapping[str, Any]:
+    return {
+        "error_type": error_type,
+        "template": template,
+        "seen": sum(one["seen"] for one in members),
+        "apart": apart,
+        "why": list(why),
+        "patterns": list(members),
+    }
+
+
+FLAGS = ("pinned", "apart")
+# What a lesson says, and what may be done about it: not how often it was seen or shown.
+EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
+
+
+def listed(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mapping[str, Any]]:
+    """Lessons as plain data, the newest first, without words that are held back."""
+    values = {
+        **key_of(scope),
+        "kind": wanted.kind,
+        "error_type": wanted.error_type,
+        "state": wanted.state,
+        "tag": wanted.tag,
+        "before": wanted.before,
+        "limit": limit,
+    }
+    return list(map(_plain, db.named("list_reflections", values).fetchall()))
+
+
+def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
+    """The lesson of that id. Raises NotFound."""
+    for found in listed(db, scope, Wanted(before=min(id, LARGEST - 1) + 1), 1):
+        if found["id"] == id:
+            return found
+    raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
+
+
+def amend(
+    db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str, now: float
+) -> Mapping[str, Any]:
+    """Change a lesson that is still of that edition, on record. Raises NotFound, Changed."""
+    found = one(db, scope, id)
+    if found["edition"] != edition:
+        raise Changed("lesson", str(id), found["edition"])
+    if change.pinned is not None:
+        size.pin(db, scope, id, change.pinned, by, why, now)
+    if change.apart is not None:
+        set_apart(db, scope, [found["signature"]], change.apart, by, why, now)
+    if change.restored:
+        shown.restore(db, scope, id, by, why, now)
+    return one(db, scope, id)
+
+
+def _plain(row: Row) -> Mapping[str, Any]:
+    told = {**dict(row), **{name: json.loads(row[name]) for name in ("tags", "meta")}}
+    told |= {name: bool(row[name]) for name in FLAGS}
+    said = json.dumps([told[name] for name in EDITED], sort_keys=True)
+    return {**told, "edition": hashlib.sha256(said.encode("ascii")).hexdigest()[:16]}
