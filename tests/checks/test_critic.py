@@ -21,7 +21,8 @@ from heedful.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelErro
 from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Goal, Usage
 from heedful.loop.stop import Echo, MaxAttempts
-from heedful.models.contract import WARMER, Answer
+from heedful.models.call import WARMER
+from heedful.models.contract import Answer
 from heedful.sanitize import cut
 from heedful.testing import FixedEmbedder, ScriptedModel
 

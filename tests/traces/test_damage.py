@@ -155,7 +155,9 @@ def test_a_file_that_is_not_there_and_a_format_that_is_not_known(tmp_path):
     with pytest.raises(TraceFileError, match="No such file") as error:
         list(traces.read(tmp_path / "none.jsonl"))
     assert error.value.path == str(tmp_path / "none.jsonl")
-    with pytest.raises(UnknownName, match="no trace format is called 'csv'; there are: auto, err"):
+    with pytest.raises(
+        UnknownName, match="no trace format is called 'csv'; there are: auto, heedful"
+    ):
         traces.read(b"", format="csv")
     assert refused(FILES["own"], format="chat").line == 1
 

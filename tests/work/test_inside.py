@@ -115,7 +115,7 @@ def test_other_queues_and_unknown_tasks_are_not_taken(store):
 
 
 def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST", 0.0)
+    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     heard = Heard()
 
     async def run() -> Inside:

@@ -129,7 +129,7 @@ def test_two_workers_share_what_there_is(url):
 
 
 def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST", 0.0)
+    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     monkeypatch.setattr(queued, "POLL", 0.05)
     heard = Heard()
 
@@ -155,7 +155,7 @@ def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
 
 
 def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST", 0.0)
+    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     heard = Heard()
 
     async def run() -> None:

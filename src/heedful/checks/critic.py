@@ -12,7 +12,8 @@ from heedful.checks.roles import ALIGNMENT, DRIFT, ROLES, Opinion, Role, plain, 
 from heedful.checks.text import require
 from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop.record import NOTHING, Evaluation, Finding, number
-from heedful.models.contract import Embedder, Model, asked
+from heedful.models.call import asked
+from heedful.models.contract import Embedder, Model
 from heedful.sanitize import cut
 
 SURE = 0.5  # the confidence of a judgement by embedding, which sees the topic alone

@@ -16,7 +16,8 @@ from heedful.checks.said import Said
 from heedful.checks.text import require
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Usage
-from heedful.models.contract import Model, asked
+from heedful.models.call import asked
+from heedful.models.contract import Model
 from heedful.sanitize import cut
 
 # Claims that a model is shown, and characters of the sentence of one and of a reason.

@@ -23,7 +23,8 @@ from heedful.memory.memory import Memory, placed, space_of
 from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
 from heedful.memory.signal import Signal
 from heedful.memory.study import Study, study, turns, unlearnt
-from heedful.models.contract import Model, asked
+from heedful.models.call import asked
+from heedful.models.contract import Model
 from heedful.redact import redacted
 from heedful.store.contract import Store
 from heedful.store.records import Filed

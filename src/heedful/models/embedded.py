@@ -21,9 +21,7 @@ from typing import IO, Any
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage
 from heedful.models import weights
-from heedful.models.contract import (
-    Answer,
-    Message,
+from heedful.models.call import (
     check_request,
     check_timeout,
     checked,
@@ -31,6 +29,7 @@ from heedful.models.contract import (
     printable,
     within,
 )
+from heedful.models.contract import Answer, Message
 from heedful.models.weights import Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelUnavailable
 from heedful.models import weights
-from heedful.models.contract import in_thread, printable
+from heedful.models.call import in_thread, printable
 from heedful.models.remote import Remote
 from heedful.models.weights import Progress
 

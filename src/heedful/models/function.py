@@ -12,15 +12,8 @@ from typing import Any
 
 from heedful.errors import MalformedAnswer, ModelError, UnknownName
 from heedful.loop.record import Usage
-from heedful.models.contract import (
-    Answer,
-    Message,
-    check_request,
-    check_timeout,
-    checked,
-    in_thread,
-    within,
-)
+from heedful.models.call import check_request, check_timeout, checked, in_thread, within
+from heedful.models.contract import Answer, Message
 
 
 class Function:

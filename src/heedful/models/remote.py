@@ -20,15 +20,8 @@ from heedful.errors import (
     PromptTooLong,
 )
 from heedful.loop.record import Usage
-from heedful.models.contract import (
-    Answer,
-    Message,
-    check_request,
-    check_timeout,
-    checked,
-    printable,
-    within,
-)
+from heedful.models.call import check_request, check_timeout, checked, printable, within
+from heedful.models.contract import Answer, Message
 from heedful.redact import redacted
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
 
 from heedful.errors import UnknownName, WeightsError
-from heedful.models.contract import in_thread
+from heedful.models.call import in_thread
 
 CHUNK = 1 << 20
 Progress = Callable[[str, int, int, str], None]
