@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heedful.loop.record import Usage
-from heedful.reports import AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import AttemptReport, Checked, Report, StageReport, Status
 
 RUN = "forecast-7"
 MEANS = (

@@ -18,7 +18,7 @@ from heedful import Report
 from heedful.checks import ground
 from heedful.checks.evaluate import Context
 from heedful.errors import PackageMissing
-from heedful.runs import report_of
+from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.cli.support import Desk
 

@@ -41,7 +41,7 @@ def pure_modules() -> list[Path]:
     memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
     memory += [PACKAGE / "checks" / f"{name}.py" for name in PURE_CHECKS]
     memory += [PACKAGE / "traces" / f"{name}.py" for name in PURE_TRACES]
-    named = "delimited near neutral redact shares retries asked answers questions".split()
+    named = "delimited near neutral redact shares".split()
     texts = [PACKAGE / f"{name}.py" for name in named]
     both = [path for path in (*memory, *texts) if path.exists()]
     return sorted((PACKAGE / "loop").rglob("*.py")) + both

@@ -16,13 +16,13 @@ _HOMES = {
     "All": "heedful.loop.stop",
     "Answer": "heedful.models.contract",
     "Attempt": "heedful.loop.record",
-    "AttemptReport": "heedful.reports",
+    "AttemptReport": "heedful.store.runs",
     "Attribution": "heedful.memory.attribution",
     "Briefing": "heedful.lessons.ranking",
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
     "Change": "heedful.loop.explain",
-    "Checked": "heedful.reports",
+    "Checked": "heedful.store.runs",
     "Claim": "heedful.memory.grounded",
     "Client": "heedful.service.client",
     "Comparison": "heedful.lessons.proof",
@@ -51,7 +51,7 @@ _HOMES = {
     "Finding": "heedful.loop.record",
     "Found": "heedful.lessons.lesson",
     "Goal": "heedful.loop.record",
-    "Guardrails": "heedful.guardrails",
+    "Guardrails": "heedful.pipeline",
     "HeedfulError": "heedful.errors",
     "Held": "heedful.lessons.trust",
     "Imported": "heedful.memory.transfer",
@@ -85,7 +85,7 @@ _HOMES = {
     "Repeat": "heedful.loop.stop",
     "RepeatedStep": "heedful.memory.repeats",
     "Replayed": "heedful.loop.replay",
-    "Report": "heedful.reports",
+    "Report": "heedful.store.runs",
     "Result": "heedful.drive.drive",
     "Run": "heedful.drive.drive",
     "Scope": "heedful.lessons.lesson",
@@ -95,7 +95,7 @@ _HOMES = {
     "Signal": "heedful.memory.signal",
     "Signature": "heedful.lessons.signature",
     "Spaces": "heedful.memory.memory",
-    "StageReport": "heedful.reports",
+    "StageReport": "heedful.store.runs",
     "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
     "StopRule": "heedful.loop.stop",
@@ -141,9 +141,8 @@ _ROOMS |= {"policies": "heedful.loop.policies", "testing": "heedful.testing"}
 _ROOMS |= {"traces": "heedful.traces"}
 
 if TYPE_CHECKING:
-    from heedful.guardrails import Guardrails
-    from heedful.pipeline import Pipeline
-    from heedful.reports import AttemptReport, Checked, Report, StageReport
+    from heedful.pipeline import Guardrails, Pipeline
+    from heedful.store.runs import AttemptReport, Checked, Report, StageReport
 
     __version__: str
     from heedful import checks as checks

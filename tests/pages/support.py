@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 from heedful.loop.record import Usage
-from heedful.reports import AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import Action, AttemptReport, Checked, Report, StageReport, Status
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (
@@ -59,6 +61,18 @@ INSIGHTS = (
 )
 
 
+def stage_report(
+    name: str,
+    action: Action,
+    *attempts: AttemptReport,
+    kept: int | None = 0,
+    status: Status = "passed",
+) -> StageReport:
+    found = tuple(replace(one, stage_name=name, attempt=n) for n, one in enumerate(attempts, 1))
+    of = action if action in ("open", "not_run") else status
+    return StageReport(name, of, action, found, len(found) if kept == 0 else kept)
+
+
 def stages() -> tuple[StageReport, ...]:
     cited = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
     rose = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
@@ -67,114 +81,58 @@ def stages() -> tuple[StageReport, ...]:
     )
     late = Checked("missing_results", "not_validated", "critical", "the check raised KeyError: 'y'")
     halt = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
+
+    def one(status: Status, *checks: Checked, **more: Any) -> AttemptReport:
+        return attempt("", 1, status, *checks, **more)
+
     return (
-        StageReport(
-            "load",
-            "passed",
-            "passed",
-            (attempt("load", 1, "passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}'),),
-            1,
+        stage_report(
+            "load", "passed", one("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
         ),
-        StageReport(
+        stage_report(
             "train",
             "passed",
-            "passed",
-            (
-                attempt(
-                    "train", 1, "failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=BEFORE
-                ),
-                attempt(
-                    "train",
-                    2,
-                    "passed",
-                    GOOD,
-                    Checked(FAR.check_name),
-                    ms=38_700,
-                    at=80.2,
-                    output=AFTER,
-                ),
-            ),
-            2,
+            one("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=BEFORE),
+            one("passed", GOOD, Checked(FAR.check_name), ms=38_700, at=80.2, output=AFTER),
         ),
-        StageReport(
+        stage_report(
             "evaluate",
-            "warning",
             "passed",
-            (attempt("evaluate", 1, "warning", GOOD, many, ms=2400, at=82.7, output="RMSE 4.1"),),
-            1,
+            one("warning", GOOD, many, ms=2400, at=82.7, output="RMSE 4.1"),
+            status="warning",
         ),
-        StageReport(
+        stage_report(
             "insights",
-            "failed",
             "continued",
-            (
-                attempt(
-                    "insights",
-                    1,
-                    "failed",
-                    cited,
-                    rose,
-                    ms=9100,
-                    at=92.0,
-                    told="- cite nothing",
-                    output=INSIGHTS[0],
-                ),
-                attempt(
-                    "insights",
-                    2,
-                    "failed",
-                    rose,
-                    ms=8700,
-                    at=100.9,
-                    told="- once more",
-                    output=INSIGHTS[1],
-                ),
-                attempt(
-                    "insights",
-                    3,
-                    "failed",
-                    rose,
-                    ms=8800,
-                    at=109.8,
-                    told="- and again",
-                    output=INSIGHTS[2],
-                ),
-            ),
-            3,
+            one("failed", cited, rose, ms=9100, at=92, told="- cite nothing", output=INSIGHTS[0]),
+            one("failed", rose, ms=8700, at=100.9, told="- once more", output=INSIGHTS[1]),
+            one("failed", rose, ms=8800, at=109.8, told="- and again", output=INSIGHTS[2]),
+            status="failed",
         ),
-        StageReport(
+        stage_report(
             "profile",
-            "not_validated",
             "continued",
-            (attempt("profile", 1, "not_validated", late, ms=210, at=110.1, output="ok"),),
-            1,
+            one("not_validated", late, ms=210, at=110.1, output="ok"),
+            status="not_validated",
         ),
-        StageReport(
+        stage_report(
             HOSTILE,
-            "failed",
             "halted",
-            (
-                attempt(
-                    HOSTILE,
-                    1,
-                    "failed",
-                    wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE),
-                    halt,
-                    ms=4,
-                    at=110.2,
-                    told=HOSTILE,
-                    output=HOSTILE,
-                ),
+            one(
+                "failed",
+                wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE),
+                halt,
+                ms=4,
+                at=110.2,
+                told=HOSTILE,
+                output=HOSTILE,
             ),
-            1,
+            status="failed",
         ),
-        StageReport(
-            "publish",
-            "open",
-            "open",
-            (attempt("publish", 1, "passed", GOOD, ms=900, at=111.2, output="x"),),
+        stage_report(
+            "publish", "open", one("passed", GOOD, ms=900, at=111.2, output="x"), kept=None
         ),
-        StageReport("notify", "not_run", "not_run"),
+        stage_report("notify", "not_run", kept=None),
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heedful.errors import StoreUnavailable
 from heedful.pages import write, write_attempt
 from heedful.redact import redacted_data
-from heedful.reports import Report, StageReport
+from heedful.store.runs import Report, StageReport
 from tests.conftest import SOAK
 from tests.pages.support import HOSTILE, attempt, example
 from tests.store.support import ended, python
@@ -29,14 +29,6 @@ def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
     for one, path in zip(attempts, paths, strict=False):
         assert json.loads(path.read_text("utf-8")) == one.plain()
     assert json.loads(paths[-3].read_text("utf-8")) == report.plain()
-
-
-def test_an_attempt_has_its_file(tmp_path):
-    one = example().stage("train").attempts[1]
-    path = write_attempt(one, str(tmp_path))
-    assert path == tmp_path / "guardrail_train_nightly-7_attempt2.json"
-    assert json.loads(path.read_text("utf-8")) == one.plain()
-    assert write_attempt(one, tmp_path) == path  # again is harmless
 
 
 @settings(max_examples=30 * SOAK)
@@ -56,24 +48,12 @@ def test_who_reads_a_report_while_it_is_written_anew_has_the_old_one_whole(tmp_p
     assert json.loads(path.read_text("utf-8"))["feedback_for_agent"] == "again"
 
 
-def test_a_run_without_a_name_stays_in_its_folder(tmp_path):
-    paths = write(Report("p", "", ()), tmp_path / "reports")
-    assert {path.parent for path in paths} == {tmp_path / "reports"}
-
-
 def test_half_a_surrogate_pair_is_written(tmp_path):
     report = Report("p\ud800", "r\udc00", (StageReport("a\udfff", "not_run", "not_run"),))
     whole, *pages = write(report, tmp_path)
     assert json.loads(whole.read_bytes()) == report.plain()
     for path in pages:
         assert "p[U+D800]" in path.read_text("utf-8").replace("\\", "")
-
-
-def test_no_file_holds_a_secret(tmp_path):
-    secret = "AKIA" + "IOSFODNN7QWERTYU"
-    one = attempt("a", 1, "failed", told=f"- {secret}", output=f"the key is {secret}")
-    report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
-    assert not any(secret.encode() in path.read_bytes() for path in write(report, tmp_path))
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.reports import Report
+from heedful.store.runs import Report
 
 TIMES = ("began", "ended", "timestamp", "execution_time_ms", "usage")
 

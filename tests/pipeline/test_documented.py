@@ -14,12 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heedful.checks import insights as checks_insights
-from heedful.checks import numbers as checks
-from heedful.checks import text as checks_text
-from heedful.guardrails import Guardrails
-from heedful.pipeline import Pipeline
-from heedful.reports import Report
+from heedful import checks
+from heedful.pipeline import Guardrails, Pipeline
+from heedful.store.runs import Report
 from tests.pipeline.support import ran
 
 CHANCE = np.random.default_rng(3)
@@ -118,16 +115,14 @@ CITED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("wrong", "given", "right"), CITED)
 def test_what_is_cited_and_is_not_there(wrong: str, given: Any, right: str) -> None:
-    report, said = retried(
-        lambda feedback: right if feedback else wrong, checks_insights.insights(**given)
-    )
+    report, said = retried(lambda feedback: right if feedback else wrong, checks.insights(**given))
     assert "\n- insight_hallucination: " in said
     assert report.stages[0].recovered
 
 
 def test_many_numbers_are_a_warning_only() -> None:
     text = "Values: " + ", ".join(f"{n}.{n}7" for n in range(11, 25))
-    report, said = retried(lambda feedback: text, checks_insights.precision())
+    report, said = retried(lambda feedback: text, checks.precision())
     (attempt,) = report.stages[0].attempts
     assert said == ""
     assert (attempt.overall_status, report.status) == ("warning", "passed")
@@ -153,7 +148,7 @@ def test_settings_move_the_thresholds(tmp_path: Path) -> None:
 def test_a_stage_that_reads_attributes() -> None:
     state = SimpleNamespace()
     report, said = retried(
-        lambda feedback: "ok words" if feedback else "", checks_text.not_empty(), state=state
+        lambda feedback: "ok words" if feedback else "", checks.not_empty(), state=state
     )
     assert report.passed
     assert state.guardrail_reports["stage_4_feedback"] == said
@@ -161,7 +156,7 @@ def test_a_stage_that_reads_attributes() -> None:
 
 
 def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
-    from heedful.questions import facts
+    from heedful.pipeline.questions import answer
 
     file, y = tmp_path / "results.csv", column(89.23, 74.86)
     pipeline = Pipeline("forecast", store=None, progress=False)
@@ -175,7 +170,7 @@ def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
         return str(file)
 
     told = str(
-        [str(one) for one in facts(ran(pipeline), "why did the pipeline retry stage 4?").facts]
+        [str(one) for one in answer(ran(pipeline), "why did the pipeline retry stage 4?").facts]
     )
     for figure in ("train", "1234.56", "89.23", "15.3"):
         assert figure in told.replace(",", "")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput
-from heedful.guardrails import Guardrails
+from heedful.pipeline import Guardrails
 
 DEFAULTS = {
     "max_stage_retries": 2,

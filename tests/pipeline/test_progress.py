@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from heedful.announced import WIDEST, terminal
 from heedful.checks.evaluate import Context
 from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
+from heedful.pipeline.runner import WIDEST, progress_stream
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -85,10 +85,10 @@ class Terminal(io.StringIO):
 def test_a_terminal_is_told_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    assert terminal(None) is screen
-    assert terminal(False) is None
+    assert progress_stream(None) is screen
+    assert progress_stream(False) is None
     monkeypatch.setattr(sys, "stderr", None)
-    assert terminal(None) is terminal(True) is None
+    assert progress_stream(None) is progress_stream(True) is None
     monkeypatch.setattr(sys, "stderr", screen)
     ran(piped(None), {}, id="r")
     assert SECONDS.sub("… s", screen.getvalue()) == SAID

@@ -17,13 +17,13 @@ import heedful
 from heedful.checks import predictions
 from heedful.checks.evaluate import Context
 from heedful.checks.numbers import results
-from heedful.errors import NotFound, OverrideRefused, StoreUnavailable, UnknownName
+from heedful.errors import NotFound, OverrideRefused, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Evaluation, Finding
-from heedful.pipeline import LONGEST, Pipeline
-from heedful.reports import HEAD, TAIL, Report, stage_feedback
-from heedful.runs import is_run, report_of
+from heedful.pipeline import Pipeline
+from heedful.pipeline.pipeline import LONGEST
+from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
 from heedful.store.sqlite import shared
 from tests.loop import support
 from tests.pipeline.support import failing, one, raising, ran, statuses, timeless
@@ -123,14 +123,6 @@ def test_reports_are_told_in_the_state() -> None:
     assert kept["s"] == report.stages[0].attempts[-1].plain()
     assert kept["degraded"] == ["s"]
     assert kept["s_feedback"] == seen[2]["s_feedback"]
-
-
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    pipeline = Pipeline("p", store=None, reports=tmp_path / "file" / "in", progress=False)
-    pipeline.stage(name="s")(lambda state: 1)
-    with pytest.raises(StoreUnavailable, match=r"the report .* cannot be written"):
-        ran(pipeline)
 
 
 def test_the_longest_names_have_files(tmp_path: Path) -> None:

@@ -16,15 +16,13 @@ from hypothesis import strategies as st
 from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync
 from heedful.errors import StageFailed, StoreUnavailable
-from heedful.guardrails import Guardrails
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import find_near_repeat as near
-from heedful.pipeline import Pipeline
-from heedful.reports import Report
-from heedful.runs import report_of
+from heedful.pipeline import Guardrails, Pipeline
 from heedful.store.records import Entry, Head, Stored
+from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
 from heedful.store.store import SqlStore
 from tests.drive.test_agreement import TEXTS, bounded

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.runs import report_of
+from heedful.store.runs import report_of
 from heedful.store.sqlite import shared
 from tests.conftest import SOAK
 from tests.pipeline.support import timeless

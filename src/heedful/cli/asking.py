@@ -2,92 +2,54 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.answers import retries
 from heedful.cli.found import newest_runs, run_of
-from heedful.cli.interrupt import drive
 from heedful.cli.opening import ask as asked
-from heedful.cli.opening import model_of
-from heedful.cli.output import MOST, Db, Json, following, print_json, show, table, told, when
-from heedful.cli.progress import Progress
-from heedful.cli.settings import Settings, settings
-from heedful.errors import HeedfulError
+from heedful.cli.output import MOST, Db, Json, following, print_json, show, table, when
 from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
 from heedful.loop.record import shown
-from heedful.memory.memory import Memory
-from heedful.phrasing import Phrased, phrased
-from heedful.questions import Facts, facts
-from heedful.reports import Report
-from heedful.retries import CheckCount, Extra, Statistics, statistics
-from heedful.runs import report_of
+from heedful.pipeline.questions import AttemptCost, CheckCount, Statistics, answer, statistics
+from heedful.store.runs import Report, report_of
+
+if TYPE_CHECKING:
+    from heedful.memory.memory import Memory
 
 RUNS = ("run", "pipeline", "state", "passed", "attempts", "retries", "seconds", "began")
-CHECKS = ("check", "judged", "failed", "share failed", "stages", "mended", "share mended")
+CHECKS = ("check", "judged", "failed", "share failed", "stages", "recovered", "share recovered")
 STAGES = ("stage", "runs", "passed", "degraded", "attempts", "retries", "seconds", "tokens")
-
-Phraser = Annotated[
-    str | None, typer.Option("--model", help="A model that puts the facts into words. [none]")
-]
 
 
 def ask(
-    ctx: typer.Context,
     run: Annotated[str, typer.Argument(help="A run's id, its beginning, or `last`.")],
     question: Annotated[str, typer.Argument(help="What to know. [a summary]")] = "",
-    model: Phraser = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Answer a question about the run of a pipeline with cited facts.
+    """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
 
-    It is understood by its keywords, no model is asked. With --model one puts the facts into
-    words, below them; what cites no fact, or has a number that the facts have not, is not shown.
+    The question is understood by its keywords, without a model. The answer cites the reports.
     """
     report = asked(db, lambda memory: run_of(memory, run))
-    found = facts(report, question)
-    document = {"pipeline": report.pipeline, "run": report.run, **found.plain()}
-    if not json:
-        show(str(found))
-    said: Phrased | None = None
-    if model is not None:
-        try:
-            said = _phrased(found, settings(model=model, db=db))
-        except HeedfulError as error:
-            debug = "--debug" in (ctx.obj or ())
-            return told(error, json=json, debug=debug, **(document if json else {}))
+    found = answer(report, question)
     if json:
-        print_json({**document, "phrased": said and {"model": model, **asdict(said)}})
+        print_json({"pipeline": report.pipeline, "run": report.run, **found.plain()})
         return 0
-    if said is not None:
-        words = said.text or f"what {model} wrote is not shown: {said.why}; the facts stand"
-        show(f"\n{words}")
-    stages = {one.stage for one in found.facts if one.stage}
+    show(str(found))
+    stages = {fact.stage for fact in found.facts if fact.stage}
     show(f"\n{following('why', report.run, *(stages if len(stages) == 1 else ()), db=db or '')}")
     return 0
-
-
-def _phrased(found: Facts, values: Settings) -> Phrased:
-    sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
-
-    async def said(progress: Progress) -> Phrased:
-        async with model_of(values, progress.fetched) as model:
-            return await phrased(found, model)
-
-    with Progress() as progress:
-        return drive(said(progress))
 
 
 def runs(
     pipeline: Annotated[str, typer.Argument(help="Only the runs of this pipeline.")] = "",
     stats: Annotated[
-        bool, typer.Option("--stats", help="Which checks fail, and what retries mend and cost.")
+        bool,
+        typer.Option("--stats", help="Which checks fail, how often retries help, and their cost."),
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the newest first.")] = 20,
     db: Db = None,
@@ -103,7 +65,7 @@ def runs(
     counts = statistics(reports)
     if json:
         listed = [dict(zip(RUNS, _row(one), strict=True)) for one in reports]
-        print_json({"runs": listed, **({"stats": counts.plain()} if stats else {})})
+        print_json({"runs": listed, **({"stats": asdict(counts)} if stats else {})})
         return 0
     if not reports:
         show(f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet")
@@ -121,7 +83,7 @@ def _row(report: Report) -> tuple[Any, ...]:
     passed = sum(one.action == "passed" for one in report.stages)
     attempts = sum(len(one.attempts) for one in report.stages)
     again = sum(max(0, len(one.attempts) - 1) for one in report.stages)
-    seconds = Extra().plus(made for one in report.stages for made in one.attempts).seconds
+    seconds = AttemptCost.of(made for one in report.stages for made in one.attempts).seconds
     counts = (f"{passed}/{len(report.stages)}", attempts, again, seconds)
     return (report.run, report.pipeline, report.status, *counts, report.began)
 
@@ -130,8 +92,8 @@ def _print_counts(counts: Statistics) -> None:
     """One table of checks, one of stages."""
     cost = counts.cost
     tokens = f", {cost.tokens} tokens" if cost.tokens else ""
-    spent = f"{retries(cost.attempts)} took {shown(cost.seconds)} s{tokens}"
-    show(f"runs: {counts.runs}; {spent}")
+    retries = "1 retry" if cost.attempts == 1 else f"{cost.attempts} retries"
+    show(f"runs: {counts.runs}; {retries} took {shown(cost.seconds)} s{tokens}")
     failed = [one for one in counts.checks if one.failed]
     if failed:
         table((*CHECKS, "retries", "seconds", "tokens"), map(_counts, failed))
@@ -143,7 +105,7 @@ def _print_counts(counts: Statistics) -> None:
     if never := [clean(one.name, 200) for one in counts.checks if not one.failed]:
         show(f"never failed: {', '.join(never)}")
     show("share: with its 95 % interval; stages: those in which the check failed at an attempt")
-    show("mended: those of them that passed in the end; retries, seconds, tokens: beyond the first")
+    show("recovered: those of them that passed in the end; seconds, tokens: those of retries")
 
 
 def _counts(one: CheckCount) -> tuple[Any, ...]:
@@ -158,5 +120,5 @@ def _share(found: Estimate | None) -> str:
     return f"{value}% ({low}..{high})"
 
 
-def _worth(cost: Extra) -> tuple[int, str, int]:
+def _worth(cost: AttemptCost) -> tuple[int, str, int]:
     return cost.attempts, f"{cost.seconds:.1f}", cost.tokens

@@ -1,14 +1,12 @@
-"""A run of a pipeline, told stage by stage: what failed, what was fed back, how it went on."""
+"""Show a run of a pipeline stage by stage: what failed, what was fed back, how it ended."""
 
 from __future__ import annotations
 
-from heedful.answers import run_fact, standing
 from heedful.cli.output import following, print_json, show, table
 from heedful.loop.feedback import clean
 from heedful.loop.record import shown
-from heedful.questions import stage_of
-from heedful.reports import AttemptReport, Report, StageReport
-from heedful.retries import Extra
+from heedful.pipeline.questions import AttemptCost, describe_run, describe_stage, find_stage
+from heedful.store.runs import AttemptReport, Report, StageReport
 
 CANDIDATE = 400
 HEADS = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")
@@ -16,12 +14,12 @@ HEADS = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")
 
 def tell(report: Report, stage: str | None, db: str, json: bool) -> None:
     """Show a run, or one stage of it by its name or number. Raises UnknownName."""
-    chosen = [stage_of(report, stage)] if stage else report.stages
+    chosen = [find_stage(report, stage)] if stage else report.stages
     if json:
         run = {"pipeline": report.pipeline, "run": report.run}
         print_json({**run, **chosen[0].plain()} if stage else report.plain())
         return
-    show(run_fact(report).text)
+    show(describe_run(report))
     if not stage:
         table(HEADS, [_row(report, one) for one in chosen], text=3)
     for one in chosen:
@@ -33,7 +31,7 @@ def tell(report: Report, stage: str | None, db: str, json: bool) -> None:
 
 def _row(report: Report, stage: StageReport) -> tuple[object, ...]:
     names = dict.fromkeys(one.check_name for made in stage.attempts for one in made.failed)
-    number, took = report.stages.index(stage) + 1, Extra().plus(stage.attempts)
+    number, took = report.stages.index(stage) + 1, AttemptCost.of(stage.attempts)
     state = ", ".join(dict.fromkeys((stage.status, stage.action))).replace("_", " ")
     kept = stage.kept or "-"
     counts = (len(stage.attempts), kept, f"{took.seconds:.1f}", took.tokens)
@@ -45,7 +43,7 @@ def _warned(stage: StageReport) -> bool:
 
 
 def _tell_stage(report: Report, stage: StageReport, *, whole: bool) -> None:
-    show(f"\n{standing(report, stage).text}")
+    show(f"\n{describe_stage(report, stage)}")
     for made in stage.attempts:
         seconds = shown(made.execution_time_ms / 1000)
         status = made.overall_status.replace("_", " ")
@@ -77,4 +75,4 @@ def _question(report: Report, stage: StageReport | None) -> str:
     number = report.stages.index(again[0] if again else listed[0]) + 1 if listed else 0
     if again:
         return f"why was stage {number} retried?"
-    return f"how long did stage {number} take?" if number else "did it pass?"
+    return f"what happened in stage {number}?" if number else "did it pass?"

@@ -43,10 +43,10 @@ from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, L
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory, placed, space_of
 from heedful.redact import redacted, redacted_data
-from heedful.reports import reworded
 from heedful.store import open_store
 from heedful.store.contract import Store
 from heedful.store.records import Entry, Head, Stored
+from heedful.store.runs import reworded
 
 
 async def override(

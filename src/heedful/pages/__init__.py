@@ -1,5 +1,5 @@
-"""What a pipeline's report looks like: as Markdown, as one HTML page, as files."""
+"""Pages that people look at: the report of a pipeline as Markdown, as HTML and as files."""
 
-from heedful.pages.files import write, write_attempt
+from heedful.pages.report import html, markdown, render, write, write_attempt
 
-__all__ = ["write", "write_attempt"]
+__all__ = ["html", "markdown", "render", "write", "write_attempt"]

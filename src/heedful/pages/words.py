@@ -1,17 +1,17 @@
-"""The facts of a report in words, and text of others made fit to be shown. Both pages use it."""
+"""The facts of a report in words, and the texts of others made harmless and short."""
 
 from __future__ import annotations
 
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import accumulate
 from typing import TypeVar
 
 from heedful.redact import redacted
-from heedful.reports import AttemptReport, Checked, Report, StageReport
+from heedful.store.runs import AttemptReport, Checked, Report, StageReport
 
 SIGNS: Mapping[str, str] = {
     "passed": "✓",
@@ -23,10 +23,7 @@ SIGNS: Mapping[str, str] = {
     "open": "…",
     "not_run": "–",
 }
-STATUS: Mapping[str, str] = {
-    "not_validated": "not validated",
-    "not_run": "not run",
-}
+HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
 STANDING: Mapping[str, str] = {
     "halted": "Halted at",
     "open": "Interrupted at",
@@ -34,17 +31,17 @@ STANDING: Mapping[str, str] = {
     "best": "Went on degraded after",
     "not_run": "Did not run",
 }
-# Bytes of a page that checks and outputs may have together; markup comes to as much again at most.
+# Bytes that checks and outputs may take on a page; the markup takes at most as many again.
 PAGE = 1_100_000
-Row = TypeVar("Row", bound=tuple[str, ...])
-# Letters that nothing is seen of; controls, formats and separators are found by their category.
+T = TypeVar("T")
+# Letters that show nothing; controls, formats and separators are found by their category.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
-# Behind a character outside ASCII a joiner belongs to the script or the pictograph.
+# Between characters outside ASCII a joiner belongs to the script or the pictograph.
 _JOINED = r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
 
 
 def visible(text: str) -> str:
-    """The text with secrets redacted and all that hides named by its code point.
+    """Return the text without secrets, with every hidden character named by its code point.
 
     Line breaks and tabs stay.
 
@@ -52,45 +49,41 @@ def visible(text: str) -> str:
     'safe[U+202E]txt.exe'
     """
     text = redacted(text)
-    hidden = {c for c in set(text) if c in _BLANK or _hides(c)}
+    if text.isascii() and text.isprintable():
+        return text
+    hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}
     if not hidden:
         return text
-    one = re.compile(f"({_JOINED})|[{re.escape(''.join(hidden))}]")
-    return one.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
+    pattern = re.compile(f"({_JOINED})|[{re.escape(''.join(hidden))}]")
+    return pattern.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
 
 
-def _hides(c: str) -> bool:
-    return unicodedata.category(c)[0] == "C" and c not in "\n\t"
-
-
-def short(text: str, most: int) -> str:
-    """The visible text, cut at `most` characters, or twice as many bytes as HTML, with a count."""
-    text = redacted(text)
+def cut(text: str, most: int = 400) -> str:
+    """Return the visible text, cut with a count at `most` characters or twice as many bytes."""
+    text = visible(text)
     end = most
-    if _bytes(visible(text[:most])) > 2 * most:
-        each = {c: _bytes(visible(c)) for c in set(text[:most])}
-        end = sum(size <= 2 * most for size in accumulate(each[c] for c in text[:most]))
+    if size(text[:most]) > 2 * most:
+        end = sum(total <= 2 * most for total in accumulate(map(size, text[:most])))
     left = len(text) - end
-    return (
-        f"{visible(text[:end])} … and {counted(left, 'character')}" if left > 0 else visible(text)
-    )
+    return f"{text[:end]} … and {counted(left, 'character')}" if left > 0 else text
 
 
-def _bytes(text: str) -> int:
-    return len(escape(text, quote=False).encode())
+def size(text: str) -> int:
+    """Return the bytes of a text in HTML."""
+    return len(escape(text).encode("utf-8", "replace"))
 
 
-def counted(number: int, one: str, several: str = "") -> str:
-    """A number with its noun.
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun.
 
     >>> counted(1, "retry", "retries"), counted(1200, "line")
     ('1 retry', '1,200 lines')
     """
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def unseen(lines: int, characters: int) -> str:
-    """How much of an output is not shown: lines that were read, and characters that were not.
+    """Say how many lines that were read, and characters that were not, are not shown.
 
     >>> unseen(2, 0), unseen(1, 1200), unseen(0, 0)
     ('2 more lines not shown.', '1 more line and 1,200 characters not shown.', '')
@@ -101,7 +94,7 @@ def unseen(lines: int, characters: int) -> str:
 
 
 def lasted(ms: float) -> str:
-    """A time in milliseconds for people.
+    """Return a duration in milliseconds for people.
 
     >>> [lasted(ms) for ms in (0.42, 15, 1240, 65_000, 7_380_000)]
     ['0.42 ms', '15 ms', '1.24 s', '1 min 5 s', '2 h 3 min']
@@ -119,75 +112,68 @@ def lasted(ms: float) -> str:
     return f"{minutes // 60} h" + f" {minutes % 60} min" * bool(minutes % 60)
 
 
-def status(of: str) -> str:
-    """A status as a person would say it."""
-    return STATUS.get(of, of)
-
-
 def verdict(report: Report) -> str:
-    """How the run as a whole stands."""
-    retried = sum(one.recovered for one in report.stages)
-    again = f"{retried} of them after a retry" if retried else "each at its first attempt"
-    said = {
-        "passed": f"Passed: every stage, {again}",
-        "degraded": "Degraded: the run went on in spite of what is wrong",
+    """Say how the run as a whole ended."""
+    recovered = sum(stage.recovered for stage in report.stages)
+    how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
+    return {
+        "passed": f"Passed: every stage, {how}",
+        "degraded": "Degraded: the run went on after a stage that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
-    }
-    return said[report.status]
+    }[report.status]
 
 
-def standing(report: Report) -> list[tuple[str, list[int]]]:
-    """Where a run did not simply pass: what is to be said, and of the stages at which places."""
+def standing(report: Report) -> dict[str, list[int]]:
+    """Return what is to be said of stages that did not simply pass, with their places."""
     said: dict[str, list[int]] = {}
-    for n, one in enumerate(report.stages):
-        unjudged = one.action == "passed" and one.status == "not_validated"
-        if what := "Judged by no check" if unjudged else STANDING.get(one.action):
-            said.setdefault(what, []).append(n)
-    return list(said.items())
+    for place, stage in enumerate(report.stages):
+        unjudged = stage.action == "passed" and stage.status == "not_validated"
+        if words := "Judged by no check" if unjudged else STANDING.get(stage.action):
+            said.setdefault(words, []).append(place)
+    return said
 
 
-def told(stage: StageReport, attempt: AttemptReport) -> str:
-    """The heading of what an attempt was given back."""
-    if attempt is stage.attempts[-1]:
-        return "What another attempt would be told"
-    return "What the next attempt is told"
+def feedback_heading(stage: StageReport, attempt: AttemptReport) -> str:
+    """Return the heading of the feedback on an attempt."""
+    last = attempt is stage.attempts[-1]
+    return (
+        "Feedback for another attempt, which was not made"
+        if last
+        else "Feedback for the next attempt"
+    )
 
 
 def happened(stage: StageReport) -> str:
-    """How a stage came to its end, in a few words."""
+    """Say in a few words how a stage ended."""
     count = len(stage.attempts)
     tries = f"after {counted(count, 'attempt')}"
     unjudged = "not validated, " if stage.status == "not_validated" else ""
     if stage.action == "passed" and unjudged:
         return "not validated: it has no check"
     warned = ", with warnings" if stage.status == "warning" else ""
-    said = {
+    return {
         "passed": f"passed at attempt {stage.kept or count}{warned}",
         "continued": f"{unjudged}continued degraded {tries}",
         "best": f"{unjudged}continued degraded {tries}, with attempt {stage.kept}",
         "halted": f"{unjudged}halted {tries}",
         "open": f"interrupted {tries}",
         "not_run": "not run",
-    }
-    return said[stage.action]
+    }[stage.action]
 
 
 def failures(stage: StageReport) -> list[str]:
-    """The names of the checks that failed at any attempt, in order, each once."""
+    """Return the names of the checks that failed at any attempt, in order, each once."""
     return list(dict.fromkeys(check.check_name for one in stage.attempts for check in one.failed))
 
 
 def cost(report: Report) -> list[str]:
-    """What the run took: attempts, retries, and as far as they are known time, calls and tokens."""
-    attempts = sum(len(one.attempts) for one in report.stages)
-    retries = sum(max(0, len(one.attempts) - 1) for one in report.stages)
+    """Return the numbers of stages, attempts and retries, and the time, calls and tokens known."""
+    attempts = sum(len(stage.attempts) for stage in report.stages)
+    retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     usage = report.usage
-    said = [
-        counted(len(report.stages), "stage"),
-        counted(attempts, "attempt"),
-        counted(retries, "retry", "retries"),
-    ]
+    said = [counted(len(report.stages), "stage"), counted(attempts, "attempt")]
+    said.append(counted(retries, "retry", "retries"))
     if report.ended and report.began:
         said.append(f"{lasted(1000 * (report.ended - report.began))} in all")
     said.append(f"{lasted(worked(report))} in attempts")
@@ -197,25 +183,20 @@ def cost(report: Report) -> list[str]:
 
 
 def worked(of: Report | StageReport) -> float:
-    """The time that attempts took, in milliseconds."""
+    """Return the milliseconds that attempts took."""
     stages = of.stages if isinstance(of, Report) else (of,)
-    return sum(one.execution_time_ms for stage in stages for one in stage.attempts)
+    return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
-def details(one: Checked) -> list[tuple[str, str]]:
-    """The details of a check as text: JSON where a value is none."""
+def details(check: Checked) -> list[tuple[str, str]]:
+    """Return the details of a check as text; values that are not text become JSON."""
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for key, value in one.details.items()
+        for key, value in check.details.items()
     ]
 
 
-def room(report: Report) -> int:
-    """The bytes that the checks, and the output, of one attempt may have on a page."""
-    return max(2_000, min(12_000, PAGE // max(1, 2 * sum(len(s.attempts) for s in report.stages))))
-
-
-def fitting(rows: Sequence[Row], most: int) -> list[Row]:
-    """The first rows, tuples of text, that have at most so many bytes; always one."""
-    sizes = accumulate(sum(len(cell.encode("utf-8", "replace")) for cell in row) for row in rows)
-    return list(rows[: max(1, sum(size <= most for size in sizes))])
+def fitting(items: Sequence[T], most: int, text: Callable[[T], str]) -> Sequence[T]:
+    """Return the first items whose texts take at most `most` bytes together; always one."""
+    sizes = accumulate(len(text(item).encode("utf-8", "replace")) for item in items)
+    return items[: max(1, sum(total <= most for total in sizes))]

@@ -11,8 +11,8 @@ from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.replay import Figures, Recorded
 from heedful.loop.stop import MaxAttempts
-from heedful.runs import is_run
 from heedful.store.records import Stored
+from heedful.store.runs import is_run
 
 State = Literal["open", "passed", "stopped"]
 # What is replayed to know what the record holds.

@@ -1,25 +1,31 @@
-"""The difference of two outputs: exact where it is shown, counted where it is not."""
+"""Drawings: the difference of two outputs, exact where shown, and the time axis of attempts."""
 
 from __future__ import annotations
 
-import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.pages.change import (
+from heedful.pages.drawing import (
     BEFORE,
     CUT,
     LINES,
+    NARROW,
     READ,
     SIDE,
+    TICKS,
     WIDE,
+    axis,
     change,
     lines,
     pretty,
     readable,
-)
+    spans,
+)  # fmt: skip
+from heedful.store.runs import AttemptReport, Report, StageReport
+from tests.pages.support import BEGAN, attempt, example
 
 texts = st.lists(st.sampled_from(["a", "b b", "", "c. d! e", "{", "é"]), max_size=12).map("\n".join)
 
@@ -118,12 +124,6 @@ def test_parts_of_lines_are_the_lines_again(piece, times):
     assert all(len(one) <= max(CUT, WIDE) for one in found)
 
 
-def test_a_change_at_the_end_of_a_long_line_is_found():
-    before = "".join(f"Sentence {n} says that. " for n in range(9_000))
-    found = change(f"{before}It was 12.", f"{before}It was 13.")
-    assert [one.text for one in found.lines if one.sign in "-+"] == ["It was 12.", "It was 13."]
-
-
 def test_outputs_that_differ_everywhere_are_bounded():
     was, now = ("\n".join(f"{name} {n}" for n in range(9_000)) for name in "xy")
     found = change(was, now)
@@ -139,6 +139,65 @@ def test_what_is_no_json_stays_as_it_is(text):
     assert pretty(text) is None
 
 
-def test_json_is_indented_with_sorted_keys():
-    assert pretty(' {"b": [1], "a": "é"}') == '{\n  "a": "é",\n  "b": [\n    1\n  ]\n}'
-    assert json.loads(pretty('{"b": 1, "a": null}') or "") == {"a": None, "b": 1}
+times = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.02, 3.0, 900.0, 4e7]), st.sampled_from([0.0, 0.5, 7200.0])),
+    min_size=1,
+    max_size=9,
+)
+
+
+def run(*steps: tuple[float, float]) -> Report:
+    """Attempts that take so many milliseconds, after so many seconds of pause."""
+    at, made = 0.0, list[AttemptReport]()
+    for ms, pause in steps:
+        at += pause + ms / 1000
+        made.append(attempt("s", len(made) + 1, "failed", ms=ms, at=at))
+    return Report("p", "r", (StageReport("s", "failed", "halted", tuple(made), 1),), BEGAN)
+
+
+@given(times)
+def test_bars_stand_in_order_within_the_axis_and_are_seen(steps):
+    report = run(*steps)
+    rows = spans(report)
+    scale = axis(report, rows)
+    assert scale is not None
+    places = [(scale.place(begin), scale.place(end)) for begin, end in rows[0]]
+    assert all(0 <= left <= right <= 1 for left, right in places)
+    assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(places))
+    for (ms, _), (left, right) in zip(steps, places, strict=True):
+        if ms >= 0.02:
+            assert right - left >= min(NARROW, 0.5 / len(steps)) / 2
+    ticks = list(scale.ticks())
+    assert ticks[0] == (0.0, scale.place(BEGAN))
+    assert len(ticks) <= TICKS + 1
+    assert all(left < right for (_, left), (_, right) in pairwise(ticks))
+
+
+def test_an_axis_of_like_attempts_is_even():
+    report = run((1000, 0), (2000, 0), (1000, 0))
+    scale = axis(report, spans(report))
+    assert scale
+    assert scale.even
+    assert [round(scale.place(BEGAN + at), 6) for at in (0, 1, 3, 4)] == [0, 0.25, 0.75, 1]
+    assert [at for at, _ in scale.ticks()] == pytest.approx([0, 1, 2, 3, 4])
+
+
+def test_a_night_between_two_attempts_leaves_them_seen():
+    report = run((60_000, 0), (60_000, 40_000))
+    scale = axis(report, spans(report))
+    assert scale
+    assert not scale.even
+    (first, second) = spans(report)[0]
+    assert scale.place(first[1]) - scale.place(first[0]) > 0.1
+    assert scale.place(second[0]) - scale.place(first[1]) < 0.7
+
+
+def test_an_attempt_that_was_not_decided_follows_the_one_before():
+    two = (attempt("s", 1, "failed", ms=1000, at=1), attempt("s", 2, "passed", ms=500))
+    report = Report("p", "r", (StageReport("s", "open", "open", two),), BEGAN)
+    assert spans(report) == [[(BEGAN, BEGAN + 1), (BEGAN + 1, BEGAN + 1.5)]]
+
+
+def test_every_attempt_has_its_place():
+    assert [len(row) for row in spans(example())] == [1, 2, 1, 3, 1, 1, 1, 0]
+    assert axis(Report("p", "r", ()), []) is None

@@ -1,4 +1,4 @@
-"""A stage of a pipeline: what it does to the state, so that it can be done again or restored."""
+"""A stage, and what its attempts change in the state, so that they can be undone and restored."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
-from heedful.reports import Exhausted
+from heedful.store.runs import Exhausted
 
-# Where a stage that reads the state finds reports and feedback.
+# The field of the state that holds reports and feedback.
 REPORTS = "guardrail_reports"
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -25,7 +25,7 @@ Unvalidated = Literal["continue", "halt"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of a pipeline: a function of the state, or one that writes a prompt for a model."""
+    """A step of a pipeline: a function of the state, or a function that writes a prompt."""
 
     name: str
     function: Work
@@ -41,7 +41,7 @@ class Stage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which its checks report, one that has several saying so in `names`."""
+        """The names of the findings of its checks; a check with several lists them in `names`."""
         every: list[Any] = [*self.checks, *((self.evaluate,) if self.evaluate else ())]
         return tuple(name for check in every for name in _names(check))
 
@@ -53,16 +53,16 @@ def _names(check: Any) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stage did to the state: the fields it `changed`, with their values, and those `gone`.
+    """What a stage did to the state: the fields it `changed`, with their values, and removed.
 
-    Its output is the field of the stage's own name.
+    The output of the stage is the field of its own name.
     """
 
     changed: Mapping[str, Any] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """As a candidate; what has a NaN in it, which JSON has no word for, as the text of it."""
+        """Return the effect as a candidate; values with a NaN, which JSON lacks, as text."""
         texts = {name: written(value) for name, value in self.changed.items()}
         odd = {name: text for name, text in texts.items() if text and _odd(text)}
         changed = {name: value for name, value in self.changed.items() if name not in odd}
@@ -71,12 +71,12 @@ class Effect:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Effect:
-        """The inverse of `plain`."""
+        """Read an effect from its candidate."""
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
     def apply(self, state: Any) -> None:
-        """Do it to a state that is as it was before the stage."""
+        """Apply the effect to a state as it was before the stage."""
         for name, value in self.changed.items():
             put(state, name, value)
         for name in self.gone:
@@ -84,8 +84,10 @@ class Effect:
 
 
 class Before:
-    """The state as it was before a stage: what can be written down by its value, the rest by
-    identity, so that every attempt begins alike and what it changes is seen."""
+    """The state before a stage, so that every attempt begins with it and its changes are seen.
+
+    Values that JSON can carry are kept by value, others by identity.
+    """
 
     def __init__(self, state: Any) -> None:
         self._values = fields_of(state)
@@ -94,7 +96,7 @@ class Before:
         self._copies = {name: _copy(value, self._texts[name]) for name, value in named}
 
     def restore(self, state: Any) -> None:
-        """Make the state as it was; a value that cannot be written down is the same object."""
+        """Make the state as it was before; values that JSON cannot carry are the same objects."""
         now = fields_of(state)
         for name in now.keys() - self._values.keys():
             drop(state, name)
@@ -105,9 +107,9 @@ class Before:
             put(state, name, _copy(self._copies[name], text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
-        """What was done to the state since; values that can be written down are copied.
+        """Return what changed in the state since; values that JSON can carry are copied.
 
-        The field `output` counts as changed even where it is what it was.
+        The field `output` counts as changed even if its value is the same.
         """
         now = fields_of(state)
         changed: dict[str, Any] = {}
@@ -122,7 +124,7 @@ class Before:
 
 
 def written(value: Any) -> str | None:
-    """JSON that carries the value exactly, or but for NaN would; None where none does."""
+    """Return JSON that carries the value exactly (NaN included), or None if there is none."""
     try:
         text = json.dumps(value)
         again = json.loads(text)
@@ -144,7 +146,7 @@ def _copy(value: Any, text: str | None) -> Any:
 
 
 def fields_of(state: Any) -> dict[str, Any]:
-    """The fields of a state by name, without what heedful keeps there. Raises InvalidInput."""
+    """Return the fields of a state by name, without those of heedful. Raises InvalidInput."""
     if isinstance(state, MutableMapping):
         held = dict(state)
     else:
@@ -172,7 +174,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def put(state: Any, name: str, value: Any) -> None:
-    """Set a field. Raises InvalidInput for a state that does not let it be set."""
+    """Set a field. Raises InvalidInput if the state refuses it."""
     if isinstance(state, MutableMapping):
         state[name] = value
         return
@@ -184,7 +186,7 @@ def put(state: Any, name: str, value: Any) -> None:
 
 
 def drop(state: Any, name: str) -> None:
-    """Remove a field, where there is one."""
+    """Remove a field if there is one."""
     if isinstance(state, MutableMapping):
         state.pop(name, None)
     elif hasattr(state, name):
@@ -192,7 +194,7 @@ def drop(state: Any, name: str) -> None:
 
 
 def reports_of(state: Any) -> MutableMapping[str, Any]:
-    """What heedful tells stages through the state; a state that cannot hold it is told nothing."""
+    """Return the reports and feedback in the state; nothing is kept if it cannot hold them."""
     held = state.get(REPORTS) if isinstance(state, Mapping) else getattr(state, REPORTS, None)
     if isinstance(held, MutableMapping):
         return held
@@ -204,12 +206,11 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
     return fresh
 
 
-class Attempts:
-    """The attempts of one stage over one state: a generator for a loop, and what each one did.
+class StageState:
+    """A stage over one state: the generator of its loop, and the effect of each attempt.
 
-    `run` is the id under which what they did is written down, "" where it is not. `made` are the
-    candidates of attempts that another process made; `latest` is the number of the attempt whose
-    effect the state holds, 0 where it holds none.
+    `run` is the id of a durable run, "" otherwise. `made` holds the candidates of attempts that an
+    earlier process made. `latest` is the number of the attempt whose effect the state holds, or 0.
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
@@ -224,7 +225,7 @@ class Attempts:
         self._told = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
-        """Run the stage's function on the state as it was before; what it did is the candidate."""
+        """Run the function on the state before the stage; its effect is the candidate."""
         at = context()
         self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
@@ -237,7 +238,7 @@ class Attempts:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
-        if self._over:  # a thread that was given up cannot be stopped, and nobody waits for it
+        if self._over:  # a thread that timed out cannot be stopped, and nobody waits for it
             return {}
         returned = output is not None and output is not self.state
         if returned:
@@ -248,28 +249,28 @@ class Attempts:
         return self._candidate(effect)
 
     def _candidate(self, effect: Effect) -> dict[str, Any]:
-        """The effect, as far as it can be written down. Raises NotJournalable."""
+        """Return the part of the effect that JSON can carry. Raises NotJournalable."""
         if not self._run:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
         if loose and not self.stage.rerun:
             raise _loose(self.stage.name, loose[0], effect.changed[loose[0]])
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
-        # What was changed in place in something that cannot be written down is not seen here.
+        # Changes inside a value that JSON cannot carry are not seen here.
         again = {"rerun": sorted(loose)} if self.stage.rerun else {}
         return Effect(kept, effect.gone).plain() | again
 
     async def output(self, candidate: Any, at: Context) -> Any:
-        """What checks see of a candidate: the stage's output, or the state where it has none.
+        """Return what checks judge: the output of the stage, or the state without one.
 
-        The state is as that attempt left it, whichever process made it. Raises StageFailed.
+        The state is as that attempt left it, in this process or another. Raises StageFailed.
         """
         if self.latest != at.attempt:
             await self._again(candidate, at)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     def returned(self, candidate: Any) -> Any:
-        """The stage's output in a candidate, None where it has none."""
+        """Return the output of the stage in a candidate, or None."""
         if candidate is None or isinstance(candidate, str):
             return candidate
         return Effect.of(candidate).changed.get(self.stage.name)
@@ -281,7 +282,7 @@ class Attempts:
             await self._again(made, at)
 
     def close(self) -> None:
-        """Nothing that is still under way is put into the state any more."""
+        """Ignore the output of attempts that are still running."""
         self._over = True
 
     def undo(self) -> None:
@@ -307,7 +308,7 @@ class Attempts:
 
 
 def tell(state: Any, stage: str, feedback: str) -> None:
-    """Put the feedback for a stage where its function may look for it; "" takes it away."""
+    """Put the feedback for a stage into the state; "" removes it."""
     reports = reports_of(state)
     if feedback:
         reports[f"{stage}_feedback"] = feedback
@@ -325,10 +326,10 @@ def _loose(stage: str, name: str, value: Any) -> NotJournalable:
 
 
 def _takes_feedback(function: Work) -> bool:
-    """Whether it has a parameter `feedback`, and so has what it may be wrapped in."""
+    """Return True if the function, and any function it wraps, accepts `feedback`."""
     try:
         signatures = [inspect.signature(function, follow_wrapped=far) for far in (True, False)]
-    except (TypeError, ValueError):  # some functions written in C do not tell
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return False
     any_name = inspect.Parameter.VAR_KEYWORD
     return all(

@@ -1,4 +1,4 @@
-"""What a stage was told at its first attempt it is told at the next ones, too."""
+"""What memory says at the first attempt of a stage is repeated at its retries."""
 
 from __future__ import annotations
 

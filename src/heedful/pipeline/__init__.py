@@ -1,0 +1,18 @@
+"""Host (b): pipelines whose stages are checked and run again with feedback, durably."""
+
+from heedful.pipeline.pipeline import Guardrails, Pipeline
+from heedful.pipeline.questions import RunAnswer, answer, statistics
+from heedful.store.runs import AttemptReport, Checked, Report, StageReport, report_of
+
+__all__ = [
+    "AttemptReport",
+    "Checked",
+    "Guardrails",
+    "Pipeline",
+    "Report",
+    "RunAnswer",
+    "StageReport",
+    "answer",
+    "report_of",
+    "statistics",
+]

@@ -1,0 +1,432 @@
+"""Runs of pipelines: how they are stored, and their reports, which are read from what is stored.
+
+A run is a loop, and so is each of its stages; the loop of a stage has the id `RUN/STAGE`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from heedful.errors import NotFound, UnknownName
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import sparse
+from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
+from heedful.loop.feedback import MOST, feedback
+from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.stop import MaxAttempts
+from heedful.sanitize import neutral
+from heedful.store.contract import Store
+from heedful.store.records import Stored
+
+Status = Literal["passed", "warning", "failed", "not_validated"]
+Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
+Exhausted = Literal["continue", "halt", "best"]
+SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
+HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
+TAIL = "\n\nPlease address these issues and regenerate the output."
+# The check that finds no results; other checks then had nothing to judge.
+MISSING = "missing_results"
+# Characters that lessons may take of the feedback: one line about a finding fits beside them.
+ROOM = MOST - 900
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of one check on one attempt; without a finding it passed.
+
+    `status` is passed, warning, failed, or not_validated where the check itself raised. `severity`
+    is critical, warning or info. `details` holds the key, severity (0..1), evidence and span of the
+    finding.
+    """
+
+    check_name: str
+    status: Status = "passed"
+    severity: str = "info"
+    message: str = ""
+    suggestion: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReport:
+    """One attempt of one stage, `attempt` counts from 1.
+
+    `timestamp` is when it was decided, in seconds since 1970. `requires_retry` is True if it did
+    not pass, whether or not another attempt followed. `feedback_for_agent` is the feedback for the
+    next attempt, "" if it passed; `output` is what it produced, as text.
+    """
+
+    stage_name: str
+    run: str
+    attempt: int
+    overall_status: Status
+    checks: tuple[Checked, ...]
+    execution_time_ms: float
+    timestamp: float
+    requires_retry: bool
+    feedback_for_agent: str
+    output: str = ""
+    usage: Usage = NOTHING
+
+    @property
+    def failed(self) -> tuple[Checked, ...]:
+        """The failed checks, in the order of the findings."""
+        return tuple(one for one in self.checks if one.status == "failed")
+
+    @property
+    def without_results(self) -> bool:
+        """True if results were missing: a check that is not named may have had nothing to judge."""
+        return any(one.check_name == MISSING for one in self.failed)
+
+    @property
+    def failed_checks_summary(self) -> list[str]:
+        """A line for each failed check: its name and what was wrong."""
+        return [f"{one.check_name}: {one.message}" for one in self.failed]
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        stage, run = (file_safe(name) for name in (self.stage_name, self.run))
+        return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data, times as ISO 8601 in UTC."""
+        return {
+            "stage_name": self.stage_name,
+            "run": self.run,
+            "attempt": self.attempt,
+            "overall_status": self.overall_status,
+            "checks": [asdict(one) for one in self.checks],
+            "execution_time_ms": self.execution_time_ms,
+            "timestamp": iso(self.timestamp),
+            "requires_retry": self.requires_retry,
+            "feedback_for_agent": self.feedback_for_agent,
+            "failed_checks_summary": self.failed_checks_summary,
+            "usage": sparse(self.usage),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """One stage of a run: its attempts, the number of the one `kept`, and how the run went on.
+
+    `action` is passed, continued or best (in spite of failures, with the last or the best attempt),
+    halted, open (it was interrupted), or not_run.
+    """
+
+    name: str
+    status: Status | Literal["open", "not_run"]
+    action: Action
+    attempts: tuple[AttemptReport, ...] = ()
+    kept: int | None = None
+
+    @property
+    def degraded(self) -> bool:
+        """True if the run went on with an output that did not pass or could not be judged."""
+        return self.action in ("continued", "best")
+
+    @property
+    def recovered(self) -> bool:
+        """True if the stage passed at a retry."""
+        return self.action == "passed" and len(self.attempts) > 1
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data."""
+        return {
+            "name": self.name,
+            "status": self.status,
+            "action": self.action,
+            "kept": self.kept,
+            "attempts": [{**one.plain(), "output": one.output} for one in self.attempts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One run of a pipeline.
+
+    `status` is passed, degraded (it went on in spite of failures), halted or open (interrupted).
+    `began` is in seconds since 1970, `ended` too, or 0. `state` is the state that the run left, if
+    it ran in this process.
+    """
+
+    pipeline: str
+    run: str
+    stages: tuple[StageReport, ...]
+    began: float = 0.0
+    ended: float = 0.0
+    state: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def status(self) -> Literal["passed", "degraded", "halted", "open"]:
+        """How the run as a whole stands."""
+        actions = {one.action for one in self.stages}
+        if "halted" in actions:
+            return "halted"
+        if actions & {"open", "not_run"}:
+            return "open"
+        return "degraded" if self.degraded else "passed"
+
+    @property
+    def passed(self) -> bool:
+        """True if every stage passed."""
+        return self.status == "passed"
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """The names of the stages after which the run went on in spite of failures."""
+        return tuple(one.name for one in self.stages if one.degraded)
+
+    @property
+    def usage(self) -> Usage:
+        """What all attempts cost."""
+        return sum((one.usage for stage in self.stages for one in stage.attempts), NOTHING)
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, without the suffix."""
+        return file_safe(self.run)
+
+    def stage(self, name: str) -> StageReport:
+        """Return the stage of that name. Raises UnknownName."""
+        for one in self.stages:
+            if one.name == name:
+                return one
+        raise UnknownName("stage", name, [one.name for one in self.stages])
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data, times as ISO 8601 in UTC."""
+        return {
+            "pipeline": self.pipeline,
+            "run": self.run,
+            "status": self.status,
+            "degraded": list(self.degraded),
+            "began": iso(self.began),
+            "ended": iso(self.ended) if self.ended else None,
+            "stages": [one.plain() for one in self.stages],
+            "usage": sparse(self.usage),
+        }
+
+
+def iso(at: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def stage_feedback(
+    stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
+) -> str:
+    """Return the feedback for the next attempt: a line for each finding, lessons, what to do.
+
+    It has at most `heedful.loop.feedback.MOST` characters; lessons, whose first line is a heading,
+    are left out if they do not fit. Markers of chat turns are made harmless.
+    """
+    head, kept = HEAD.format(stage), ""
+    for line in lessons:
+        if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
+            kept += f"\n{line}"
+    tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
+    return neutral(feedback(evaluation, goals, head, tail))
+
+
+def reworded(loop: Loop, verdict: Verdict) -> Verdict:
+    """Return the verdict; if the loop is that of a stage, with the feedback of that stage."""
+    last = loop.attempts[-1] if loop.attempts else None
+    if last is None or not last.evaluation or not {"pipeline", "stage"} <= last.labels.keys():
+        return verdict
+    if not isinstance(verdict, Again):
+        return verdict
+    said = stage_feedback(last.labels["stage"], last.evaluation, loop.goals)
+    return replace(verdict, feedback=said)
+
+
+def unvalidated(check: str) -> str:
+    """Return the key of the finding for a check that raised."""
+    return f"{check}: not validated"
+
+
+def stage_report(stored: Stored, run: str) -> StageReport:
+    """Return the report of a stage from its stored loop, whose labels name stage and checks."""
+    loop = stored.loop
+    labels = loop.attempts[-1].labels if loop.attempts else {}
+    name = labels.get("stage", stored.id.removeprefix(f"{run}/"))
+    last = stored.verdicts[-1] if stored.verdicts else None
+    told = {one.attempt: one for one in stored.decisions}
+    attempts = tuple(
+        _attempt(name, run, one, told.get(one.number), loop.goals) for one in loop.attempts
+    )
+    if not isinstance(last, Done):
+        return StageReport(name, "open", "open", attempts)
+    status = attempts[-1].overall_status if attempts else "not_validated"
+    if last.passed and status != "not_validated":
+        return StageReport(name, status, "passed", attempts, len(attempts))
+    exhausted, unjudged = (labels.get(one, "") for one in ("on_exhausted", "on_unvalidated"))
+    if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
+        action: Action = _unjudged(attempts[-1], unjudged)
+        return StageReport(name, status, action, attempts, len(attempts))
+    kept = last.best if exhausted == "best" else len(attempts) or None
+    how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
+    return StageReport(name, "failed", how.get(exhausted, "continued"), attempts, kept)
+
+
+def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
+    """A stage without checks passes; a stage whose check raised is degraded or halted."""
+    if not any(one.status == "not_validated" for one in last.checks):
+        return "passed"
+    return "halted" if on_unvalidated == "halt" else "continued"
+
+
+def _attempt(
+    stage: str, run: str, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
+) -> AttemptReport:
+    evaluation = attempt.evaluation or Evaluation()
+    names = [name for name in attempt.labels.get("checks", "").split("\n") if name]
+    verdict = decision.verdict if decision else None
+    failed = bool(evaluation.errors or evaluation.unmet(goals))
+    said = verdict.feedback if isinstance(verdict, Again) else ""
+    return AttemptReport(
+        stage,
+        run,
+        attempt.number,
+        _status(evaluation, goals, names),
+        tuple(_checked(evaluation, goals, names)),
+        round(1000 * attempt.usage.seconds, 3),
+        decision.at if decision else 0.0,
+        failed or isinstance(verdict, Again),
+        said or (stage_feedback(stage, evaluation, goals) if failed else ""),
+        _output(attempt, stage),
+        attempt.usage,
+    )
+
+
+def _output(attempt: Attempt, stage: str) -> str:
+    """Return the text of a model; else the output as JSON, with all else that it changed."""
+    text = attempt.candidate.text or ""
+    if "model" in attempt.labels:
+        return text
+    try:
+        changed, *more = json.loads(text).values()
+    except (ValueError, AttributeError):  # a value that only Python can write
+        return text
+    whole = more or changed.keys() != {stage}
+    return text if whole else json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+
+
+def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:
+    if evaluation.errors or evaluation.unmet(goals):
+        return "failed"
+    raised = any(_raised(one) for one in evaluation.findings)
+    if raised or evaluation.unscored(goals) or not (names or goals):
+        return "not_validated"
+    levels = {one.level for one in evaluation.findings}
+    return "warning" if "warning" in levels else "passed"
+
+
+def _checked(
+    evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
+) -> Iterator[Checked]:
+    """Yield a result for each finding and goal, and for each check that found nothing.
+
+    If results are missing, or a finding has a name that no check has, nobody knows which checks
+    found nothing and which had nothing to judge; then the silent ones are left out.
+    """
+    found = {one.check for one in evaluation.findings}
+    wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
+    if wrong <= set(names) - {MISSING}:
+        yield from (Checked(name) for name in names if name not in found)
+    for one in evaluation.findings:
+        yield _found(one)
+    for goal in goals:
+        score = evaluation.scores.get(goal.score)
+        details = {"score": score, "threshold": goal.threshold, "direction": goal.direction}
+        if score is None:
+            what = f"{goal.score} has no score, so {goal} could not be judged"
+            yield Checked(goal.score, "not_validated", "warning", what, details=details)
+        elif goal.met(score):
+            yield Checked(goal.score, details=details)
+        else:
+            what, how = f"{goal.score} is {score:g}: {goal}", f"reach {goal}"
+            yield Checked(goal.score, "failed", "critical", what, how, details)
+
+
+def _found(one: Finding) -> Checked:
+    status: Mapping[str, Status] = {"error": "failed", "warning": "warning"}
+    details = {"key": one.key, "severity": one.severity}
+    more = {"evidence": one.evidence, "span": list(one.span) if one.span else None}
+    return Checked(
+        one.check,
+        "not_validated" if _raised(one) else status.get(one.level, "passed"),
+        SEVERITY[one.level],
+        one.message,
+        one.fix,
+        details | {name: value for name, value in more.items() if value},
+    )
+
+
+def _raised(one: Finding) -> bool:
+    return one.key == unvalidated(one.check)
+
+
+def file_safe(name: str) -> str:
+    """Return the name with `_` for each character that a file name cannot hold."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
+# A run is a loop with an attempt for each time that it ends.
+POLICY = Policy((MaxAttempts(1),), name="pipeline")
+
+
+def head_of(pipeline: str, stages: Sequence[str]) -> dict[str, Any]:
+    """Return the task of the loop of a run."""
+    return {"pipeline": pipeline, "stages": list(stages)}
+
+
+def loop_of(run: str, stage: str) -> str:
+    """Return the id of the loop of a stage."""
+    return f"{run}/{stage}"
+
+
+def is_run(stored: Stored) -> bool:
+    """Return True if a loop is a run of a pipeline."""
+    task = stored.head.task
+    named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
+    return named and stored.head.policy.get("name") == POLICY.name
+
+
+async def report_of(store: Store, scope: Scope, run: str) -> Report:
+    """Read the report of a run, ended or not. Raises NotFound."""
+    stored = await store.read(scope, run)
+    if not is_run(stored):
+        raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
+    return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
+
+
+async def stages_of(
+    store: Store, scope: Scope, run: str, stages: Sequence[str]
+) -> dict[str, Stored]:
+    """Read the loops of the stages that have begun."""
+    found: dict[str, Stored] = {}
+    for name in stages:
+        try:
+            found[name] = await store.read(scope, loop_of(run, name))
+        except NotFound:
+            continue
+    return found
+
+
+def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
+    """Return the report of a run from its loop and the loops of its stages."""
+    names = run.head.task["stages"]
+    reports = tuple(
+        stage_report(stages[name], run.id)
+        if name in stages
+        else StageReport(name, "not_run", "not_run")
+        for name in names
+    )
+    last = run.decisions[-1] if run.decisions else None
+    ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
+    return Report(run.head.task["pipeline"], run.id, reports, run.created, ended)
