@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from heedful.redact import redacted_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
-from heedful.store.database import Db, Row
+from heedful.store.database import MEMORY, Db, Row, holds
 from heedful.store.records import Entry, Head, Known, Stored
 
 LEASE_SECONDS = 30.0
@@ -95,34 +96,52 @@ Plain = Mapping[str, Any]
 HEAD = ("task", "goals", "policy", "context")
 
 
-def begin(db: Db, scope: Scope, id: str, head: Head, now: float) -> tuple[Stored, bool]:
-    """The loop, created where it is new, and whether it is; nobody drives it."""
+def _of_loop(id: str, *_: object) -> tuple[str, ...]:
+    """The lock that serialises writers of one loop."""
+    return (f"loop {id}",)
+
+
+def _of_entry(entry: Entry, *_: object) -> tuple[str, ...]:
+    teaches = entry.reflections or entry.exposures or entry.outcome is not None
+    return (*_of_loop(entry.id), *(MEMORY if teaches else ()))
+
+
+@holds(given=_of_loop)
+def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[Stored, bool]:
+    """Return the loop, created where it is new, and whether it is; nobody drives it.
+
+    Raises Conflict where it has another task, context, goals or policy.
+    """
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
-        _insert(db, _key(scope, id), head, "", now)
+        _insert(db, _key(scope, id), head, "", time.time())
         return read(db, scope, id), True
     _same(row, head, HEAD)
     return _stored(db, row), False
 
 
-def known(db: Db, scope: Scope, id: str, window: int, now: float, where: str) -> Known:
-    """The loop for whoever decides it without driving it."""
+def state(db: Db, scope: Scope, id: str, window: int) -> Known:
+    """Return what a decision rests on that is made without driving the loop. Raises NotFound.
+
+    Where a rule of its policy counts them, with the echoes in the `window` newest other loops.
+    """
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
-        raise NotFound("loop", id, where)
+        raise NotFound("loop", id, db.url)
     stored = _stored(db, row)
     counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
     return Known(
         stored,
-        row["owner"] if alive(row["owner"], row["lease"], now) else "",
+        row["owner"] if alive(row["owner"], row["lease"], time.time()) else "",
         echoes(db, scope, id, window) if counted else {},
         tuple(exposures.shown_to(db, scope, id)),
     )
 
 
-def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> Stored:
-    """Take the loop over, creating it where it is new."""
-    key = _key(scope, id)
+@holds(given=_of_loop)
+def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+    """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
+    key, now = _key(scope, id), time.time()
     row = one(db, "read_loop", key)
     if row is None:
         _insert(db, key, head, owner, now)
@@ -138,19 +157,24 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> 
     return read(db, scope, id)
 
 
-def beat(db: Db, scope: Scope, id: str, epoch: int, now: float) -> None:
-    """Renew the lease."""
-    values = {**_key(scope, id), "epoch": epoch, "lease": now + LEASE_SECONDS}
+@holds(given=_of_loop)
+def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
+    """Renew the lease. Raises LeaseLost."""
+    values = {**_key(scope, id), "epoch": epoch, "lease": time.time() + LEASE_SECONDS}
     if one(db, "beat", values) is None:
         raise _lost(id)
 
 
-def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
-    """Write all of `entry`, provided that its epoch is still the loop's.
+@holds(given=_of_entry)
+def commit(db: Db, scope: Scope, entry: Entry, owner: str) -> None:
+    """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
 
     Of an attempt that is stored already nothing is written again: its decision was made, its
-    lessons were counted.
+    lessons were counted. With the `owner` "" nobody drives the loop: nothing is written where it is
+    not as it was `seen`, and its epoch moves on, so that of all who have read the same state one
+    writes.
     """
+    now = time.time()
     n = _fence(db, scope, entry, owner, now)
     at = {"n": n, "now": now}
     if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt):
@@ -170,20 +194,23 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         _decision(db, at, entry, entry.verdict)
     exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
-        answers = reflections.remember(db, scope, entry.reflections, now)
+        answers = reflections.upsert(db, scope, entry.reflections, now)
         size.evict(db, scope, answers, entry.most)
 
 
-def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:
-    """The loop as it stands."""
+def read(db: Db, scope: Scope, id: str) -> Stored:
+    """Return the loop as it stands. Raises NotFound."""
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
-        raise NotFound("loop", id, where)
+        raise NotFound("loop", id, db.url)
     return _stored(db, row)
 
 
-def newest(db: Db, scope: Scope, limit: int, prefix: str, before: str = "") -> list[Stored]:
-    """The newest loops, newest first, or those that come after the one named `before`."""
+def newest(db: Db, scope: Scope, limit: int, prefix: str = "", before: str = "") -> list[Stored]:
+    """Return the newest loops whose id begins with `prefix`, newest first.
+
+    With `before` those that are older than the loop of that id; none where there is no such loop.
+    """
     values = {**_key(scope, before), "limit": limit, "prefix": prefix}
     rows = db.named("loops_before" if before else "newest_loops", values).fetchall()
     return [_stored(db, row) for row in rows]

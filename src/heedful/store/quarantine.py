@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -21,7 +22,7 @@ TOLD = 20
 DONE = {"release": "released", "reject": "rejected"}
 
 
-def held(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Held]:
+def entries(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Held]:
     """Examples by their ids, whatever their state; None: all that wait in quarantine."""
     key = _key(scope)
     if ids is None:
@@ -47,9 +48,7 @@ def provenance(db: Db, scope: Scope, one: Held) -> Provenance:
     )
 
 
-def settle(
-    db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str, now: float
-) -> None:
+def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
     """Release or reject entries, all or none; on record.
 
     What is released has the trust of the operator who did it. Raises NotFound, NotQuarantined and
@@ -57,7 +56,8 @@ def settle(
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
-    known = {one.id: one for one in held(db, scope, sorted(set(ids)))}
+    known = {one.id: one for one in entries(db, scope, sorted(set(ids)))}
+    now = time.time()
     for id in sorted(set(ids)):
         if id not in known:
             raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
@@ -90,13 +90,12 @@ def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, 
         _speak(db, values, one.id if released else _best(db, values), lesson)
 
 
-def revoke(
-    db: Db, scope: Scope, source: str, by: str, why: str, now: float, dry_run: bool
-) -> Removed:
+def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> Removed:
     """Remove all that rests on a source, and what it saw; on record. `dry_run` only counts.
 
     Lessons keep what others said of them. Raises NotFound where the source left nothing.
     """
+    now = time.time()
     db.execute("savepoint revocation")
     removed = _revoked(db, _key(scope), storable(source), now)
     if dry_run:
