@@ -41,7 +41,7 @@ from heedful.store import search
 from heedful.store.database import Db
 from heedful.store.lessons import key_of, token
 from heedful.store.postgres import addressed, in_database
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 AT = "heedful_template"
 NOW = 1.8e9
@@ -95,7 +95,7 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
 
 
 async def vector_legs(
-    store: SqlStore, turns: Sequence[Any], asked: Known
+    store: Store, turns: Sequence[Any], asked: Known
 ) -> tuple[list[float], list[set[int]]]:
     """Milliseconds of each vector leg within its transaction, and the ten it found."""
 
@@ -108,7 +108,7 @@ async def vector_legs(
 
     rounds = [
         [
-            await store._access.read(scope, partial(leg, scope=scope, vector=vector))
+            await store.read(scope, partial(leg, scope=scope, vector=vector))
             for (_, vector), scope in turns
         ]
         for _ in range(ROUNDS)

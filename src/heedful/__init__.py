@@ -99,7 +99,7 @@ _HOMES = {
     "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
     "StopRule": "heedful.loop.stop",
-    "Store": "heedful.store.contract",
+    "Store": "heedful.store.store",
     "Suspect": "heedful.memory.attribution",
     "Templates": "heedful.lessons.patterns",
     "Trigger": "heedful.loop.decide",
@@ -223,7 +223,7 @@ if TYPE_CHECKING:
     from heedful.models.contract import Answer, Embedder, Message, Model
     from heedful.service.client import Client
     from heedful.store import open_store
-    from heedful.store.contract import Store
+    from heedful.store.store import Store
 
 __all__ = [
     "Again",

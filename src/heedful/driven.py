@@ -29,6 +29,7 @@ from heedful.reports import StageReport, stage_feedback, stage_report, unvalidat
 from heedful.runs import loop_of
 from heedful.sanitize import neutral
 from heedful.stages import Attempts, Stage, reports_of
+from heedful.store import exposures, loops, patterns
 from heedful.store.records import Head, Stored
 
 if TYPE_CHECKING:
@@ -144,11 +145,13 @@ class Driven:
         A function that was told something at its first attempt is told it again: it may not
         remember, and what it did right for it would be undone.
         """
-        past = await memory.store.past(memory.scope, self.loop)
+        past = await memory.store.read(memory.scope, exposures.past, self.loop)
         withheld = {one.signature for one in past.exposures if not one.shown}
         lines: list[str] = []
         for one in sorted(evaluation.errors, key=lambda one: -one.severity)[:MOST]:
-            known = await memory.store.seen(memory.scope, signature(one.check, one.key))
+            known = await memory.store.read(
+                memory.scope, patterns.seen, signature(one.check, one.key)
+            )
             for lesson in known.lessons:
                 active = lesson["state"] in ("candidate", "verified")
                 if active and lesson["text"] and lesson["signature"] not in withheld:
@@ -175,7 +178,7 @@ class Driven:
     async def _stored(self, loop: Loop, verdict: Verdict) -> Stored:
         pipeline = self._pipeline
         if pipeline.store is not None:
-            return await pipeline.store.read(pipeline.scope, self.loop)
+            return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
         now = time.time()
         self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
         kept = tuple(self._decisions)

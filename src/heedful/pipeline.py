@@ -25,7 +25,7 @@ from heedful.reports import Exhausted, Report, file_safe
 from heedful.running import Running
 from heedful.stages import REPORTS, Stage, Unvalidated, Work
 from heedful.store import open_store
-from heedful.store.contract import Store
+from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 # Of a name, in bytes: one of a stage and one of a run are in the name of a file.

@@ -10,8 +10,9 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.reports import Report, StageReport, stage_report
-from heedful.store.contract import Store
+from heedful.store import loops
 from heedful.store.records import Stored
+from heedful.store.store import Store
 
 # A run is a loop with one attempt each time that it comes to an end.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
@@ -36,7 +37,7 @@ def is_run(stored: Stored) -> bool:
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:
     """What a run has come to so far. Raises NotFound where there is none of that name."""
-    stored = await store.read(scope, run)
+    stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
         raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
     return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
@@ -49,7 +50,7 @@ async def stages_of(
     found: dict[str, Stored] = {}
     for name in stages:
         try:
-            found[name] = await store.read(scope, loop_of(run, name))
+            found[name] = await store.read(scope, loops.read, loop_of(run, name))
         except NotFound:
             continue
     return found

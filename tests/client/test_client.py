@@ -22,6 +22,7 @@ from heedful.errors import (
 from heedful.memory.episode import Event, Fault
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import loops
 from heedful.store.keys import MAY
 from tests.engines import in_memory
 
@@ -269,7 +270,7 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     stored = await client.loop("a/b 1")
     assert stored.verdicts[-1] == got
     assert stored.values == ("hi", "hello", "hello!")
-    ours = await place.store.read(place.memory.scope, "a/b 1")
+    ours = await place.store.read(place.memory.scope, loops.read, "a/b 1")
     assert [one.evaluation for one in stored.loop.attempts] == [
         one.evaluation for one in ours.loop.attempts
     ]

@@ -19,9 +19,10 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Goal, Override
 from heedful.pipeline import Pipeline
 from heedful.service.setup import Setup
+from heedful.store import loops
 from heedful.store.records import Stored
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.drive.test_agreement import bounded
 from tests.http.support import TENANT, Api
 from tests.loop import support
@@ -65,7 +66,7 @@ class Hosts:
         lift: Override | None,
     ) -> None:
         self.api, self.made, self.goals, self.policy, self.lift = api, made, goals, policy, lift
-        self.store: SqlStore = api.setup.store
+        self.store: Store = api.setup.store
         self.key = api.key("read", "write", "approve", projects=())
 
     def scope(self) -> Scope:
@@ -90,7 +91,7 @@ class Hosts:
             one = self.lift
             await run.override(one.rule, one.by, one.why, one.decisions)
         await run.finish()
-        return await self.store.read(scope, "loop")
+        return await self.store.read(scope, loops.read, "loop")
 
     async def piped(self) -> Stored:
         scope, seen = self.scope(), count()
@@ -101,7 +102,7 @@ class Hosts:
             return self.made[next(seen)][0]
 
         await pipeline.run({}, id="run")
-        return await self.store.read(scope, "run/stage")
+        return await self.store.read(scope, loops.read, "run/stage")
 
     async def reported(self) -> Stored:
         scope = self.scope()
@@ -132,7 +133,7 @@ class Hosts:
             answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             assert answer == same
-        stored = await self.store.read(scope, "a/loop")
+        stored = await self.store.read(scope, loops.read, "a/loop")
         last = stored.verdicts[-1]
         assert isinstance(last, Done)
         stops = [stop["rule"] for stop in answer["stopped_by"]]

@@ -12,6 +12,7 @@ import pytest
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
 from heedful.service.openapi import examples, operations
+from heedful.store import exposures, lessons
 from heedful.store.database import Db
 from heedful.store.idempotency import Beside, Call, SqlAnswers, also, beside
 from tests.engines import changed, opened, rows
@@ -224,7 +225,7 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
             for store in (one, two):
                 record = Beside(lambda db, n, told: write(db, call, n, told))
                 with beside(record):
-                    memory = store.remember(SCOPE, [])
+                    memory = store.write(SCOPE, exposures.remember, [])
                     if store is one:
                         await memory
                         continue
@@ -268,7 +269,7 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
                 return object()
 
             with beside(record), pytest.raises(TypeError, match="no plain value: object"):
-                await store._access.write(SCOPE, work)
+                await store.write(SCOPE, work)
             assert kept == []
 
     asyncio.run(scenario())
@@ -279,12 +280,12 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
     "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also"]
 )
 def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
-    known = [{"name": "SqlStore.remember.<locals>.work", "value": {"@": kind, "of": {}}}]
+    known = [{"name": "Store.remember.<locals>.work", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
         no_value = pytest.raises(StoreCorrupt, match="that is no value")
         with opened(tmp_path / "a.db") as store, beside(Beside(known=known)), no_value:
-            await store.remember(SCOPE, [])
+            await store.write(SCOPE, exposures.remember, [])
 
     asyncio.run(scenario())
 
@@ -302,9 +303,9 @@ def test_values_come_back_as_they_were(tmp_path):
                 return value
 
             with beside(Beside(lambda db, n, told: kept.append(told))):
-                await store._access.write(SCOPE, work)
+                await store.write(SCOPE, work)
             with beside(Beside(known=kept)):
-                assert await store._access.write(SCOPE, work) == value
+                assert await store.write(SCOPE, work) == value
 
     asyncio.run(scenario())
 
@@ -315,9 +316,9 @@ def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(tm
             kept: list[Any] = []
             with beside(Beside(lambda db, n, told: kept.append(told["name"]))) as call:
                 call.also(lambda db: kept.append("audit"))
-                await asyncio.create_task(store.clear(SCOPE))
+                await asyncio.create_task(store.write(SCOPE, lessons.clear))
                 assert kept == []
-                await store.remember(SCOPE, [])
-            assert kept == ["audit", "SqlStore.remember.<locals>.work"]
+                await store.write(SCOPE, exposures.remember, [])
+            assert kept == ["audit", "Store.remember.<locals>.work"]
 
     asyncio.run(scenario())

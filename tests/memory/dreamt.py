@@ -40,7 +40,7 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
         return {name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told}
 
     await whole(store)
-    found: dict[str, list[tuple[Any, ...]]] = await store._access.read(memory.scope, read)
+    found: dict[str, list[tuple[Any, ...]]] = await store.read(memory.scope, read)
     return found
 
 

@@ -24,6 +24,7 @@ from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from heedful.store.dreams import CHANGED
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
@@ -70,7 +71,7 @@ def test_what_says_the_same_becomes_one_and_comes_back(memory):
         assert await Dreams(memory).rollback(dream.id, **BY) == 1
         assert await dump(memory) == before
         assert await recalled(memory, TEXT, SAME, OTHER) == found
-        (ruled,) = await memory.store.rulings(memory.scope, 9)
+        (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
         assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
 
     do(run())
@@ -222,10 +223,10 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
                 await memory.quarantine.revoke("page", by="ada")
             case "evict":
                 sql = "delete from reflection where id = 1"
-                await memory.store._access.write(memory.scope, lambda db: db.execute(sql))
+                await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
             case "prune":
                 sql = "update reflection set last_seen = 5 where id = 1"
-                await memory.store._access.write(memory.scope, lambda db: db.execute(sql))
+                await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
                 await memory.prune(by="ada", unused_for=3600)
             case "reworded":
                 await memory.remember("k", TEXT, lesson="weigh nothing", trust="operator")
@@ -247,8 +248,8 @@ def test_a_member_that_was_evicted_is_still_answered_for(memory):
     async def run():
         await told(memory, TEXT, SAME, TEXT)
         dream = await consolidate(memory)
-        await memory.store._access.write(
-            memory.scope, lambda db: db.execute("delete from reflection where id = 2")
+        await memory.store.write(
+            memory.scope, lambda db, _: db.execute("delete from reflection where id = 2")
         )
         seen = await memory.seen("k", SAME)
         assert [one["id"] for one in seen.lessons] == [1]

@@ -72,8 +72,8 @@ async def kept(memory: Memory) -> set[str]:
     store: Any = memory.store
     sql = "select text from reflection where tenant = :tenant and project = :project"
     scope = key_of(memory.scope)
-    found: set[str] = await store._access.read(
-        memory.scope, lambda db: {text for (text,) in db.execute(sql, scope)}
+    found: set[str] = await store.read(
+        memory.scope, lambda db, _: {text for (text,) in db.execute(sql, scope)}
     )
     return found
 
@@ -87,7 +87,7 @@ async def set_to(store: Any, text: str, **columns: Any) -> None:
     for name, value in columns.items():
         sql = f"update reflection set {name} = :value where text = :text"
         values = {"value": value, "text": text}
-        await store._access.write(Scope(), lambda db, s=sql, v=values: db.execute(s, v).rowcount)
+        await store.write(Scope(), lambda db, _, s=sql, v=values: db.execute(s, v).rowcount)
 
 
 # -- max_entries
@@ -359,9 +359,9 @@ def test_what_is_evicted_is_found_without_a_sort(store):
 
     values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
     plan = do(
-        store._access.read(
+        store.read(
             Scope(),
-            lambda db: [
+            lambda db, _: [
                 row["detail"]
                 for row in db.execute(f"explain query plan {statements('sqlite')['evict']}", values)
             ],

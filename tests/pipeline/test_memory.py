@@ -22,8 +22,9 @@ from heedful.loop.feedback import MOST
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
+from heedful.store import exposures
 from heedful.store.sqlite import BUSY_SECONDS, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.engines import changed, named
 from tests.pipeline.support import failing, ran
@@ -167,7 +168,7 @@ def test_feedback_is_bounded_however_much_is_known(path: str) -> None:
     assert "lll" in said[1]
 
 
-class Counting(SqlStore):
+class Counting(Store):
     """A store that counts how often it is asked whether an error was seen."""
 
     asked = 0
@@ -212,7 +213,9 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
         for n in range(FIRST):
             before = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
             end = Outcome(f"before {n}", True, 1)
-            await memory.store.remember(memory.scope, (), exposures=before, outcome=end)
+            await memory.store.write(
+                memory.scope, exposures.remember, (), exposures=before, outcome=end
+            )
 
     asyncio.run(fill())
     names = (f"run{n}" for n in range(1_000))
@@ -228,7 +231,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
     ran(pipeline, {}, id=run)
     assert (said[0] is not None) == shown
     assert ("Seen before" in str(said[1])) == shown
-    past = asyncio.run(memory.store.past(memory.scope, f"{run}/train"))
+    past = asyncio.run(memory.store.read(memory.scope, exposures.past, f"{run}/train"))
     assert [(one.lesson, one.shown) for one in past.exposures] == [(LESSON, shown)]
     assert past.number == FIRST + 1
 
@@ -322,7 +325,7 @@ def test_an_example_of_another_loop_is_not_said_to_be_shown(path: str) -> None:
     asyncio.run(fill())
     ran(training(path, said), {}, id="r")
     assert said[0] is None
-    past = asyncio.run(memory.store.past(memory.scope, "r/train"))
+    past = asyncio.run(memory.store.read(memory.scope, exposures.past, "r/train"))
     assert past.exposures == ()
 
 

@@ -23,6 +23,7 @@ from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.pipeline import LONGEST, Pipeline
 from heedful.runs import report_of
+from heedful.store import loops
 from heedful.testing import ScriptedModel
 from tests.drive.support import counted
 from tests.pipeline.support import failing, one, raising, ran, statuses
@@ -490,7 +491,7 @@ def test_commits_of_a_run(tmp_path: Path) -> None:
     pipeline.stage(name="b", checks=[failing(1, 2, 3)])(lambda state: 1)
 
     async def scenario() -> None:
-        await store.loops(Scope(), 1)
+        await store.read(Scope(), loops.newest, 1)
         before = commits()
         await pipeline.run({})
         assert commits() - before == 1 + 2 + 2 * 6 + 1

@@ -24,6 +24,7 @@ from heedful.loop.record import Evaluation, Finding
 from heedful.pipeline import LONGEST, Pipeline
 from heedful.reports import HEAD, TAIL, Report, stage_feedback
 from heedful.runs import is_run, report_of
+from heedful.store import loops
 from heedful.store.sqlite import shared
 from tests.loop import support
 from tests.pipeline.support import failing, one, raising, ran, statuses, timeless
@@ -244,8 +245,8 @@ def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None
             await report_of(store, Scope(), "r/a")
         with pytest.raises(NotFound):
             await report_of(store, Scope(), "none")
-        assert is_run(await store.read(Scope(), "r"))
-        assert not is_run(await store.read(Scope(), "r/b"))
+        assert is_run(await store.read(Scope(), loops.read, "r"))
+        assert not is_run(await store.read(Scope(), loops.read, "r/b"))
         return await report_of(store, Scope(), "r")
 
     report = asyncio.run(scenario())

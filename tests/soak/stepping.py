@@ -55,9 +55,10 @@ from heedful.models.contract import Answer
 from heedful.store import loops
 from heedful.store import loops as journal
 from heedful.store import loops as lease
+from heedful.store import loops as loop_store
 from heedful.store.records import Entry, Head, Stored
 from heedful.store.sqlite import BUSY_SECONDS, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
@@ -157,7 +158,7 @@ class Log:
         os.close(self._steps)
 
 
-class Mortal(SqlStore):
+class Mortal(Store):
     """A store whose process may be killed right before and right after a transaction."""
 
     def __init__(self, life: Life) -> None:
@@ -248,7 +249,7 @@ def pure(check: Callable[[str, Context], list[Finding]]) -> Any:
 class Thread:
     """What one thread does, step by step."""
 
-    def __init__(self, life: Life, number: int, log: Log, store: SqlStore) -> None:
+    def __init__(self, life: Life, number: int, log: Log, store: Store) -> None:
         self.life, self.log, self.store = life, log, store
         self.chance = random.Random(f"{life.seed} {life.number} {number}")
         self._calls = count((life.number * 1000 + number) * 1_000_000 + 1)
@@ -321,7 +322,7 @@ class Thread:
         return "accepted"
 
     async def read(self, session: Session) -> str:
-        stored = await self.store.read(scope(session.run.id), session.run.id)
+        stored = await self.store.read(scope(session.run.id), loop_store.read, session.run.id)
         assert len(stored.decisions) >= len(stored.loop.attempts)
         return "read"
 

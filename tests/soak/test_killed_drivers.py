@@ -13,6 +13,7 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
+from heedful.store import loops as loop_store
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.store.support import WAITING, opened, python, rows
@@ -120,7 +121,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
         kills = killed_until_done(*given, chance=chance, seconds=0.03)
         calls = Counter(tuple(json.loads(line)) for line in log.read_text().splitlines())
         with opened(path) as store:
-            loops = asyncio.run(store.loops(SCOPE, 9))
+            loops = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
         assert len(loops) == 3
         for stored in loops:
             loop, last = stored.loop, stored.verdicts[-1]

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import StoreCorrupt, StoreNewer, StoreUnavailable
+from heedful.store import loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 
 def commit(path: Path | str, number: int = 1) -> None:
     with opened(path) as store:
-        asyncio.run(store.commit(SCOPE, report("a", number), "me"))
+        asyncio.run(store.write(SCOPE, loops.commit, report("a", number), "me"))
 
 
 def read(path: Path | str) -> int:
     with opened(path) as store:
-        return len(asyncio.run(store.read(SCOPE, "a")).values)
+        return len(asyncio.run(store.read(SCOPE, loops.read, "a")).values)
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def test_reopening_finds_everything(path):
 def test_in_memory_lives_as_long_as_its_store():
     async def scenario() -> None:
         with opened(":memory:") as store:
-            await store.commit(SCOPE, report("a", 1), "me")
-            assert len((await store.read(SCOPE, "a")).values) == 1
+            await store.write(SCOPE, loops.commit, report("a", 1), "me")
+            assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
             with opened(":memory:") as other:
                 assert await other.loops(SCOPE, 9) == []
 
@@ -88,7 +89,7 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
 def test_a_damaged_file_is_said_to_be_damaged(path):
     with opened(path) as store:
         for number in range(2, 40):
-            asyncio.run(store.commit(SCOPE, report("a", number, "x" * 2_000), "me"))
+            asyncio.run(store.write(SCOPE, loops.commit, report("a", number, "x" * 2_000), "me"))
     content = bytearray(path.read_bytes())
     content[4096:] = b"\x5a" * (len(content) - 4096)
     path.write_bytes(content)

@@ -15,6 +15,7 @@ from heedful.cli.output import MOST, Db, Json, counted, following, print_json, s
 from heedful.cli.progress import Progress
 from heedful.lessons.trust import Held
 from heedful.loop.feedback import clean
+from heedful.store import exposures
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 
@@ -120,7 +121,7 @@ def log(
     json: Json = False,
 ) -> int:
     """List what was ruled on lessons and sources, by whom and why."""
-    found = ask(db, lambda memory: memory.store.rulings(memory.scope, limit))
+    found = ask(db, lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     if json:
         print_json({"rulings": found})
     elif found:

@@ -35,6 +35,8 @@ from heedful.loop.feedback import clean
 from heedful.memory.memory import Memory, Spaces
 from heedful.reports import Report
 from heedful.runs import is_run, report_of
+from heedful.store import exposures as exposure_store
+from heedful.store import loops as loop_store
 from heedful.store.history import explained, state_of
 from heedful.store.records import Stored
 
@@ -67,7 +69,7 @@ def why(
             return await report_of(memory.store, memory.scope, one.id)
         if stage is not None:
             raise UsageError(f"loop {one.id!r} is no run of a pipeline: it has no stage {stage!r}")
-        return one, (await memory.store.past(memory.scope, one.id)).exposures
+        return one, (await memory.store.read(memory.scope, exposure_store.past, one.id)).exposures
 
     found = ask(db, asked)
     if isinstance(found, Report):
@@ -91,7 +93,9 @@ def loops(
 ) -> int:
     """List the newest loops; open ones run or were interrupted."""
     prefix = f"{run}/" if run else ""
-    found = ask(db, lambda memory: memory.store.loops(memory.scope, limit, prefix))
+    found = ask(
+        db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+    )
     rows = [_row(one) for one in found]
     if json:
         print_json({"loops": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})

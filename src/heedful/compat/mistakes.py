@@ -26,6 +26,7 @@ from heedful.loop.record import LARGEST, number
 from heedful.memory.memory import Memory
 from heedful.redact import redacted
 from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.store import patterns, search
 
 MERGE = 0.85  # the similarity from which on two lessons may be one
 COMPARED = 50  # lessons of the same type, the newest, that a new one is compared with
@@ -150,7 +151,7 @@ async def _of(
 ) -> Sequence[Mapping[str, Any]]:
     texts(signature=signature, error_type=error_type)
     wanted = Wanted(kind="error", error_type=error_type, tag=f"sig:{signature}")
-    return await memory.store.listed(memory.scope, wanted, limit)
+    return await memory.store.read(memory.scope, patterns.list_lessons, wanted, limit)
 
 
 def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +166,11 @@ async def _suggest(
     if memory.embedder is None:
         return
     wanted = Wanted(kind="error", error_type=error_type, before=id)
-    rows = [one for one in await memory.store.listed(memory.scope, wanted, COMPARED) if one["text"]]
+    rows = [
+        one
+        for one in await memory.store.read(memory.scope, patterns.list_lessons, wanted, COMPARED)
+        if one["text"]
+    ]
     new, *others = await memory.embedder.embed([content, *(one["text"] for one in rows)])
     for one, other in zip(rows, others, strict=True):
         cosine = sum(a * b for a, b in zip(new, other, strict=True))
@@ -236,7 +241,7 @@ async def clear(memory: Memory) -> int:
 
 async def count(memory: Memory) -> int:
     """How many entries there are that may be recalled."""
-    return sum((await memory.store.spaces(memory.scope)).values())
+    return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
 def _share(asked: frozenset[str], one: Found) -> float:

@@ -19,8 +19,9 @@ from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, reasoning
 from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, number
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
-from heedful.store.contract import Store
+from heedful.store import loops
 from heedful.store.records import Stored
+from heedful.store.store import Store
 
 MOST = LONGEST + 20  # characters of the name of a rerun
 NAME = "loop_id"  # the label of an attempt that says under what name it was reported
@@ -78,7 +79,7 @@ async def next_name(store: Store, scope: Scope, stored: Stored) -> str:
 
 async def _read(store: Store, scope: Scope, id: str) -> Stored | None:
     try:
-        return await store.read(scope, id)
+        return await store.read(scope, loops.read, id)
     except NotFound:
         return None
 

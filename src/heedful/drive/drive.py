@@ -36,8 +36,8 @@ from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redacted
-from heedful.store.contract import Store
 from heedful.store.records import Entry
+from heedful.store.store import Store
 
 C = TypeVar("C")
 

@@ -25,10 +25,11 @@ from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing
 from heedful.loop.record import Attempt, Candidate, Goal, Loop
 from heedful.memory.memory import Memory
-from heedful.store import open_store
-from heedful.store.contract import Store
+from heedful.store import exposures as exposure_store
+from heedful.store import loops, open_store
 from heedful.store.loops import LEASE_SECONDS, enter, leave, new_owner
 from heedful.store.records import Entry, Head, Known, Stored
+from heedful.store.store import Store
 
 
 def attempted(loop: Loop, attempt: Attempt, now: float) -> Loop:
@@ -163,13 +164,13 @@ class Durable:
 
     async def claim(self, head: Head) -> Stored:
         """Claim a loop, which is created where it is new. Raises LeaseLost."""
-        stored = await self._store.claim(self._scope, self._id, head, self._owner)
+        stored = await self._store.write(self._scope, loops.claim, self._id, head, self._owner)
         self._epoch, self._claimed = stored.epoch, True
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
         """Counted over the newest other loops of the scope."""
-        return await self._store.echoes(self._scope, self._id, ECHO_WINDOW)
+        return await self._store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: Entry) -> None:
         """Raises LeaseLost, Conflict and the other kinds of StoreError.
@@ -177,8 +178,8 @@ class Durable:
         Other goals or another policy than are stored are written with the first decision on them.
         """
         head = None if self._claimed and entry.verdict is None else self._head
-        await self._store.commit(
-            self._scope, replace(entry, epoch=self._epoch, head=head), self._owner
+        await self._store.write(
+            self._scope, loops.commit, replace(entry, epoch=self._epoch, head=head), self._owner
         )
         self._claimed = True
         self._head = None if head is not None else self._head
@@ -199,7 +200,7 @@ class Durable:
             if not self._claimed:
                 continue
             try:
-                await self._store.beat(self._scope, self._id, self._epoch)
+                await self._store.write(self._scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
                 if driven is not None:
                     driven.cancel()
@@ -213,7 +214,7 @@ def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool
     if store is None:
         return Volatile()
     opened = open_store(store) if isinstance(store, str) else store
-    if not hasattr(opened, "commit"):
+    if not isinstance(opened, Store):
         raise InvalidInput("store", store, "a path, :memory:, a Store or None")
     return Durable(opened, scope or Scope(), id, known)
 
@@ -304,7 +305,9 @@ class Remembering:
             await self._journal.commit(entry)
         else:
             if exposures:
-                await memory.store.remember(memory.scope, (), exposures=exposures)
+                await memory.store.write(
+                    memory.scope, exposure_store.remember, (), exposures=exposures
+                )
             await self._journal.commit(entry)
             await _teach(memory, lessons, end)
         self._begun = True
@@ -324,7 +327,7 @@ class Remembering:
         return [replace(one, trust="model", state="candidate") for one in lessons]
 
     async def _settle(self, memory: Memory, loop: Loop) -> None:
-        past = await memory.store.past(memory.scope, loop.id)
+        past = await memory.store.read(memory.scope, exposure_store.past, loop.id)
         teaches = self._judged and not past.taught and self._lessons(memory, loop, Briefing())
         if not teaches and (past.number or loop.cancelled or not past.exposures):
             return
@@ -344,7 +347,9 @@ async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | N
     """Write to a memory elsewhere; it takes what a loop teaches, and what it came to, once."""
     if lessons or end:
         most = memory.max_entries or 0
-        await memory.store.remember(memory.scope, lessons, outcome=end, most=most)
+        await memory.store.write(
+            memory.scope, exposure_store.remember, lessons, outcome=end, most=most
+        )
 
 
 async def _look(memory: Memory, loop: str) -> None:
@@ -376,7 +381,7 @@ class Turn:
         try:
             stored = self.known.stored
             upon = replace(entry, epoch=stored.epoch, seen=stored.updated)
-            await self.store.commit(self.scope, upon, owner="")
+            await self.store.write(self.scope, loops.commit, upon, owner="")
         except LeaseLost as error:
             raise _Overtaken from error
 
@@ -400,7 +405,7 @@ async def settled(store: Store, scope: Scope, id: str, work: Callable[[Turn], Aw
     LeaseLost where others are always quicker, and what `work` raises.
     """
     for _ in range(TURNS):
-        turn = Turn(store, scope, await store.known(scope, id, ECHO_WINDOW))
+        turn = Turn(store, scope, await store.read(scope, loops.state, id, ECHO_WINDOW))
         try:
             return await work(turn)
         except _Overtaken:

@@ -44,9 +44,9 @@ from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory, placed, space_of
 from heedful.redact import redacted, redacted_data
 from heedful.reports import reworded
-from heedful.store import open_store
-from heedful.store.contract import Store
+from heedful.store import loops, open_store
 from heedful.store.records import Entry, Head, Stored
+from heedful.store.store import Store
 
 
 async def override(
@@ -191,7 +191,7 @@ async def open_loop(
     if not whole(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
     listed = [goal_to(goal) for goal in tuple(goals) or policy.goals]
-    return await store.begin(scope, id, Head(task, listed, plain, context))
+    return await store.write(scope, loops.begin, id, Head(task, listed, plain, context))
 
 
 async def report(

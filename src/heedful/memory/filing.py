@@ -14,6 +14,7 @@ from heedful.errors import StoreError
 from heedful.lessons.learn import Trust
 from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
+from heedful.store import episodes
 from heedful.store import records as lessons
 from heedful.store.records import Filed
 from heedful.traces.gather import Limits
@@ -64,7 +65,7 @@ class OnRecord:
         while True:
             await asyncio.sleep(lessons.LEASE / 3)
             with suppress(StoreError):  # the next one may get through
-                await memory.store.episodes.beat(memory.scope, self._digest)
+                await memory.store.write(memory.scope, episodes.beat, self._digest)
 
     async def __aexit__(
         self,
@@ -83,7 +84,9 @@ class OnRecord:
             told = f"{type(error).__name__}: {error}"
         if self._memory is not None:
             with suppress(StoreError):  # what went wrong first is raised
-                await self._memory.store.episodes.failed(self._memory.scope, self._digest, told)
+                await self._memory.store.write(
+                    self._memory.scope, episodes.record_failure, self._digest, told
+                )
 
 
 def failed(error: Exception) -> None:

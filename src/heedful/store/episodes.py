@@ -32,24 +32,27 @@ LONGEST_ERROR = 500
 async def admit(store: Store, scope: Scope, episode: Filed) -> FiledState | None:
     """Keep an episode unless it is there, and take it: None; else the state it is in."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
-    return await store.write(scope, insert, episode.digest, texts, take_it=True)
+    return await store.write(scope, insert_taken, episode.digest, texts)
 
 
-async def put(store: Store, scope: Scope, episode: Filed) -> FiledState | None:
+async def put(store: Store, scope: Scope, episode: Filed) -> FiledState:
     """Keep an episode unless it is there, for any worker to take; the state it is in."""
     texts = await asyncio.to_thread(_texts, episode)
     return await store.write(scope, insert, episode.digest, texts)
 
 
-def insert(
-    db: Db, scope: Scope, digest: str, texts: Mapping[str, str], take_it: bool = False
+def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> FiledState:
+    """Write an episode unless it is there; the state it is in."""
+    db.named("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
+    return state(db, scope, digest) or "waiting"
+
+
+def insert_taken(
+    db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
 ) -> FiledState | None:
-    """Write an episode unless it is there, and take it; its state, None where it was taken."""
-    now = time.time()
-    db.named("insert_episode", {**_key(scope, digest), **texts, "now": now})
-    if take_it and take(db, scope, now + 1, digest) is not None:
-        return None
-    return state(db, scope, digest)
+    """Write an episode unless it is there, and take it: None; else the state it is in."""
+    found = insert(db, scope, digest, texts)
+    return None if take(db, scope, time.time() + 1, digest) is not None else found
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> Filed | None:
