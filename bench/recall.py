@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -138,7 +137,7 @@ async def codes(store: Store) -> Vectors:
 async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set[int]]]:
     """Milliseconds of each vector leg, and the ten it found; rows count from 0."""
 
-    def leg(db: Db, vector: Any) -> tuple[float, set[int]]:
+    def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
         at = {"scope": token(Scope())}
         corpus = db.named("read_corpus", at).fetchone()
@@ -148,7 +147,7 @@ async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
     rounds = [
-        [await store.read(Scope(), partial(leg, vector=one)) for one in asked.vectors.values()]
+        [await store.read(Scope(), leg, one) for one in asked.vectors.values()]
         for _ in range(ROUNDS)
     ]
     spent = fastest([[spent for spent, _ in one] for one in rounds])

@@ -10,7 +10,6 @@ import asyncio
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import cycle, islice
 from statistics import mean
 from typing import Any
@@ -107,10 +106,7 @@ async def vector_legs(
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
     rounds = [
-        [
-            await store.read(scope, partial(leg, scope=scope, vector=vector))
-            for (_, vector), scope in turns
-        ]
+        [await store.read(scope, leg, vector) for (_, vector), scope in turns]
         for _ in range(ROUNDS)
     ]
     spent = fastest([[spent for spent, _ in one] for one in rounds])

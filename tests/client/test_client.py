@@ -22,7 +22,7 @@ from heedful.errors import (
 from heedful.memory.episode import Event, Fault
 from heedful.service.app import application
 from heedful.service.setup import Setup
-from heedful.store import loops
+from heedful.store import keys, loops
 from heedful.store.keys import MAY
 from tests.engines import in_memory
 
@@ -40,8 +40,8 @@ class Place:
         self.memory = heedful.Memory(self.store, heedful.Scope(TENANT, "main"), holdout=0.0)
 
     async def client(self, *may, projects=("main",), **more):
-        make = self.store.keys.create
-        _, key = await make(TENANT, "ann", projects=projects, may=may or MAY)
+        may = may or MAY
+        _, key = await keys.create(self.store, TENANT, "ann", projects=projects, may=may)
         transport = httpx.ASGITransport(app=self.app)
         return heedful.Client("http://localhost", key, transport=transport, **more)
 

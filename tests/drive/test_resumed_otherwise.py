@@ -125,7 +125,7 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
         await session(store, heedful.policies.stage, [Goal("quality", 0.5)]).finish()
         now = store.read
 
-        async def late(scope: Scope, id: str) -> Stored:
+        async def late(scope: Scope, work: Any, id: str) -> Stored:
             monkeypatch.setattr(store, "read", now)
             return before
 

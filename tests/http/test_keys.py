@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
 from heedful.service.auth import KNOWN_FOR
 from heedful.store import keys
 from heedful.store.sqlite import File
@@ -217,25 +218,25 @@ def test_a_row_that_is_changed_or_missing_is_found(tmp_path, tamper, what):
     with served(tmp_path) as api:
         for n in range(3):
             made(api, name=f"key {n}")
-        audit = api.setup.store.audit
-        whole = api.run(audit.verify("acme"))
+        look = api.setup.store.apart
+        whole = api.run(look(Scope("acme"), keys.verify_audit))
         assert (whole.rows, whole.broken) == (3, 0)
         changed(tmp_path / "heedful.db", tamper)
-        broken = api.run(audit.verify("acme"))
+        broken = api.run(look(Scope("acme"), keys.verify_audit))
         assert (broken.what, broken.head) == (what, whole.head)
-        assert api.run(audit.verify("nobody")).rows == 0
+        assert api.run(look(Scope("nobody"), keys.verify_audit)).rows == 0
 
 
 def test_a_chain_that_is_written_anew_lacks_the_hash_that_was_kept(tmp_path):
     with served(tmp_path) as api:
-        audit = api.setup.store.audit
+        look = api.setup.store.apart
         for n in range(3):
             made(api, name=f"key {n}")
-        kept = api.run(audit.verify("acme")).head
+        kept = api.run(look(Scope("acme"), keys.verify_audit)).head
         made(api, name="one more")
-        assert not api.run(audit.verify("acme", kept)).broken
+        assert not api.run(look(Scope("acme"), keys.verify_audit, kept)).broken
         for table in ("audit", "audit_head"):
             changed(tmp_path / "heedful.db", f"delete from {table}")
         made(api, name="as if nothing was")
-        assert not api.run(audit.verify("acme")).broken
-        assert kept in api.run(audit.verify("acme", kept)).what
+        assert not api.run(look(Scope("acme"), keys.verify_audit)).broken
+        assert kept in api.run(look(Scope("acme"), keys.verify_audit, kept)).what

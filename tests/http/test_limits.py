@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from heedful.lessons.lesson import Scope
 from heedful.service.middleware import KNOWN, Rates
 from heedful.service.problems import Problem
 from heedful.service.setup import Limits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.engines import whole
 
@@ -34,7 +35,7 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
     store: Any = memory.store
     values = {"tenant": memory.scope.tenant}
 
-    def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
+    def read(db: Any, scope: Scope) -> dict[str, list[tuple[Any, ...]]]:
         index = INDEX if db.dialect == "sqlite" else {}
         told = {**TABLES, **index}.items()
         return {name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told}

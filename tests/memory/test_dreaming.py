@@ -24,7 +24,7 @@ from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.store import dreams, exposures
 from heedful.store.dreams import CHANGED
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
@@ -364,16 +364,16 @@ def test_all_that_is_dropped_is_told(path):
 def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
     async def run():
         await told(memory, TEXT, SAME)
-        store = type(memory.store.dreams)
-        supersede = store.supersede
+        write = memory.store.write
 
-        async def late(self: Any, *given: Any) -> Any:
-            if given[0] == memory.scope and given[-1] == "ada":
+        async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
+            if work is dreams.supersede:
+                monkeypatch.setattr(memory.store, "write", write)
                 await memory.pin(2, by="bo")
                 await memory.pin(1, by="bo")
-            return await supersede(self, *given)
+            return await write(scope, work, *args, **more)
 
-        monkeypatch.setattr(store, "supersede", late)
+        monkeypatch.setattr(memory.store, "write", late)
         dream = await consolidate(memory, by="ada")
         assert dream.nothing == f"each proposal was dropped: {CHANGED}"
         assert set((await states(memory)).values()) == {"candidate"}
@@ -428,15 +428,14 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
         known = named.statements(engine)
         memory_of_it = dict(known)
         with monkeypatch.context() as patch:
-            store = type(memory.store.dreams)
-            supersede = store.supersede
+            write = memory.store.write  # the rehearsal has another store
 
-            async def broken(self: Any, *given: Any) -> Any:
-                if given[-1] == "ada":  # not in the rehearsal
+            async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
+                if work is dreams.supersede:
                     patch.setitem(known, at, "insert into nowhere values (1)")
-                return await supersede(self, *given)
+                return await write(scope, work, *args, **more)
 
-            patch.setattr(store, "supersede", broken)
+            patch.setattr(memory.store, "write", broken)
             with pytest.raises((StoreError, sqlite3.Error)):
                 await consolidate(memory, by="ada")
         assert known == memory_of_it

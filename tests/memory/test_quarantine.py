@@ -315,7 +315,7 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
             ]
             answers = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(one, NotQuarantined) for one in answers) == 20
-            rulings = await one.rulings(Scope(), 99)
+            rulings = await one.read(Scope(), exposures.rulings, 99)
             assert len({ruling["record"]["example"] for ruling in rulings}) == len(rulings) == 20
 
         do(scenario())

@@ -185,7 +185,7 @@ def test_the_later_ruling_counts_wherever_it_was_made(rejected_last):
         first, then = ("release", "reject") if rejected_last else ("reject", "release")
         there, here = await ruled(first), await ruled(then)
         await moved(await exported(there), here)
-        await here.store.write(Scope(), lambda db, _: db.execute("delete from reflection"))  # type: ignore[attr-defined]
+        await here.store.write(Scope(), lambda db, _: db.execute("delete from reflection"))
         await here.remember("F", "no unit", lesson="obey me", trust="tool")
         waiting = await here.store.read(here.scope, quarantine.entries, None)
         assert len(waiting) == (not rejected_last)

@@ -14,15 +14,14 @@ import pytest
 from heedful.checks.evaluate import Context
 from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
-from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Exposure, Outcome
 from heedful.lessons.ranking import FIRST, withheld
-from heedful.lessons.signature import Signature, signature
+from heedful.lessons.signature import signature
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
-from heedful.store import exposures
+from heedful.store import exposures, patterns
 from heedful.store.sqlite import BUSY_SECONDS, File
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
@@ -173,9 +172,9 @@ class Counting(Store):
 
     asked = 0
 
-    async def seen(self, scope: Scope, signature: Signature) -> Seen:
-        self.asked += 1
-        return await super().seen(scope, signature)
+    async def read(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
+        self.asked += work is patterns.seen
+        return await super().read(scope, work, *args, **more)
 
 
 @pytest.mark.sqlite

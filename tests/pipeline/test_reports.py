@@ -349,7 +349,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert stored == report
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
-    run = asyncio.run(shared(path).read(Scope(), "r"))
+    run = asyncio.run(shared(path).read(Scope(), loops.read, "r"))
     assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))

@@ -26,7 +26,6 @@ from heedful.reports import Report
 from heedful.runs import report_of
 from heedful.store import exposures, loops
 from heedful.store import lessons as lesson_store
-from heedful.store.records import Entry, Head, Stored
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
 from heedful.store.store import Store
 from tests.drive.test_agreement import TEXTS, bounded
@@ -41,16 +40,13 @@ class Crashing(Store):
         super().__init__(":memory:", File(":memory:", BUSY_SECONDS))
         self.before, self.after, self.writes = before, after, 0
 
-    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+    async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
+        if work not in (loops.claim, loops.commit):
+            return await super().write(scope, work, *args, **more)
         number = self._number()
-        stored = await super().claim(scope, id, head, owner)
+        value = await super().write(scope, work, *args, **more)
         self._landed(number)
-        return stored
-
-    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
-        number = self._number()
-        await super().commit(scope, entry, owner)
-        self._landed(number)
+        return value
 
     def _number(self) -> int:
         self.writes += 1

@@ -56,7 +56,6 @@ from heedful.store import loops
 from heedful.store import loops as journal
 from heedful.store import loops as lease
 from heedful.store import loops as loop_store
-from heedful.store.records import Entry, Head, Stored
 from heedful.store.sqlite import BUSY_SECONDS, File
 from heedful.store.store import Store
 
@@ -165,15 +164,13 @@ class Mortal(Store):
         super().__init__(life.database, File(life.database, BUSY_SECONDS))
         self._life, self._chance = life, random.Random(f"{life.seed} {life.number} store")
 
-    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
-        stored = await super().claim(scope, id, head, owner)
-        self._life.die(self._chance)
-        return stored
-
-    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
-        self._life.die(self._chance)
-        await super().commit(scope, entry, owner)
-        self._life.die(self._chance)
+    async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
+        if work is loops.commit:
+            self._life.die(self._chance)
+        value = await super().write(scope, work, *args, **more)
+        if work in (loops.claim, loops.commit):
+            self._life.die(self._chance)
+        return value
 
 
 class Session:
@@ -382,12 +379,12 @@ def lease_seconds(life: int) -> tuple[float, float]:
 def leases(life: Life) -> Iterator[None]:
     """Loops are held for as long as this process is to hold them."""
     own, believed = lease_seconds(life.number)
-    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed  # type: ignore[attr-defined]
+    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed
     try:
         yield
     finally:
         shipped = lease.LEASE_SECONDS
-        loops.LEASE_SECONDS = journal.LEASE_SECONDS = shipped  # type: ignore[attr-defined]
+        loops.LEASE_SECONDS = journal.LEASE_SECONDS = shipped
 
 
 def live(life: Life) -> None:

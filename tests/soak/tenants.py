@@ -354,15 +354,18 @@ async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    store, digest = crowd.store.episodes, f"digest {chance.randrange(10)}"
+    digest = f"digest {chance.randrange(10)}"
     record = {"episode": {"events": [], "task": place.mark}, "source": "", "trust": "external"}
-    await store.put(place.scope, Filed(digest, place.mark, place.mark, "failure", record))
+    filed = Filed(digest, place.mark, place.mark, "failure", record)
+    await episode_store.put(crowd.store, place.scope, filed)
     place.episodes.add(digest)
-    found = await store.newest(place.scope, 1_000)
+    store = crowd.store
+    found = await store.read(place.scope, episode_store.newest, 1_000)
     assert {one.digest for one in found} == place.episodes
-    taken = await store.take(place.scope, 4e9)
-    await store.failed(place.scope, digest, f"{place.mark} was late")
-    return found, taken, await store.before(place.scope, 1_000)
+    taken = await store.write(place.scope, episode_store.take, 4e9)
+    late = f"{place.mark} was late"
+    await store.write(place.scope, episode_store.record_failure, digest, late)
+    return found, taken, await store.read(place.scope, episode_store.page, 1_000)
 
 
 async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
@@ -433,11 +436,11 @@ async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 async def keys(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     stranger = next(one for one in reversed(crowd.keys) if one.tenant != place.scope.tenant)
-    store = crowd.store.keys
-    await refused(NotFound, store.write(place.scope.tenant, quarantine_store.revoke, stranger.id))
+    store, mine = crowd.store, Scope(place.scope.tenant)
+    await refused(NotFound, store.write(mine, key_store.revoke, stranger.id))
     wrong = stranger.token[:-4] + ("0000" if not stranger.token.endswith("0000") else "1111")
-    await refused(KeyRefused, store.holder(wrong))
-    found = await store.newest(place.scope.tenant, 1_000)
+    await refused(KeyRefused, key_store.holder(store, wrong))
+    found = await store.read(mine, key_store.newest, 1_000)
     assert {one.id for one in found} == {
         one.id for one in crowd.keys if one.tenant == place.scope.tenant
     }

@@ -26,6 +26,7 @@ import asyncio, os, sys
 from heedful.loop.record import Candidate
 from heedful.lessons.learn import Reflection
 from heedful.lessons.signature import signature
+from heedful.store import loops
 from tests.store.support import *
 
 async def main(path):
@@ -34,7 +35,7 @@ async def main(path):
         async def loop(id):
             for number in range(1, 10_000):
                 entry = report(id, number, f"{id} {number}", reflections=[lesson])
-                await store.commit(SCOPE, entry, "me")
+                await store.write(SCOPE, loops.commit, entry, "me")
                 os.write(1, f"{id} {number}\\n".encode())
         await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))
 

@@ -146,14 +146,14 @@ def test_known_examples_are_told_by_their_digests(store):
 
 PROGRAM = """
 import asyncio, sys
-from heedful.lessons import Filed
-from heedful.protocols import Scope
-from heedful.store import open_store
+from heedful.lessons.lesson import Scope
+from heedful.store import episodes, open_store
+from heedful.store.records import Filed
 
 async def main():
     store = open_store(sys.argv[1])
     mine = [n for n in range(50)
-            if await store.episodes.admit(Scope(), Filed(f"d{n}", "", "", "failure", {})) is None]
+            if await episodes.admit(store, Scope(), Filed(f"d{n}", "", "", "failure", {})) is None]
     print(*mine)
     await store.close()
 

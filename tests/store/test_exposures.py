@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,8 +33,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store.database import Db
-from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
-from heedful.store.lessons import remember
+from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, remember, restore
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
@@ -60,6 +62,16 @@ def lesson(name: str, **fields: Any) -> Reflection:
 
 def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
     return Exposure(f"check/{name}", loop, shown, name, **fields)
+
+
+@contextmanager
+def clock(now: float) -> Iterator[SimpleNamespace]:
+    """The clock of what is written about exposures, stopped at `now`."""
+    stopped = SimpleNamespace(now=now)
+    stopped.time = lambda: stopped.now
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exposure_store, "time", stopped)
+        yield stopped
 
 
 def write(
@@ -193,7 +205,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
     outcomes: list[Outcome] = []
     with opened(":memory:") as store:
 
-        def fill(db: Db) -> Any:
+        def fill(db: Db, scope: Scope) -> Any:
             for n, one in enumerate(made):
                 loop = f"l{n}"
                 ranked, stored, counted = told(loop, one)
@@ -203,7 +215,8 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
                 if counted is not None or one["began"] + GIVEN_UP >= NOW:
                     exposures.extend(ranked)
                 outcomes.extend([counted] if counted else [])
-            return evidence(db, SCOPE, MOST_CALLS, NOW)
+            with clock(NOW):
+                return evidence(db, SCOPE, MOST_CALLS)
 
         found, pending = asyncio.run(store.write(Scope(), fill))
     cases, waiting = _joined(exposures, outcomes)
@@ -220,10 +233,8 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
 
 def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
     write(store, [shown("a", "l", share=0.0)])
-    values = asyncio.run(
-        store.read(Scope(), lambda db, _: evidence(db, SCOPE, 10, time.time() + NOW))
-    )
-    assert values == ({}, 0)
+    with clock(time.time() + NOW):
+        assert asyncio.run(store.read(SCOPE, exposure_store.evidence, 10)) == ({}, 0)
     assert asyncio.run(store.read(SCOPE, exposure_store.evidence, 10)) == ({}, 1)
 
 
@@ -418,7 +429,7 @@ def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
 ):
     shown_and_retired(store, said("model"))
     if gone:
-        asyncio.run(store.prune(SCOPE, 0.0, 0, "ada", False))
+        asyncio.run(store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada"))
         assert rows(path, "select * from reflection") == []
     write(store, lessons=[said(trust, text)])
     state, *_, rulings = now(path)
@@ -432,7 +443,7 @@ def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
 
 def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(store, path):
     shown_and_retired(store, said("model"))
-    asyncio.run(store.prune(SCOPE, 0.0, 0, "ada", False))
+    asyncio.run(store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada"))
     write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
@@ -440,26 +451,35 @@ def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(
 
 
 @pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
-@pytest.mark.parametrize("clock", [0.0, -3600.0, 3600.0])
-def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, clock):
-    """Each step happens at a time that is `clock` seconds from the one before it."""
+@pytest.mark.parametrize("jump", [0.0, -3600.0, 3600.0])
+def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, jump):
+    """Each step happens at a time that is `jump` seconds from the one before it."""
     write(store, lessons=[said("model")])
     ((id,),) = rows(path, "select id from reflection")
 
-    def steps(db: Db) -> None:
-        before, after = Outcome("before", False, 1), Outcome("after", True, 1)
-        times = iter([NOW + n * clock for n in range(6)])
-        expose(db, SCOPE, [shown("a", "before")], before, next(times))
-        conclude(db, SCOPE, {}, [hurting("a")], next(times))
-        if words is None:
-            restore(db, SCOPE, id, "ada", "", next(times))
-        else:
-            remember(db, SCOPE, [said("operator", words)], next(times))
-        expose(db, SCOPE, [shown("a", "after")], after, next(times))
-        found, _ = evidence(db, SCOPE, 10, next(times))
+    with clock(NOW) as stopped:
+        for step in (
+            partial(
+                remember,
+                reflections=[],
+                exposures=[shown("a", "before")],
+                outcome=Outcome("before", False, 1),
+            ),
+            partial(conclude, useful={}, hurting=[hurting("a")]),
+            partial(restore, id=id, by="ada", why="")
+            if words is None
+            else partial(remember, reflections=[said("operator", words)]),
+            partial(
+                remember,
+                reflections=[],
+                exposures=[shown("a", "after")],
+                outcome=Outcome("after", True, 1),
+            ),
+        ):
+            asyncio.run(store.write(SCOPE, step))
+            stopped.now += jump
+        found, _ = asyncio.run(store.read(SCOPE, evidence, 10))
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
-        conclude(db, SCOPE, {}, [hurting("a")], next(times))
-        restore(db, SCOPE, id, "ada", "", next(times, NOW))
-
-    asyncio.run(store.write(Scope(), steps))
+        asyncio.run(store.write(SCOPE, conclude, {}, [hurting("a")]))
+        asyncio.run(store.write(SCOPE, restore, id, "ada", ""))
     assert now(path)[0] == "candidate"

@@ -42,7 +42,7 @@ def test_in_memory_lives_as_long_as_its_store():
             await store.write(SCOPE, loops.commit, report("a", 1), "me")
             assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
             with opened(":memory:") as other:
-                assert await other.loops(SCOPE, 9) == []
+                assert await other.read(SCOPE, loops.newest, 9) == []
 
     asyncio.run(scenario())
 
@@ -109,13 +109,14 @@ def test_a_truncated_file_is_said_to_be_damaged(path):
 READ_ONLY = """
 import asyncio, os, sys
 from heedful.errors import StoreUnavailable
+from heedful.store import loops
 from tests.store.support import *
 
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 with opened(sys.argv[1]) as store:
     try:
-        asyncio.run(store.commit(SCOPE, report("a", 2), "me"))
+        asyncio.run(store.write(SCOPE, loops.commit, report("a", 2), "me"))
     except StoreUnavailable as error:
         print(error)
 """
@@ -141,23 +142,24 @@ def test_a_path_where_no_file_can_be(tmp_path, where):
 FULL = """
 import asyncio, resource, sys
 from heedful.errors import StoreUnavailable
+from heedful.store import loops
 from tests.store.support import *
 
 async def main(path):
     with opened(path) as store:
-        await store.commit(SCOPE, report("a", 1), "me")
+        await store.write(SCOPE, loops.commit, report("a", 1), "me")
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
         number = 1
         try:
             while True:
-                await store.commit(SCOPE, report("a", number + 1, "x" * 9_000), "me")
+                await store.write(SCOPE, loops.commit, report("a", number + 1, "x" * 9_000), "me")
                 number += 1
         except StoreUnavailable as error:
             print(error)
         # What is there can be read, and once there is room again, writing goes on.
-        assert len((await store.read(SCOPE, "a")).values) == number
+        assert len((await store.read(SCOPE, loops.read, "a")).values) == number
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        await store.commit(SCOPE, report("a", number + 1, "last"), "me")
+        await store.write(SCOPE, loops.commit, report("a", number + 1, "last"), "me")
     print(number)
 
 asyncio.run(main(sys.argv[1]))

@@ -301,12 +301,14 @@ def test_a_process_of_the_same_number_that_began_later_is_another_one():
 def test_an_ended_loop_is_free_at_once(tmp_path):
     program = (
         "import asyncio, sys\n"
+        "from heedful.store import loops\n"
         "from tests.store.support import *\n"
         "from heedful.loop.decide import Done\n"
         "from heedful.store.loops import enter, new_owner\n"
         "me = new_owner(); enter(me)\n"
         "with opened(sys.argv[1]) as store:\n"
-        "    asyncio.run(store.commit(SCOPE, report('a', 1, verdict=Done(1, True)), me))\n"
+        "    end = report('a', 1, verdict=Done(1, True))\n"
+        "    asyncio.run(store.write(SCOPE, loops.commit, end, me))\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"
     )
     other = python(program, tmp_path / "a.db")
@@ -322,12 +324,14 @@ CLAIM = """
 import asyncio, sys
 from heedful.errors import LeaseLost
 from heedful.store.loops import enter, new_owner
+from heedful.store import loops
 from tests.store.support import *
 
 me = new_owner(); enter(me)
 with opened(sys.argv[1]) as store:
     try:
-        print("epoch", asyncio.run(store.claim(SCOPE, "a", Head("task"), me)).epoch, flush=True)
+        stored = asyncio.run(store.write(SCOPE, loops.claim, "a", Head("task"), me))
+        print("epoch", stored.epoch, flush=True)
     except LeaseLost:
         print("refused", flush=True)
     sys.stdin.readline()

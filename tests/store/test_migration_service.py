@@ -45,7 +45,7 @@ def test_it_has_them_once_it_is_opened_and_keeps_all_else(old, tmp_path):
     assert tables(old) == []
     with opened(old) as store, opened(tmp_path / "new.db") as new:
         asyncio.run(store.read(Scope(), lessons.count))
-        asyncio.run(new.count(Scope()))
+        asyncio.run(new.read(Scope(), lessons.count))
     assert sorted(tables(old)) == sorted(NEW)
     assert rows(old, "pragma user_version") == [(SCHEMA,)]
     assert rows(old, "select digest, state from episode") == [("d", "waiting")]

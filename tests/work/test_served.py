@@ -25,7 +25,7 @@ RUN = {
 @pytest.fixture
 def api(postgres: Urls) -> Iterator[Api]:
     queue = Queued(postgres.service)
-    one = Api(Setup(open_store(postgres.service), work=queue))  # type: ignore[arg-type]
+    one = Api(Setup(open_store(postgres.service), work=queue))
     one.run(queue.__aenter__())
     yield one
     one.run(queue.__aexit__(None, None, None))

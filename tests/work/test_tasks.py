@@ -90,7 +90,7 @@ def test_an_episode_that_another_worker_holds_is_left_to_it(store):
 
 def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
     (one,) = run(put(store, SCOPE, "pot"))
-    monkeypatch.setattr("heedful.store.records.LEASE", 0.03)
+    monkeypatch.setattr("heedful.store.episodes.LEASE", 0.03)
 
     async def taken() -> Any:
         sql = "select taken from episode"

@@ -15,7 +15,6 @@ from heedful.lessons.learn import Trust
 from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.store import episodes
-from heedful.store import records as lessons
 from heedful.store.records import Filed
 from heedful.traces.gather import Limits
 from heedful.traces.lines import write
@@ -63,7 +62,7 @@ class OnRecord:
 
     async def _beat(self, memory: Memory) -> None:
         while True:
-            await asyncio.sleep(lessons.LEASE / 3)
+            await asyncio.sleep(episodes.LEASE / 3)
             with suppress(StoreError):  # the next one may get through
                 await memory.store.write(memory.scope, episodes.beat, self._digest)
 

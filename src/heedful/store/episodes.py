@@ -22,11 +22,14 @@ from heedful.redact import redacted_data
 from heedful.store import lessons
 from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
-from heedful.store.records import LEASE, Filed, FiledState
+from heedful.store.records import Filed, FiledState
 from heedful.store.store import Store
 from heedful.traces.pieces import Piece
 
 LONGEST_ERROR = 500
+# Seconds after which a worker that did not renew its claim has lost its episode. It renews it three
+# times as often.
+LEASE = 15.0
 
 
 async def admit(store: Store, scope: Scope, episode: Filed) -> FiledState | None:
@@ -47,9 +50,7 @@ def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> Filed
     return state(db, scope, digest) or "waiting"
 
 
-def insert_taken(
-    db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
-) -> FiledState | None:
+def insert_taken(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> FiledState | None:
     """Write an episode unless it is there, and take it: None; else the state it is in."""
     found = insert(db, scope, digest, texts)
     return None if take(db, scope, time.time() + 1, digest) is not None else found

@@ -95,9 +95,6 @@ class Known:
 
 
 FiledState = Literal["waiting", "reflected", "failed"]
-# Seconds after which a worker that was not heard of has lost its episode; it tells of itself three
-# times as often.
-LEASE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
