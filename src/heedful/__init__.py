@@ -53,7 +53,6 @@ _HOMES = {
     "Goal": "heedful.loop.record",
     "Guardrails": "heedful.guardrails",
     "HeedfulError": "heedful.errors",
-    "Held": "heedful.lessons.trust",
     "Imported": "heedful.memory.transfer",
     "Improvement": "heedful.loop.record",
     "Loop": "heedful.loop.record",
@@ -74,6 +73,7 @@ _HOMES = {
     "Proposal": "heedful.lessons.consolidate",
     "Provenance": "heedful.lessons.trust",
     "Quarantine": "heedful.memory.memory",
+    "QuarantinedLesson": "heedful.lessons.trust",
     "Quota": "heedful.lessons.trust",
     "Reach": "heedful.loop.reach",
     "Reasoning": "heedful.loop.decide",
@@ -81,12 +81,12 @@ _HOMES = {
     "Reflected": "heedful.memory.reflect",
     "Reflection": "heedful.lessons.learn",
     "Remembered": "heedful.lessons.lesson",
-    "Removed": "heedful.lessons.trust",
     "Repeat": "heedful.loop.stop",
     "RepeatedStep": "heedful.memory.repeats",
     "Replayed": "heedful.loop.replay",
     "Report": "heedful.reports",
     "Result": "heedful.drive.drive",
+    "RevocationResult": "heedful.lessons.trust",
     "Run": "heedful.drive.drive",
     "Scope": "heedful.lessons.lesson",
     "Screening": "heedful.memory.screen",
@@ -164,7 +164,13 @@ if TYPE_CHECKING:
     from heedful.lessons.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
     from heedful.lessons.ranking import Briefing
     from heedful.lessons.signature import Signature, signature
-    from heedful.lessons.trust import Held, Provenance, Quota, Removed, Sighting
+    from heedful.lessons.trust import (
+        Provenance,
+        QuarantinedLesson,
+        Quota,
+        RevocationResult,
+        Sighting,
+    )
     from heedful.lessons.words import Difference
     from heedful.loop import policies as policies
     from heedful.loop.decide import (
@@ -267,7 +273,7 @@ __all__ = [
     "Goal",
     "Guardrails",
     "HeedfulError",
-    "Held",
+    "QuarantinedLesson",
     "Imported",
     "Improvement",
     "Loop",
@@ -295,7 +301,7 @@ __all__ = [
     "Reflected",
     "Reflection",
     "Remembered",
-    "Removed",
+    "RevocationResult",
     "Repeat",
     "RepeatedStep",
     "Replayed",

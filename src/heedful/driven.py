@@ -30,7 +30,7 @@ from heedful.runs import loop_of
 from heedful.sanitize import neutral
 from heedful.stages import Attempts, Stage, reports_of
 from heedful.store import exposures, loops, patterns
-from heedful.store.records import Head, Stored
+from heedful.store.records import Head, StoredLoop
 
 if TYPE_CHECKING:
     from heedful.pipeline import Pipeline
@@ -175,14 +175,14 @@ class Driven:
             write_attempt(last, folder)
         return report
 
-    async def _stored(self, loop: Loop, verdict: Verdict) -> Stored:
+    async def _stored(self, loop: Loop, verdict: Verdict) -> StoredLoop:
         pipeline = self._pipeline
         if pipeline.store is not None:
             return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
         now = time.time()
         self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
         kept = tuple(self._decisions)
-        return Stored(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
+        return StoredLoop(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:

@@ -13,7 +13,7 @@ from heedful.loop.decide import Again, Decision, Done, Verdict
 from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.sanitize import neutral
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
@@ -244,7 +244,7 @@ def unvalidated(check: str) -> str:
     return f"{check}: not validated"
 
 
-def stage_report(stored: Stored, run: str) -> StageReport:
+def stage_report(stored: StoredLoop, run: str) -> StageReport:
     """What a stored loop of a stage came to; its attempts say which stage and which checks."""
     loop = stored.loop
     labels = loop.attempts[-1].labels if loop.attempts else {}

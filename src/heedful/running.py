@@ -18,7 +18,7 @@ from heedful.loop.stop import Stop
 from heedful.reports import Report, StageReport, stage_report
 from heedful.runs import POLICY, head_of, loop_of, stages_of
 from heedful.stages import Attempts, Stage, fields_of, reports_of, tell
-from heedful.store.records import Entry, Stored
+from heedful.store.records import JournalEntry, StoredLoop
 
 if TYPE_CHECKING:
     from heedful.pipeline import Pipeline
@@ -35,7 +35,7 @@ class Running:
         self._pipeline, self._state = pipeline, state
         # It is claimed even where nobody else can know of it: whoever asks finds it under way.
         self._journal = journal(pipeline.store, pipeline.scope, self.id, known=True)
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, StoredLoop] = {}
         self._reports: list[StageReport] = []
         self._told: Announced
         self._began, self._ended = time.time(), 0.0
@@ -101,7 +101,7 @@ class Running:
             await attempts.restore(at)
         tell(self._state, report.name, said[-2] if len(said) > 1 else "")
 
-    async def _over(self, stored: Stored | None, new: bool) -> Report:
+    async def _over(self, stored: StoredLoop | None, new: bool) -> Report:
         """The report of a run that has come to its end; the end is written down, once."""
         pipeline, now = self._pipeline, time.time()
         names = [stage.name for stage in pipeline.stages]
@@ -124,7 +124,7 @@ class Running:
         return report
 
 
-def _end(report: Report, number: int) -> Entry:
+def _end(report: Report, number: int) -> JournalEntry:
     """The run's own attempt: how it ended, with a finding for each stage that did not pass."""
     stood = {one.name: one.action for one in report.stages}
     findings = tuple(
@@ -137,4 +137,6 @@ def _end(report: Report, number: int) -> Entry:
     what = ", ".join(one.message for one in findings)
     stops = (Stop(report.status, what),) if findings else ()
     verdict = Done(number, not findings, stops)
-    return Entry(report.run, 0, attempt=attempt, value=stood, verdict=verdict, decided=report.ended)
+    return JournalEntry(
+        report.run, 0, attempt=attempt, value=stood, verdict=verdict, decided=report.ended
+    )

@@ -11,7 +11,7 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.reports import Report, StageReport, stage_report
 from heedful.store import loops
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 
 # A run is a loop with one attempt each time that it comes to an end.
@@ -28,7 +28,7 @@ def loop_of(run: str, stage: str) -> str:
     return f"{run}/{stage}"
 
 
-def is_run(stored: Stored) -> bool:
+def is_run(stored: StoredLoop) -> bool:
     """Whether a loop is the run of a pipeline."""
     task = stored.head.task
     named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
@@ -45,9 +45,9 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
-) -> dict[str, Stored]:
+) -> dict[str, StoredLoop]:
     """The loops of those stages that have begun."""
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredLoop] = {}
     for name in stages:
         try:
             found[name] = await store.read(scope, loops.read, loop_of(run, name))
@@ -56,7 +56,7 @@ async def stages_of(
     return found
 
 
-def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
+def report_from(run: StoredLoop, stages: Mapping[str, StoredLoop]) -> Report:
     """The report of a run from its loop and those of its stages."""
     names = run.head.task["stages"]
     reports = tuple(

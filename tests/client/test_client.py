@@ -124,7 +124,7 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
             await agent.quarantine.release(1, why="it is mine")
     waiting = await client.quarantine.waiting()
     assert {one.error_type for one in waiting} == {"login", "unit"}
-    assert all(isinstance(one, heedful.Held) for one in waiting)
+    assert all(isinstance(one, heedful.QuarantinedLesson) for one in waiting)
     login, unit = sorted(waiting, key=lambda one: one.error_type)
     shown = await client.quarantine.show(unit.id)
     assert shown == await place.memory.quarantine.show(unit.id)
@@ -137,7 +137,7 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
     assert [one.id for one in await client.recall(PAIR.task)] == [unit.id]
 
     would = await client.quarantine.revoke(unit.source, why="the key leaked", dry_run=True)
-    assert would == heedful.Removed(examples=2, lessons=2, sightings=2)
+    assert would == heedful.RevocationResult(examples=2, lessons=2, sightings=2)
     assert await client.quarantine.revoke(unit.source, why="the key leaked") == would
     assert await client.recall(PAIR.task) == []
     with pytest.raises(NotFound, match="source"):

@@ -23,7 +23,7 @@ from heedful.loop.record import Evaluation, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
 from heedful.store import loops
 from heedful.store.loops import new_owner
-from heedful.store.records import Head, Stored
+from heedful.store.records import Head, StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
@@ -61,7 +61,7 @@ def everything(path: Path) -> list[Any]:
     return [rows(path, f"select * from {table}") for table in TABLES]
 
 
-def used(stored: Stored) -> list[int]:
+def used(stored: StoredLoop) -> list[int]:
     return [override.used for override in stored.loop.overrides]
 
 

@@ -35,7 +35,7 @@ from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops
-from heedful.store.records import Entry
+from heedful.store.records import JournalEntry
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
@@ -614,15 +614,15 @@ def test_who_is_always_overtaken_gives_up(store, monkeypatch):
     monkeypatch.setattr(outside, "TURNS", 3)
     turns: list[int] = []
 
-    async def slow(turn: outside.Turn) -> None:
+    async def slow(turn: outside.Snapshot) -> None:
         turns.append(turn.known.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
-        await turn.commit(Entry("a", 0, cancelled="bo"))
+        await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 
     async def scenario() -> None:
         await begun(store)
         with pytest.raises(LeaseLost, match="others write to loop 'a' all the time"):
-            await outside.settled(store, SCOPE, "a", slow)
+            await outside.retry_on_conflict(store, SCOPE, "a", slow)
         assert turns == [1, 2, 3]
         stored = await store.read(SCOPE, loops.read, "a")
         assert (len(stored.loop.overrides), stored.loop.cancelled) == (3, "")

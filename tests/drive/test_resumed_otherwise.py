@@ -18,7 +18,7 @@ from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Goal, Loop
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.store.support import rows
@@ -43,7 +43,7 @@ def session(store: Store, policy: Policy, goals: Sequence[Goal] = (), id: str = 
     )
 
 
-async def read(store: Store, id: str = "a") -> Stored:
+async def read(store: Store, id: str = "a") -> StoredLoop:
     return await store.read(SCOPE, loops.read, id)
 
 
@@ -125,7 +125,7 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
         await session(store, heedful.policies.stage, [Goal("quality", 0.5)]).finish()
         now = store.read
 
-        async def late(scope: Scope, work: Any, id: str) -> Stored:
+        async def late(scope: Scope, work: Any, id: str) -> StoredLoop:
             monkeypatch.setattr(store, "read", now)
             return before
 

@@ -20,7 +20,7 @@ from heedful.loop.record import Evaluation, Goal, Override
 from heedful.pipeline import Pipeline
 from heedful.service.setup import Setup
 from heedful.store import loops
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.drive.test_agreement import bounded
@@ -75,7 +75,7 @@ class Hosts:
     def evaluate(self, candidate: Any, at: Context) -> Evaluation:
         return self.made[at.attempt - 1][1]
 
-    async def driven(self) -> Stored:
+    async def driven(self) -> StoredLoop:
         scope, seen = self.scope(), count()
         run = Run[str](
             "task",
@@ -93,7 +93,7 @@ class Hosts:
         await run.finish()
         return await self.store.read(scope, loops.read, "loop")
 
-    async def piped(self) -> Stored:
+    async def piped(self) -> StoredLoop:
         scope, seen = self.scope(), count()
         pipeline = Pipeline("line", store=self.store, scope=scope, progress=False)
 
@@ -104,7 +104,7 @@ class Hosts:
         await pipeline.run({}, id="run")
         return await self.store.read(scope, loops.read, "run/stage")
 
-    async def reported(self) -> Stored:
+    async def reported(self) -> StoredLoop:
         scope = self.scope()
         path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
         body = {
@@ -150,7 +150,7 @@ class Hosts:
         return answer.json()
 
 
-def shape(stored: Stored) -> dict[str, Any]:
+def shape(stored: StoredLoop) -> dict[str, Any]:
     """All that every host has to agree on."""
     loop = stored.loop
     return {

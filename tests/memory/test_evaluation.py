@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput
 from heedful.lessons.evaluation import as_entry, learn_from_evaluation
 from heedful.lessons.learn import LONGEST, Reflection
-from heedful.lessons.lesson import Wanted
+from heedful.lessons.lesson import LessonFilter
 from heedful.memory.memory import Memory
 from heedful.store import exposures, patterns
 from tests.store.support import opened
@@ -233,7 +233,10 @@ def test_it_is_found_again_through_a_store():
             assert (first[0].created, again[0].created, again[0].seen) == (True, False, 2)
             (found,) = await memory.recall("How much was sold?")
             (listed,) = await store.read(
-                memory.scope, patterns.list_lessons, Wanted(tag=f"sig:{one.signature.exact}"), 5
+                memory.scope,
+                patterns.list_lessons,
+                LessonFilter(tag=f"sig:{one.signature.exact}"),
+                5,
             )
             assert as_entry(listed["text"], listed["tags"], listed["meta"]) == as_entry(
                 one.text, one.tags, one.meta

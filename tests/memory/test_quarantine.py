@@ -15,7 +15,7 @@ from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import Removed
+from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory import memory as quarantine
 from heedful.memory.memory import Memory
@@ -356,7 +356,7 @@ def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
         assert len(await memory.recall(SIMILAR)) == 2
         counted = await memory.quarantine.revoke("page", dry_run=True)
         vectors = 3 if memory.embedder else 0
-        assert counted == Removed(examples=3, lessons=3, sightings=3, vectors=vectors)
+        assert counted == RevocationResult(examples=3, lessons=3, sightings=3, vectors=vectors)
         assert len(await memory.recall(SIMILAR)) == 2  # only counted
         assert await memory.quarantine.revoke("page", by="ann", why="it lied") == counted
         assert await memory.recall(SIMILAR) == []
@@ -380,7 +380,7 @@ def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
             await memory.remember(
                 "u", "x", lesson="Units!", example=WEIGHT, trust=trust, source="echo"
             )
-        assert await memory.quarantine.revoke("echo", by="ann") == Removed(sightings=4)
+        assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(sightings=4)
         (one,) = await memory.recall(SIMILAR)
         assert (one.seen, one.example) == (1, WEIGHT)
 
@@ -392,7 +392,7 @@ def test_who_raises_a_text_answers_for_it(memory):
         for n, (trust, source) in enumerate([("external", "page"), ("operator", "handbook")]):
             await memory.remember("u", "x", lesson=f"lesson {n}", example=WEIGHT, trust=trust,
                                   source=source)  # fmt: skip
-        assert (await memory.quarantine.revoke("page", by="ann")) == Removed(sightings=1)
+        assert (await memory.quarantine.revoke("page", by="ann")) == RevocationResult(sightings=1)
         (one,) = await memory.recall(SIMILAR)
         assert (one.lesson, one.seen) == ("lesson 1", 1)
         await memory.remember("u", "x", lesson="again", example=WEIGHT, trust="tool", source="tool")
@@ -433,7 +433,7 @@ def test_a_mere_sighting_by_others_keeps_the_error_known(memory):
         assert (await memory.seen("u", "line 99: no unit")).count == 1
         (found,) = await memory.recall("no unit in line 4")
         assert (found.lesson, found.example.accepted) == ("line 4: no unit", "")
-        assert await memory.quarantine.revoke("ticket", by="ann") == Removed(1, 1, 1)
+        assert await memory.quarantine.revoke("ticket", by="ann") == RevocationResult(1, 1, 1)
         assert not await memory.seen("u", "line 99: no unit")
 
     do(scenario())
@@ -465,7 +465,7 @@ def test_words_and_example_of_others_stay_theirs(memory):
         await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
         (lesson,) = await memory.top()
         assert (lesson["text"], lesson["source"]) == ("A page's.", "page")
-        assert (await memory.quarantine.revoke("book", by="ann")) == Removed(sightings=1)
+        assert (await memory.quarantine.revoke("book", by="ann")) == RevocationResult(sightings=1)
         assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A page's."}
         await memory.quarantine.revoke("page", by="ann")
         assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A tool's."}

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import httpx
 
 from heedful.errors import InvalidInput, KeyRefused, NotFound
-from heedful.lessons.lesson import Change, Scope, Wanted
+from heedful.lessons.lesson import Change, LessonFilter, Scope
 from heedful.lessons.proof import Exposure, Outcome
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
@@ -35,7 +35,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store import loops as loop_store
 from heedful.store import patterns as pattern_store
 from heedful.store import quarantine as quarantine_store
-from heedful.store.records import Filed, Head
+from heedful.store.records import Head, StoredEpisode
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.store.support import report
@@ -290,11 +290,11 @@ async def recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 async def list_all(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    store, wanted, ids, told = crowd.store, Wanted(), list[int](), list[Any]()
+    store, wanted, ids, told = crowd.store, LessonFilter(), list[int](), list[Any]()
     while page := await store.read(place.scope, pattern_store.list_lessons, wanted, 7):
         ids += [one["id"] for one in page]
         told += page
-        wanted = Wanted(before=ids[-1])
+        wanted = LessonFilter(before=ids[-1])
     assert ids == sorted(place.lessons, reverse=True)
     assert await store.read(place.scope, lesson_store.count) == len(ids)
     crowd.own(place, [one["id"] for one in await store.read(place.scope, lesson_store.top, 100)])
@@ -356,7 +356,7 @@ async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     digest = f"digest {chance.randrange(10)}"
     record = {"episode": {"events": [], "task": place.mark}, "source": "", "trust": "external"}
-    filed = Filed(digest, place.mark, place.mark, "failure", record)
+    filed = StoredEpisode(digest, place.mark, place.mark, "failure", record)
     await episode_store.put(crowd.store, place.scope, filed)
     place.episodes.add(digest)
     store = crowd.store

@@ -19,7 +19,7 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.conftest import SOAK
@@ -123,7 +123,7 @@ def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(
 ) -> None:
     crowd = Crowd(stores, seed=SOAK)
 
-    async def scenario() -> list[Stored]:
+    async def scenario() -> list[StoredLoop]:
         await crowd.all()
         for (id, number), told in crowd.told.items():
             again = await report(stores[1], SCOPE, id, number, told)

@@ -24,7 +24,7 @@ from heedful.store import keys
 from heedful.store import loops as loop_store
 from heedful.store.keys import MAY
 from heedful.store.postgres import in_database
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.postgres import Urls, alone, drop, fresh
@@ -197,7 +197,7 @@ def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
     store = in_database(urls.service)
     rate = bare(urls.superuser)
 
-    async def scenario() -> list[Stored]:
+    async def scenario() -> list[StoredLoop]:
         _, key = await keys.create(store, "acme", "soak", projects=["main"], may=MAY)
         fleet = Fleet(tmp_path, urls.service, SERVICES, WORKERS)
         try:

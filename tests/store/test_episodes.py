@@ -13,13 +13,13 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, exposures, lessons
 from heedful.store import episodes as room
-from heedful.store.records import Filed
+from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from tests.store.support import SCOPE, ended, opened, python, rows
 
 pytestmark = pytest.mark.both
 
-ONE = Filed("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
+ONE = StoredEpisode("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
 LATER = 4e9  # seconds since 1970, after any test
 
 
@@ -148,12 +148,12 @@ PROGRAM = """
 import asyncio, sys
 from heedful.lessons.lesson import Scope
 from heedful.store import episodes, open_store
-from heedful.store.records import Filed
+from heedful.store.records import StoredEpisode
 
 async def main():
     store = open_store(sys.argv[1])
     mine = [n for n in range(50)
-            if await episodes.admit(store, Scope(), Filed(f"d{n}", "", "", "failure", {})) is None]
+            if await episodes.admit(store, Scope(), StoredEpisode(f"d{n}", "", "", "", {})) is None]
     print(*mine)
     await store.close()
 

@@ -25,7 +25,7 @@ from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store.lessons import storable
 from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
-from heedful.store.records import Entry, Head
+from heedful.store.records import Head, JournalEntry
 from heedful.store.store import Store
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -82,7 +82,7 @@ def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     async def scenario() -> None:
         await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
         override = Override("attempts", "ada", decisions=5)
-        await store.write(SCOPE, loop_store.commit, Entry("a", 1, override=override), owner)
+        await store.write(SCOPE, loop_store.commit, JournalEntry("a", 1, override=override), owner)
         await store.write(SCOPE, loop_store.commit, again, owner)
         before = dump(tmp_path)
         first = await store.read(SCOPE, loop_store.read, "a")
@@ -154,7 +154,7 @@ def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store,
 
     async def scenario() -> None:
         await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
-        given = Entry("a", 1, override=Override("attempts", "ada", decisions=2))
+        given = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=2))
         await store.write(SCOPE, loop_store.commit, given, owner)
         stopped = Done(1, False, (Stop("budget", "z"),), lifted)
         await store.write(SCOPE, loop_store.commit, report("a", 1, verdict=stopped), owner)
@@ -204,7 +204,7 @@ def test_an_id_that_no_file_can_hold_is_refused(store, owner):
 def test_an_override_for_no_decision_is_refused_by_the_database_too(store, owner):
     async def scenario() -> None:
         await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
-        bad = Entry("a", 1, override=Override("attempts", "ada", decisions=0))
+        bad = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=0))
         with pytest.raises(StoreError):
             await store.write(SCOPE, loop_store.commit, bad, owner)
 
@@ -218,10 +218,10 @@ def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(store, 
     async def scenario() -> None:
         head = HEAD
         await store.write(
-            SCOPE, loop_store.commit, Entry("a", 1, head, step=("1/answer", ["one"])), owner
+            SCOPE, loop_store.commit, JournalEntry("a", 1, head, step=("1/answer", ["one"])), owner
         )
         await store.write(
-            SCOPE, loop_store.commit, Entry("a", 1, step=("1/answer", ["two"])), owner
+            SCOPE, loop_store.commit, JournalEntry("a", 1, step=("1/answer", ["two"])), owner
         )
         assert (await store.read(SCOPE, loop_store.read, "a")).journal == {"1/answer": ["one"]}
         await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
@@ -258,11 +258,11 @@ def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
         await store.write(SCOPE, loop_store.claim, "a", HEAD, second)
         stale = [
             report("a", 1, head=None),
-            Entry("a", 1, cancelled="by a ghost"),
-            Entry("a", 1, step=("1/answer", [])),
-            Entry("a", 1, override=Override("attempts", "ghost")),
-            Entry("a", 1, extra=Usage(calls=5)),
-            Entry("a", 1, reflections=[lesson()]),
+            JournalEntry("a", 1, cancelled="by a ghost"),
+            JournalEntry("a", 1, step=("1/answer", [])),
+            JournalEntry("a", 1, override=Override("attempts", "ghost")),
+            JournalEntry("a", 1, extra=Usage(calls=5)),
+            JournalEntry("a", 1, reflections=[lesson()]),
             report("a", 1),  # as if the loop were new
         ]
         for entry in stale:
@@ -374,19 +374,21 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         grown = Loop("a", loop.goals)
         for told in loop.overrides:
             override = replace(told, by=storable(told.by), why=storable(told.why))
-            await store.write(SCOPE, loop_store.commit, Entry("a", 1, override=override), owner)
+            await store.write(
+                SCOPE, loop_store.commit, JournalEntry("a", 1, override=override), owner
+            )
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
         for attempt in loop.attempts:
             grown = grown.then(attempt)
             verdicts.append(decide(grown, policy))
             grown = spent(grown, verdicts[-1])
-            entry = Entry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
+            entry = JournalEntry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
             await store.write(SCOPE, loop_store.commit, entry, owner)
         await store.write(
             SCOPE,
             loop_store.commit,
-            Entry("a", 1, extra=loop.extra, cancelled=loop.cancelled),
+            JournalEntry("a", 1, extra=loop.extra, cancelled=loop.cancelled),
             owner,
         )
         grown = replace(grown, extra=loop.extra, cancelled=storable(loop.cancelled))
@@ -423,7 +425,7 @@ def test_newest_first_by_prefix_and_within_the_scope(store, owner):
 
 
 def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
-    def found(id: str, number: int, *findings: Any) -> Entry:
+    def found(id: str, number: int, *findings: Any) -> JournalEntry:
         entry = report(id, number)
         assert entry.attempt is not None
         evaluation = replace(loops.evaluated(), findings=findings)

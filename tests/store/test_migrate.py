@@ -173,7 +173,8 @@ def not_at_once(candidate, context):
 async def use(store):
     before = await (memory := Memory(store)).count()
     result = await run("task", generate=answer, checks=[not_at_once], store=store, id=sys.argv[2])
-    assert (await store.read(Scope(), loops.read, sys.argv[2])).values == ("first", "second"), result
+    stored = await store.read(Scope(), loops.read, sys.argv[2])
+    assert stored.values == ("first", "second"), result
     told = await memory.remember("E", f"a lesson of {sys.argv[2]} rises too late", lesson="bake it")
     assert told.created
     assert await memory.seen("E", f"a lesson of {sys.argv[2]} rises too late")

@@ -50,7 +50,7 @@ from heedful.models.contract import Embedder, Model
 from heedful.redact import redacted
 from heedful.store import loops as loop_store
 from heedful.store import open_store
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 
 SEVERITY = 0.5  # of a bias tag that comes without
@@ -278,7 +278,7 @@ class Guarded:
                 self.overriding(id, rule)
             await override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
-    async def _opened(self, name: str, one: Completion) -> Stored:
+    async def _opened(self, name: str, one: Completion) -> StoredLoop:
         if not one.reports:
             raise NotFound("loop", name, self.store.url)
         reflecting(one, self.judge, self.critics, "")  # raises before anything is stored
@@ -289,7 +289,12 @@ class Guarded:
         return found[0]
 
     async def _report(
-        self, stored: Stored, number: int, name: str, one: Completion, personas: Mapping[str, str]
+        self,
+        stored: StoredLoop,
+        number: int,
+        name: str,
+        one: Completion,
+        personas: Mapping[str, str],
     ) -> None:
         if not one.reports:
             allowed = "told: a summary, an output or the scores of this attempt, to reflect on"

@@ -17,7 +17,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.evaluation import as_entry, corrected, learn_from_evaluation
 from heedful.lessons.learn import Example, Trust
 from heedful.lessons.learn import Reflection as Lesson
-from heedful.lessons.lesson import Found, Wanted
+from heedful.lessons.lesson import Found, LessonFilter
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import fraction, integer, texts
@@ -150,7 +150,7 @@ async def _of(
     signature: str, memory: Memory, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
     texts(signature=signature, error_type=error_type)
-    wanted = Wanted(kind="error", error_type=error_type, tag=f"sig:{signature}")
+    wanted = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
     return await memory.store.read(memory.scope, patterns.list_lessons, wanted, limit)
 
 
@@ -165,7 +165,7 @@ async def _suggest(
     """Say which lessons are so like a new one that they may be one."""
     if memory.embedder is None:
         return
-    wanted = Wanted(kind="error", error_type=error_type, before=id)
+    wanted = LessonFilter(kind="error", error_type=error_type, before=id)
     rows = [
         one
         for one in await memory.store.read(memory.scope, patterns.list_lessons, wanted, COMPARED)

@@ -28,7 +28,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import loops, open_store
 from heedful.store.loops import LEASE_SECONDS, enter, leave, new_owner
-from heedful.store.records import Entry, Head, Known, Stored
+from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
 
@@ -38,13 +38,15 @@ def attempted(loop: Loop, attempt: Attempt, now: float) -> Loop:
     return replace(loop, at=now) if loop.overrides else loop
 
 
-def decided(loop: Loop, policy: Policy, verdict: Verdict) -> Entry:
+def decided(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
     """That the verdict fell, at the time of the loop; the epoch is its journal's to fill in."""
     worn = standing(loop, policy)
-    return Entry(loop.id, 0, verdict=verdict, standing=worn, decided=loop.at)
+    return JournalEntry(loop.id, 0, verdict=verdict, standing=worn, decided=loop.at)
 
 
-def cancelled(loop: Loop, policy: Policy, by: str, now: float) -> tuple[Loop, Verdict, Entry]:
+def cancelled(
+    loop: Loop, policy: Policy, by: str, now: float
+) -> tuple[Loop, Verdict, JournalEntry]:
     """The loop that somebody ends, its verdict, and what is written down of it."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
@@ -55,10 +57,10 @@ def cancelled(loop: Loop, policy: Policy, by: str, now: float) -> tuple[Loop, Ve
 ECHO_WINDOW = 20
 
 
-class Written(Protocol):
+class Journal(Protocol):
     """Where what becomes of a loop is written."""
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Write down all of `entry` or nothing."""
         ...
 
@@ -67,7 +69,7 @@ class Written(Protocol):
         ...
 
 
-class Journal(Written, Protocol):
+class LoopJournal(Journal, Protocol):
     """What a driver asks of its journal."""
 
     durable: bool
@@ -76,7 +78,7 @@ class Journal(Written, Protocol):
         """Hold the loop while an attempt is under way."""
         ...
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """What is stored of the loop; None where it begins."""
         ...
 
@@ -89,7 +91,7 @@ class Journal(Written, Protocol):
         ...
 
 
-class Volatile:
+class MemoryJournal:
     """No journal: the trace lives in the result alone."""
 
     durable = False
@@ -98,7 +100,7 @@ class Volatile:
         """Nothing to hold."""
         return nullcontext()
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """Nothing is stored."""
         return None
 
@@ -106,7 +108,7 @@ class Volatile:
         """No other loop is known."""
         return {}
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Nothing is written."""
 
     def reread(self) -> bool:
@@ -118,7 +120,7 @@ class Volatile:
         return False
 
 
-class Durable:
+class StoreJournal:
     """A journal in a store. `known` says that the caller named the loop, so it may exist already.
 
     A loop that only this process can know of is created by its first commit; one that was named is
@@ -153,7 +155,7 @@ class Durable:
                 beat.exception()  # told above, or too late to matter
             leave(self._owner)
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
         _storable(task)
         head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
@@ -162,7 +164,7 @@ class Durable:
         self._head = None if same else head
         return stored
 
-    async def claim(self, head: Head) -> Stored:
+    async def claim(self, head: Head) -> StoredLoop:
         """Claim a loop, which is created where it is new. Raises LeaseLost."""
         stored = await self._store.write(self._scope, loops.claim, self._id, head, self._owner)
         self._epoch, self._claimed = stored.epoch, True
@@ -172,7 +174,7 @@ class Durable:
         """Counted over the newest other loops of the scope."""
         return await self._store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Raises LeaseLost, Conflict and the other kinds of StoreError.
 
         Other goals or another policy than are stored are written with the first decision on them.
@@ -209,14 +211,14 @@ class Durable:
                 continue  # the next one may get through; until then the epoch fences
 
 
-def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
+def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> LoopJournal:
     """No journal for None; else one on the store, or on the store of that name."""
     if store is None:
-        return Volatile()
+        return MemoryJournal()
     opened = open_store(store) if isinstance(store, str) else store
     if not isinstance(opened, Store):
         raise InvalidInput("store", store, "a path, :memory:, a Store or None")
-    return Durable(opened, scope or Scope(), id, known)
+    return StoreJournal(opened, scope or Scope(), id, known)
 
 
 def _same(one: Head, other: Head) -> bool:
@@ -236,7 +238,7 @@ def _storable(task: Any) -> None:
 _log = logging.getLogger("heedful")
 
 
-class Remembering:
+class LoopRecorder:
     """The journal of one loop and its memory, where it has one.
 
     What the loop is shown is written with its first entry, so that it counts however the loop goes
@@ -251,7 +253,7 @@ class Remembering:
 
     def __init__(
         self,
-        journal: Written,
+        journal: Journal,
         memory: Memory | None,
         task: str,
         judged: bool,
@@ -288,14 +290,14 @@ class Remembering:
         """What somebody else has shown the loop, and written down."""
         self.briefing, self._begun = briefing, True
 
-    async def commit(self, entry: Entry, loop: Loop) -> None:
+    async def commit(self, entry: JournalEntry, loop: Loop) -> None:
         """Write down `entry`, by which the loop has become `loop`. Raises StoreError."""
         if self._memory is None:
             await self._journal.commit(entry)
         else:
             await self._commit(self._memory, entry, loop)
 
-    async def _commit(self, memory: Memory, entry: Entry, loop: Loop) -> None:
+    async def _commit(self, memory: Memory, entry: JournalEntry, loop: Loop) -> None:
         exposures = () if self._begun else self.briefing.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, end = self._ending(memory, loop) if ended else ((), None)
@@ -369,14 +371,14 @@ LONGEST = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Snapshot:
     """A loop as it is, and a journal for the one entry that comes of that."""
 
     store: Store
     scope: Scope
-    known: Known
+    known: LoopState
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Write all of `entry`, or nothing where the loop has changed meanwhile."""
         try:
             stored = self.known.stored
@@ -398,14 +400,16 @@ class Turn:
             )
 
 
-async def settled(store: Store, scope: Scope, id: str, work: Callable[[Turn], Awaitable[T]]) -> T:
+async def retry_on_conflict(
+    store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
+) -> T:
     """What `work` answers to the loop as it is, once what it has committed has landed.
 
     Where another was quicker, `work` is called again with what that one has left. Raises NotFound,
     LeaseLost where others are always quicker, and what `work` raises.
     """
     for _ in range(TURNS):
-        turn = Turn(store, scope, await store.read(scope, loops.state, id, ECHO_WINDOW))
+        turn = Snapshot(store, scope, await store.read(scope, loops.state, id, ECHO_WINDOW))
         try:
             return await work(turn)
         except _Overtaken:

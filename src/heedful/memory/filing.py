@@ -15,7 +15,7 @@ from heedful.lessons.learn import Trust
 from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.store import episodes
-from heedful.store.records import Filed
+from heedful.store.records import StoredEpisode
 from heedful.traces.gather import Limits
 from heedful.traces.lines import write
 from heedful.traces.reading import read
@@ -25,7 +25,7 @@ _log = logging.getLogger("heedful")
 RECORDED = 2_000
 
 
-def file(episode: Episode, digest: str, trust: Trust) -> Filed:
+def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
     """An episode as a store keeps it: of a long one its first events and its last."""
     events, half = episode.events, RECORDED // 2
     if len(events) > RECORDED:
@@ -33,10 +33,10 @@ def file(episode: Episode, digest: str, trust: Trust) -> Filed:
         episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
     (line,) = write([episode])
     record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
-    return Filed(digest, episode.id, episode.session, episode.outcome, record)
+    return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
 
 
-def unfiled(one: Filed) -> tuple[Episode, Trust]:
+def unfiled(one: StoredEpisode) -> tuple[Episode, Trust]:
     """The episode that a store kept, and from whom its task was."""
     line = json.dumps(one.record["episode"]).encode("ascii")
     limits = Limits(events=RECORDED, bytes=len(line))

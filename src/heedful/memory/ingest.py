@@ -14,7 +14,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.filing import file
 from heedful.store import episodes as episode_store
 from heedful.store.episodes import Bounds, Unfinished
-from heedful.store.records import Filed
+from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.traces.otlp import Span, from_json, from_request
 from heedful.traces.pieces import Piece, episodes, pieces
@@ -117,7 +117,7 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     return Gathered(tuple(digests), empty, given_up, again)
 
 
-def _made(one: Unfinished, found: Sequence[Piece]) -> Filed | None:
+def _made(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
     """The episode of a trace as it is kept; None where it has no step of an agent."""
     for episode in episodes(found):
         return file(episode, episode.digest, one.trust)

@@ -38,9 +38,9 @@ from heedful.lessons.ranking import (
 )
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import (
-    Held,
+    QuarantinedLesson,
     Quota,
-    Removed,
+    RevocationResult,
     bounds,
     integer,
     named,
@@ -174,7 +174,7 @@ class Quarantine:
         limit: int = 50,
         progress: Progress | None = None,
         after: tuple[float, int] | None = None,
-    ) -> list[Held]:
+    ) -> list[QuarantinedLesson]:
         """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
 
         The score is an order to read in; it keeps nothing out and lets nothing in. All that waits
@@ -183,7 +183,7 @@ class Quarantine:
         """
         integer("limit", limit)
         held = await self._store.read(self._scope, quarantine_store.entries, None)
-        found: list[Held] = []
+        found: list[QuarantinedLesson] = []
         for n in range(0, len(held), REVIEW_BATCH):
             found += await asyncio.to_thread(screened, held[n : n + REVIEW_BATCH])
             if progress is not None:
@@ -192,7 +192,7 @@ class Quarantine:
             found = [one for one in found if (one.score, one.id) < after]
         return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
 
-    async def show(self, id: int) -> Held:
+    async def show(self, id: int) -> QuarantinedLesson:
         """An example, waiting or not, and where it comes from. Raises NotFound, InvalidInput."""
         numbered(id)
         for one in await self._store.read(self._scope, quarantine_store.entries, [id]):
@@ -217,7 +217,7 @@ class Quarantine:
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
-    ) -> Removed:
+    ) -> RevocationResult:
         """Remove all that rests on `source`, and what it saw, in one transaction.
 
         Also what was derived from it, and what loops learnt with it in their prompts. A lesson that
@@ -233,12 +233,12 @@ class Quarantine:
         )
 
 
-def screened(held: Sequence[Held]) -> list[Held]:
+def screened(held: Sequence[QuarantinedLesson]) -> list[QuarantinedLesson]:
     """The same with their scores, 0.3 ms each for 600 characters."""
     return [_screened(one) for one in held]
 
 
-def _screened(one: Held) -> Held:
+def _screened(one: QuarantinedLesson) -> QuarantinedLesson:
     from heedful.memory.screen import screen  # whose many words only this needs
 
     # Each by itself, since of a long text the screen reads the ends, and all, lest one is split.

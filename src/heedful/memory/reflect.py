@@ -26,7 +26,7 @@ from heedful.memory.study import Study, study, turns, unlearnt
 from heedful.models.contract import Model, asked
 from heedful.redact import redacted
 from heedful.store import episodes, exposures, patterns, quarantine
-from heedful.store.records import Filed
+from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 
 _log = logging.getLogger("heedful")
@@ -149,7 +149,7 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     Raises StoreError, QuotaExceeded.
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
-    one = Filed(meta["episode"], "", meta["session_id"], meta["outcome"], {})
+    one = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
     if await episodes.admit(kept.store, kept.scope, one) is not None:
         return ()
     return await _written(kept, one.digest, made)

@@ -22,7 +22,7 @@ from heedful.redact import redacted_data
 from heedful.store import lessons
 from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
-from heedful.store.records import Filed, FiledState
+from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import Store
 from heedful.traces.pieces import Piece
 
@@ -32,31 +32,33 @@ LONGEST_ERROR = 500
 LEASE = 15.0
 
 
-async def admit(store: Store, scope: Scope, episode: Filed) -> FiledState | None:
+async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
     """Keep an episode unless it is there, and take it: None; else the state it is in."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
     return await store.write(scope, insert_taken, episode.digest, texts)
 
 
-async def put(store: Store, scope: Scope, episode: Filed) -> FiledState:
+async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
     """Keep an episode unless it is there, for any worker to take; the state it is in."""
     texts = await asyncio.to_thread(_texts, episode)
     return await store.write(scope, insert, episode.digest, texts)
 
 
-def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> FiledState:
+def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> EpisodeState:
     """Write an episode unless it is there; the state it is in."""
     db.named("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
     return state(db, scope, digest) or "waiting"
 
 
-def insert_taken(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> FiledState | None:
+def insert_taken(
+    db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
+) -> EpisodeState | None:
     """Write an episode unless it is there, and take it: None; else the state it is in."""
     found = insert(db, scope, digest, texts)
     return None if take(db, scope, time.time() + 1, digest) is not None else found
 
 
-def take(db: Db, scope: Scope, before: float, digest: str = "") -> Filed | None:
+def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
     """Take the oldest that waits or failed, and was not tried since `before`; None without.
 
     With a `digest` that episode alone. It is the caller's for `LEASE` seconds from the last `beat`
@@ -79,7 +81,7 @@ def left(db: Db, scope: Scope, limit: int) -> list[str]:
     return [row[0] for row in db.named("episodes_left", values)]
 
 
-def state(db: Db, scope: Scope, digest: str) -> FiledState | None:
+def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode; None where none of that digest is kept."""
     row = db.named("episode_state", _key(scope, digest)).fetchone()
     return row[0] if row else None
@@ -114,7 +116,7 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     _settle(db, scope, digest, "failed" if error else "waiting", error)
 
 
-def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[Filed]:
+def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
     """Return those in that state, or all, the newest first."""
     values = {**key_of(scope), "state": state, "limit": limit}
     return [_filed(row) for row in db.named("newest_episodes", values)]
@@ -122,7 +124,7 @@ def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[Filed]:
 
 def page(
     db: Db, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
-) -> list[Filed]:
+) -> list[StoredEpisode]:
     """As `newest` without their records: those that come after the one of `at` and `digest`."""
     values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
     return [_filed(row) for row in db.named("episodes_before", values)]
@@ -134,7 +136,7 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     return {row[0] for row in db.named("known_examples", values)}
 
 
-def counts(db: Db, scope: Scope) -> dict[FiledState, int]:
+def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """How many episodes are in each state."""
     return dict(db.named("count_episodes", key_of(scope)).fetchall())
 
@@ -146,7 +148,7 @@ def last_error(db: Db, scope: Scope) -> str:
     return str(rows[0]["error"]) if rows else ""
 
 
-def _texts(one: Filed) -> dict[str, str]:
+def _texts(one: StoredEpisode) -> dict[str, str]:
     """The texts of an episode as they are written."""
     return {
         "name": storable(one.name),
@@ -156,7 +158,7 @@ def _texts(one: Filed) -> dict[str, str]:
     }
 
 
-def _settle(db: Db, scope: Scope, digest: str, state: FiledState, error: str) -> bool:
+def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     told = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
     return bool(db.named("settle_episode", {**_key(scope, digest), **told}).fetchall())
 
@@ -165,8 +167,8 @@ def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-def _filed(row: Row) -> Filed:
-    return Filed(**{**dict(row), "record": json.loads(row["record"])})
+def _filed(row: Row) -> StoredEpisode:
+    return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
 LATE = "their trace had ended and was made an episode, or given up"
@@ -214,7 +216,9 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     return [Piece(**{**dict(row), "root": bool(row["root"])}) for row in rows]
 
 
-async def finish_trace(store: Store, scope: Scope, trace: Unfinished, made: Filed | None) -> bool:
+async def finish_trace(
+    store: Store, scope: Scope, trace: Unfinished, made: StoredEpisode | None
+) -> bool:
     """Keep the episode that was made of a trace, and let go of its spans.
 
     False where more spans came meanwhile, or another process was first: nothing was done.

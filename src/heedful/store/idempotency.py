@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
 from heedful.store.database import Db, Work, holds
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 T = TypeVar("T")
 Extra = Callable[[Db], None]
@@ -65,7 +65,7 @@ class Beside:
 
         def whole(db: Db) -> T:
             value = work(db)
-            if not isinstance(value, Stored):
+            if not isinstance(value, StoredLoop):
                 for extra in extras:
                     extra(db)
                 if self._record is not None:
@@ -73,7 +73,7 @@ class Beside:
             return value
 
         value = await commit(whole)
-        if not isinstance(value, Stored):
+        if not isinstance(value, StoredLoop):
             self._extras = [extra for extra in self._extras if extra not in extras]
         return value
 

@@ -26,7 +26,7 @@ from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
 from heedful.store.database import MEMORY, Db, Row, holds
-from heedful.store.records import Entry, Head, Known, Stored
+from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -101,13 +101,13 @@ def _of_loop(id: str, *_: object) -> tuple[str, ...]:
     return (f"loop {id}",)
 
 
-def _of_entry(entry: Entry, *_: object) -> tuple[str, ...]:
+def _of_entry(entry: JournalEntry, *_: object) -> tuple[str, ...]:
     teaches = entry.reflections or entry.exposures or entry.outcome is not None
     return (*_of_loop(entry.id), *(MEMORY if teaches else ()))
 
 
 @holds(given=_of_loop)
-def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[Stored, bool]:
+def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     """Return the loop, created where it is new, and whether it is; nobody drives it.
 
     Raises Conflict where it has another task, context, goals or policy.
@@ -120,7 +120,7 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[Stored, bool]:
     return _stored(db, row), False
 
 
-def state(db: Db, scope: Scope, id: str, window: int) -> Known:
+def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     """Return what a decision rests on that is made without driving the loop. Raises NotFound.
 
     Where a rule of its policy counts them, with the echoes in the `window` newest other loops.
@@ -130,7 +130,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> Known:
         raise NotFound("loop", id, db.url)
     stored = _stored(db, row)
     counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
-    return Known(
+    return LoopState(
         stored,
         row["owner"] if alive(row["owner"], row["lease"], time.time()) else "",
         echoes(db, scope, id, window) if counted else {},
@@ -139,7 +139,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> Known:
 
 
 @holds(given=_of_loop)
-def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
     key, now = _key(scope, id), time.time()
     row = one(db, "read_loop", key)
@@ -166,7 +166,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 
 @holds(given=_of_entry)
-def commit(db: Db, scope: Scope, entry: Entry, owner: str) -> None:
+def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
 
     Of an attempt that is stored already nothing is written again: its decision was made, its
@@ -198,7 +198,7 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str) -> None:
         size.evict(db, scope, answers, entry.most)
 
 
-def read(db: Db, scope: Scope, id: str) -> Stored:
+def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the loop as it stands. Raises NotFound."""
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
@@ -206,7 +206,9 @@ def read(db: Db, scope: Scope, id: str) -> Stored:
     return _stored(db, row)
 
 
-def newest(db: Db, scope: Scope, limit: int, prefix: str = "", before: str = "") -> list[Stored]:
+def newest(
+    db: Db, scope: Scope, limit: int, prefix: str = "", before: str = ""
+) -> list[StoredLoop]:
     """Return the newest loops whose id begins with `prefix`, newest first.
 
     With `before` those that are older than the loop of that id; none where there is no such loop.
@@ -274,7 +276,7 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
             raise Conflict(f"{told}; give another id")
 
 
-def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
+def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
     if owner:
@@ -291,7 +293,7 @@ def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     return _insert(db, key, entry.head, owner, now)
 
 
-def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
+def _attempt(db: Db, at: Plain, entry: JournalEntry, attempt: Attempt) -> bool:
     """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
     record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
@@ -306,7 +308,7 @@ def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
     return True
 
 
-def _decision(db: Db, at: Plain, entry: Entry, verdict: Verdict) -> None:
+def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> None:
     made = entry.attempt
     number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
     record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
@@ -333,7 +335,7 @@ def _override(db: Db, at: Plain, override: Override) -> None:
     db.named("insert_override", values)
 
 
-def _stored(db: Db, row: Row) -> Stored:
+def _stored(db: Db, row: Row) -> StoredLoop:
     n = {"n": row["n"]}
     attempts = db.named("read_attempts", n).fetchall()
     decisions = tuple(
@@ -353,7 +355,7 @@ def _stored(db: Db, row: Row) -> Stored:
         # Asked again, it is decided as it was: an override that had expired lifts nothing.
         at=decisions[-1].decided if decisions and overrides else 0.0,
     )
-    return Stored(
+    return StoredLoop(
         row["id"],
         head,
         loop,

@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import KINDS, Change, Scope, Wanted
+from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.signature import Signature
 from heedful.lessons.trust import LARGEST
@@ -180,7 +180,7 @@ FLAGS = ("pinned", "apart")
 EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 
 
-def list_lessons(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mapping[str, Any]]:
+def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, the newest first, without words that are held back.
 
     Each with its `edition`, which changes with all that an editor sees but for counters.
@@ -199,7 +199,7 @@ def list_lessons(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mappi
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """The lesson of that id. Raises NotFound."""
-    for found in list_lessons(db, scope, Wanted(before=min(id, LARGEST - 1) + 1), 1):
+    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST - 1) + 1), 1):
         if found["id"] == id:
             return found
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")

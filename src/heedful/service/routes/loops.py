@@ -29,7 +29,7 @@ from heedful.service.wire.replay import Replay, Replayed, Row
 from heedful.service.wire.shown import Explained, ShownLoop, Summaries, Summary
 from heedful.store import loops as loop_store
 from heedful.store.history import WHOLE, aimed, recorded
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
@@ -141,12 +141,12 @@ async def end(
     return made
 
 
-def _shown(stored: Stored, response: Response) -> ShownLoop:
+def _shown(stored: StoredLoop, response: Response) -> ShownLoop:
     response.headers["ETag"] = _etag(stored)
     return ShownLoop.of(stored)
 
 
-def _etag(stored: Stored) -> str:
+def _etag(stored: StoredLoop) -> str:
     """Another one after everything that is written to the loop."""
     state = (stored.id, stored.epoch, stored.updated, len(stored.decisions))
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}"'
@@ -186,7 +186,7 @@ async def replay(asked: Replay, caller: Reading, setup: Given, project: Project 
     scope = caller.scope(project, asked.tenant)
     policies = [policy(one) for one in asked.policies]
     if asked.loops is None:
-        found: Sequence[Stored] = await setup.store.read(scope, loop_store.newest, asked.limit)
+        found: Sequence[StoredLoop] = await setup.store.read(scope, loop_store.newest, asked.limit)
     else:
         found = [
             await setup.store.read(scope, loop_store.read, id) for id in asked.loops[: asked.limit]
@@ -199,5 +199,5 @@ async def replay(asked: Replay, caller: Reading, setup: Given, project: Project 
     return Replayed(recorded=Row.of(replace(whole, beyond=0)), policies=rows)
 
 
-def _compared(found: Sequence[Stored], policies: Sequence[Policy]) -> tuple[Figures, ...]:
+def _compared(found: Sequence[StoredLoop], policies: Sequence[Policy]) -> tuple[Figures, ...]:
     return compare(aimed(recorded(found), policies), [WHOLE, *policies])

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.learn import State
-from heedful.lessons.lesson import Change, Found, Wanted
+from heedful.lessons.lesson import Change, Found, LessonFilter
 from heedful.lessons.proof import Outcome, due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
@@ -174,7 +174,7 @@ async def listed(
 ) -> Reflections:
     """The lessons, the newest first; all filters that are given are met."""
     (before,) = cursor_from(cursor, int) or (LARGEST,)
-    wanted = Wanted(kind or "", error_type, tag, state or "", max(0, min(before, LARGEST)))
+    wanted = LessonFilter(kind or "", error_type, tag, state or "", max(0, min(before, LARGEST)))
     found = await setup.store.read(caller.scope(project), patterns.list_lessons, wanted, limit + 1)
     more = cursor_to(found[limit - 1]["id"]) if len(found) > limit else None
     return Reflections(items=[ShownReflection.of(one) for one in found[:limit]], next=more)
@@ -186,7 +186,7 @@ async def one(
 ) -> ShownReflection:
     """A lesson, with its entity tag."""
     scope = caller.scope(project)
-    wanted = Wanted(before=min(id + 1, LARGEST))
+    wanted = LessonFilter(before=min(id + 1, LARGEST))
     for found in await setup.store.read(scope, patterns.list_lessons, wanted, 1):
         if found["id"] == id:
             return _tagged(found, response)
