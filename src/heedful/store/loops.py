@@ -96,12 +96,12 @@ Plain = Mapping[str, Any]
 HEAD = ("task", "goals", "policy", "context")
 
 
-def _of_loop(id: str, *_: object) -> tuple[str, ...]:
+def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
     """The lock that serialises writers of one loop."""
     return (f"loop {id}",)
 
 
-def _of_entry(entry: JournalEntry, *_: object) -> tuple[str, ...]:
+def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
     teaches = entry.reflections or entry.exposures or entry.outcome is not None
     return (*_of_loop(entry.id), *(MEMORY if teaches else ()))
 
