@@ -19,6 +19,7 @@ import heedful
 from bench.core import generate, short
 from bench.rows import Figure
 from bench.timing import best_async
+from heedful.store import exposures, lessons
 from heedful.store.sqlite import in_file
 
 CYCLES = 40
@@ -95,8 +96,10 @@ def commits(path: str, check: object) -> float:
 
     async def count() -> float:
         store = in_file(path)
-        await store.count(heedful.Scope())
-        await store.remember(heedful.Scope(), [])  # the connection that writes is open, too
+        await store.read(heedful.Scope(), lessons.count)
+        await store.write(
+            heedful.Scope(), exposures.remember, []
+        )  # the connection that writes is open, too
         seen.clear()
         for _ in range(20):
             await heedful.run("task", generate=generate, checks=[check], store=store)  # type: ignore[list-item]

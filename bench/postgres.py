@@ -26,17 +26,18 @@ from heedful.drive.report import Told, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory.memory import Memory
+from heedful.store import loops
 from heedful.store.postgres import POOL_SIZE, in_database
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 TOGETHER = 64
 EACH = 200  # calls a round
 ROUNDS = 5
 BARE = "insert into bare (b) values (%s)"
 ROW = "x" * 900
-Call = Callable[[SqlStore, str], Awaitable[object]]
+Call = Callable[[Store, str], Awaitable[object]]
 Bare = Callable[[int], float]  # commits a second, so many at a time
 AT = "heedful_template"
 
@@ -55,7 +56,7 @@ def figures(folder: str) -> Iterable[Figure]:
         yield from asyncio.run(_measured("SQLite", in_file(f"{folder}/store.db"), bare))
 
 
-async def _measured(kind: str, store: SqlStore, bare: Bare) -> Sequence[Figure]:
+async def _measured(kind: str, store: Store, bare: Bare) -> Sequence[Figure]:
     calls: dict[str, Call] = {
         "claim": _claimed,
         "attempt reported": _reported,
@@ -71,9 +72,7 @@ async def _measured(kind: str, store: SqlStore, bare: Bare) -> Sequence[Figure]:
     return found
 
 
-async def _paired(
-    label: str, store: SqlStore, bare: Bare, call: Call, many: int
-) -> Iterable[Figure]:
+async def _paired(label: str, store: Store, bare: Bare, call: Call, many: int) -> Iterable[Figure]:
     await _round(store, call, many)  # connections are opened, statements prepared
     pairs = [(bare(many), await _round(store, call, many)) for _ in range(ROUNDS)]
     each = [seconds for _, (_, taken) in pairs for seconds in taken]
@@ -87,7 +86,7 @@ async def _paired(
     ]
 
 
-async def _round(store: SqlStore, call: Call, many: int) -> tuple[float, list[float]]:
+async def _round(store: Store, call: Call, many: int) -> tuple[float, list[float]]:
     """Calls a second, and the seconds of each."""
     names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
     if call is _reported:  # of loops that are open
@@ -134,24 +133,24 @@ LETTERS = str.maketrans("0123456789", "ghijklmnop")
 FAILED = Told("3 kg", evaluation=Evaluation((Finding("unit", "no unit", "Write the unit."),)))
 
 
-async def _claimed(store: SqlStore, name: str) -> None:
-    await store.claim(Scope(), name, Head("task"), "")
+async def _claimed(store: Store, name: str) -> None:
+    await store.write(Scope(), loops.claim, name, Head("task"), "")
 
 
-async def _reported(store: SqlStore, name: str) -> None:
+async def _reported(store: Store, name: str) -> None:
     """One transaction that reads and one that writes."""
     await report(store, Scope(), name, 1, FAILED)
 
 
-async def _remembered(store: SqlStore, name: str) -> None:
+async def _remembered(store: Store, name: str) -> None:
     memory = Memory(store, Scope("default", name))
     await memory.remember("E", "the value has no unit", lesson="Write the unit.")
 
 
-async def _in_one_scope(store: SqlStore, name: str) -> None:
+async def _in_one_scope(store: Store, name: str) -> None:
     """Who learns in one scope waits for the others there. No two lessons are of one kind."""
     await Memory(store).remember(name, f"the {name} has no unit", lesson="Write the unit.")
 
 
-async def _seen(store: SqlStore, name: str) -> None:
+async def _seen(store: Store, name: str) -> None:
     await Memory(store).seen(name, f"the {name} has no unit")

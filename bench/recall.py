@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -37,12 +36,12 @@ from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.memory.memory import LEG, space_of
 from heedful.models import open_embedder
-from heedful.store import search
+from heedful.store import exposures, search
 from heedful.store.database import Db
 from heedful.store.lessons import key_of, token
 from heedful.store.search import Vectors
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 Rows = NDArray[np.float32]
 PAGES = ("README.md", "docs/*.md", "examples/*/README.md")
@@ -130,15 +129,15 @@ def spread(name: str, spent: Sequence[float], most: float | None = None) -> Iter
     yield Figure(f"{name}, p99", quantiles(spent, n=100)[98], "ms")
 
 
-async def codes(store: SqlStore) -> Vectors:
+async def codes(store: Store) -> Vectors:
     """What the connection that reads keeps of vectors."""
-    return await store._access.read(Scope(), lambda db: db.kept(Vectors))
+    return await store.read(Scope(), lambda db, _: db.kept(Vectors))
 
 
-async def vector_legs(store: SqlStore, asked: Known) -> tuple[list[float], list[set[int]]]:
+async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set[int]]]:
     """Milliseconds of each vector leg, and the ten it found; rows count from 0."""
 
-    def leg(db: Db, vector: Any) -> tuple[float, set[int]]:
+    def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
         at = {"scope": token(Scope())}
         corpus = db.named("read_corpus", at).fetchone()
@@ -148,10 +147,7 @@ async def vector_legs(store: SqlStore, asked: Known) -> tuple[list[float], list[
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
     rounds = [
-        [
-            await store._access.read(Scope(), partial(leg, vector=one))
-            for one in asked.vectors.values()
-        ]
+        [await store.read(Scope(), leg, one) for one in asked.vectors.values()]
         for _ in range(ROUNDS)
     ]
     spent = fastest([[spent for spent, _ in one] for one in rounds])
@@ -171,7 +167,7 @@ def scanned(vectors: Rows, asked: Known) -> tuple[list[float], list[set[int]]]:
     return spent, [ids for _, ids in rounds[0]]
 
 
-async def recalls(store: SqlStore, scopes: Sequence[Scope], asked: Known) -> list[float]:
+async def recalls(store: Store, scopes: Sequence[Scope], asked: Known) -> list[float]:
     """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the scopes."""
 
     async def recall(text: str, scope: Scope) -> float:
@@ -190,7 +186,7 @@ def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [min(spent) for spent in zip(*rounds, strict=True)]
 
 
-async def remembered(store: SqlStore, asked: Known) -> list[float]:
+async def remembered(store: Store, asked: Known) -> list[float]:
     """Milliseconds of each of so many new lessons, one after the other."""
     memory, spent = heedful.Memory(store, embedder=asked), []
     for number, text in enumerate(asked.vectors):
@@ -262,7 +258,7 @@ async def some(path: str, count: str) -> None:
     """Remember so many lessons, one after the other."""
     store = in_file(path)
     for number in range(int(count)):
-        await store.remember(Scope(), [lesson(number, f"text {number}", None)])
+        await store.write(Scope(), exposures.remember, [lesson(number, f"text {number}", None)])
     await store.close()
 
 
@@ -273,7 +269,7 @@ async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vector
     for begin in range(0, len(made), together):
         numbers = range(begin, min(begin + together, len(made)))
         lessons = [lesson(n, made[n], vectors[n]) for n in numbers]
-        await store.remember(scopes[begin // each], lessons)
+        await store.write(scopes[begin // each], exposures.remember, lessons)
     await store.close()
 
 

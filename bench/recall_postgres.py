@@ -10,7 +10,6 @@ import asyncio
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import cycle, islice
 from statistics import mean
 from typing import Any
@@ -41,7 +40,7 @@ from heedful.store import search
 from heedful.store.database import Db
 from heedful.store.lessons import key_of, token
 from heedful.store.postgres import addressed, in_database
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 AT = "heedful_template"
 NOW = 1.8e9
@@ -95,7 +94,7 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
 
 
 async def vector_legs(
-    store: SqlStore, turns: Sequence[Any], asked: Known
+    store: Store, turns: Sequence[Any], asked: Known
 ) -> tuple[list[float], list[set[int]]]:
     """Milliseconds of each vector leg within its transaction, and the ten it found."""
 
@@ -107,10 +106,7 @@ async def vector_legs(
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
     rounds = [
-        [
-            await store._access.read(scope, partial(leg, scope=scope, vector=vector))
-            for (_, vector), scope in turns
-        ]
+        [await store.read(scope, leg, vector) for (_, vector), scope in turns]
         for _ in range(ROUNDS)
     ]
     spent = fastest([[spent for spent, _ in one] for one in rounds])

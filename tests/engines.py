@@ -18,7 +18,7 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,7 +59,7 @@ class _Database:
         self.db: psycopg.Connection[Any] = psycopg.connect(
             urls.superuser, autocommit=True, options=path
         )
-        self.idle: list[SqlStore] = []
+        self.idle: list[Store] = []
         atexit.register(self.close)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class _Engine:
         return self.used[path]
 
     @contextmanager
-    def lent(self, path: str) -> Iterator[SqlStore]:
+    def lent(self, path: str) -> Iterator[Store]:
         """A store that nobody else has; what is in memory is gone at the end."""
         name = f"{path} {len(self.used)}" if path == ":memory:" else path
         database = self.at(name)
@@ -139,7 +139,7 @@ select 'tally', t.project from tally t where lessons <> (
 
 
 @contextmanager
-def opened(path: object) -> Iterator[SqlStore]:
+def opened(path: object) -> Iterator[Store]:
     """A store of its own at that path, or in memory, closed at the end."""
     if engine.name == "postgres":
         with engine.lent(str(path)) as store:
@@ -147,13 +147,13 @@ def opened(path: object) -> Iterator[SqlStore]:
         return
     file = File(str(path), BUSY_SECONDS)
     try:
-        yield SqlStore(str(path), file)
+        yield Store(str(path), file)
     finally:
         file.writer.close()
         file.reader.close()
 
 
-def in_memory() -> SqlStore:
+def in_memory() -> Store:
     """An empty store that lasts as long as the test."""
     if engine.name == "postgres":
         with engine.lent(f"memory {len(engine.used)}") as store:
@@ -166,12 +166,12 @@ def named(path: object) -> str:
     return engine.at(str(path)).url if engine.name == "postgres" else str(path)
 
 
-async def whole(store: SqlStore) -> None:
+async def whole(store: Store) -> None:
     """The index, and what else follows from other rows, agrees with them."""
     if store.url.startswith("postgresql"):
         assert rows(store.url, STRANGE) == []
     else:
-        await store._access.write(Scope(), lambda db: db.execute(CHECK).fetchall())
+        await store.write(Scope(), lambda db, _: db.execute(CHECK).fetchall())
 
 
 def changed(path: object, sql: str) -> None:
@@ -192,7 +192,7 @@ def rows(path: object, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return db.execute(sql, values).fetchall()
 
 
-def _in_database(url: str) -> SqlStore:
+def _in_database(url: str) -> Store:
     from heedful.store.postgres import in_database
 
     return in_database(url)

@@ -28,6 +28,7 @@ from heedful.loop.decide import (
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.testing import history
 from tests.drive.support import WANTED, Check, Generator
@@ -204,7 +205,7 @@ def kept(path: Any, policy: Policy, *answers: str, **options: Any) -> Any:
             **options,
         )
         result = await run.finish()
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
         return result, stored
 

@@ -18,6 +18,7 @@ from heedful import Report
 from heedful.checks import ground
 from heedful.checks.evaluate import Context
 from heedful.errors import PackageMissing
+from heedful.store import exposures
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.cli.support import Desk
@@ -95,7 +96,7 @@ def test_no_stage_is_told_what_went_wrong_in_another(tmp_path):
     async def told(stage: str, name: str) -> set[str]:
         memory = EXAMPLE["remembering"](tmp_path)
         try:
-            past = await memory.store.past(memory.scope, f"{name}/{stage}")
+            past = await memory.store.read(memory.scope, exposures.past, f"{name}/{stage}")
             known = {f"check/{row['signature']}": row for row in await memory.top(50)}
             return {known[one.lesson]["error_type"] for one in past.exposures}
         finally:

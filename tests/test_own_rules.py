@@ -2,6 +2,7 @@
 
 import heedful
 from heedful.loop.codec import policy_from
+from heedful.store import loops
 
 
 def enough(loop: heedful.Loop) -> str | None:
@@ -16,7 +17,7 @@ async def stopped(path: str) -> str:
     )
     await run.finish()
     store = heedful.open_store(path)
-    stored = await store.read(heedful.Scope(), run.id)
+    stored = await store.read(heedful.Scope(), loops.read, run.id)
     await store.close()
     known = policy_from(stored.head.policy)
     return str(heedful.explain(stored.loop, known, {2: stored.verdicts[-1]}))

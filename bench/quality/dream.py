@@ -19,6 +19,7 @@ from heedful.lessons.learn import Trust
 from heedful.memory.dream import WORSE
 from heedful.memory.memory import space_of
 from heedful.models import open_embedder
+from heedful.store import dreams
 
 HELD = 500  # of the queries that no lesson holds, so many of each set
 SENTENCE = re.compile(r"[^.!?\n]*[.!?\n]?")
@@ -101,7 +102,7 @@ async def measured(known: Sequence[Known]) -> list[Row]:
     ids = {one: (await memory.remember(one.about, one.text, trust=one.trust)).id for one in known}
     wanted = queries(known, ids)
     before = await recalled(memory, wanted)
-    places = await memory.store.dreams.material(memory.scope, space_of(memory.embedder))
+    places = await memory.store.read(memory.scope, dreams.material, space_of(memory.embedder))
     lessons = {lesson.id: lesson for lesson, _ in places}
     plain = await merged_by_cosine(memory, places)
     naive = await recalled(memory, wanted)
@@ -202,11 +203,12 @@ async def merged_by_cosine(
     lessons = {lesson.id: lesson for lesson, _ in places}
     report = {"mode": "lite", "before": len(places), "queries": 0}
     report |= {"vetoes": {}, "vetoed": [], "found": ""}
-    store = memory.store.dreams
-    id, _ = await store.supersede(memory.scope, report, proposals, lessons, {}, "bench")
+    id, _ = await memory.store.write(
+        memory.scope, dreams.supersede, report, proposals, lessons, {}, "bench"
+    )
     return await heedful.Dreams(memory).show(id)
 
 
 async def states(memory: heedful.Memory) -> set[int]:
     """The lessons that may be recalled."""
-    return {lesson.id for lesson, _ in await memory.store.dreams.material(memory.scope, "")}
+    return {lesson.id for lesson, _ in await memory.store.read(memory.scope, dreams.material, "")}

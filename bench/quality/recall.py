@@ -19,6 +19,7 @@ from heedful.lessons.ranking import relevance
 from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
+from heedful.store import search
 
 Rows = Sequence[Mapping[str, Any]]
 Scores = tuple[list[float], list[float]]  # of known questions, of new ones
@@ -66,7 +67,9 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
                 recalled[new].append(best(await memory.recall(asked)))
                 (vector,) = await embedder.embed([asked])
                 space = space_of(embedder)
-                found = await memory.store.search(memory.scope, asked, space, vector, 50)
+                found = await memory.store.read(
+                    memory.scope, search.search, asked, space, vector, 50
+                )
                 searched[new].append(best(found))
         await memory.store.close()
     return recalled, searched

@@ -53,7 +53,6 @@ _HOMES = {
     "Goal": "heedful.loop.record",
     "Guardrails": "heedful.pipeline",
     "HeedfulError": "heedful.errors",
-    "Held": "heedful.lessons.trust",
     "Imported": "heedful.memory.transfer",
     "Improvement": "heedful.loop.record",
     "Loop": "heedful.loop.record",
@@ -74,6 +73,7 @@ _HOMES = {
     "Proposal": "heedful.lessons.consolidate",
     "Provenance": "heedful.lessons.trust",
     "Quarantine": "heedful.memory.memory",
+    "QuarantinedLesson": "heedful.lessons.trust",
     "Quota": "heedful.lessons.trust",
     "Reach": "heedful.loop.reach",
     "Reasoning": "heedful.loop.decide",
@@ -81,12 +81,12 @@ _HOMES = {
     "Reflected": "heedful.memory.reflect",
     "Reflection": "heedful.lessons.learn",
     "Remembered": "heedful.lessons.lesson",
-    "Removed": "heedful.lessons.trust",
     "Repeat": "heedful.loop.stop",
     "RepeatedStep": "heedful.memory.repeats",
     "Replayed": "heedful.loop.replay",
     "Report": "heedful.store.runs",
     "Result": "heedful.drive.drive",
+    "RevocationResult": "heedful.lessons.trust",
     "Run": "heedful.drive.drive",
     "Scope": "heedful.lessons.lesson",
     "Screening": "heedful.memory.screen",
@@ -99,7 +99,7 @@ _HOMES = {
     "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
     "StopRule": "heedful.loop.stop",
-    "Store": "heedful.store.contract",
+    "Store": "heedful.store.store",
     "Suspect": "heedful.memory.attribution",
     "Templates": "heedful.lessons.patterns",
     "Trigger": "heedful.loop.decide",
@@ -163,7 +163,13 @@ if TYPE_CHECKING:
     from heedful.lessons.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
     from heedful.lessons.ranking import Briefing
     from heedful.lessons.signature import Signature, signature
-    from heedful.lessons.trust import Held, Provenance, Quota, Removed, Sighting
+    from heedful.lessons.trust import (
+        Provenance,
+        QuarantinedLesson,
+        Quota,
+        RevocationResult,
+        Sighting,
+    )
     from heedful.lessons.words import Difference
     from heedful.loop import policies as policies
     from heedful.loop.decide import (
@@ -222,7 +228,7 @@ if TYPE_CHECKING:
     from heedful.models.contract import Answer, Embedder, Message, Model
     from heedful.service.client import Client
     from heedful.store import open_store
-    from heedful.store.contract import Store
+    from heedful.store.store import Store
 
 __all__ = [
     "Again",
@@ -266,7 +272,6 @@ __all__ = [
     "Goal",
     "Guardrails",
     "HeedfulError",
-    "Held",
     "Imported",
     "Improvement",
     "Loop",
@@ -287,6 +292,7 @@ __all__ = [
     "Proposal",
     "Provenance",
     "Quarantine",
+    "QuarantinedLesson",
     "Quota",
     "Reach",
     "Reasoning",
@@ -294,12 +300,12 @@ __all__ = [
     "Reflected",
     "Reflection",
     "Remembered",
-    "Removed",
     "Repeat",
     "RepeatedStep",
     "Replayed",
     "Report",
     "Result",
+    "RevocationResult",
     "Run",
     "Scope",
     "Screening",

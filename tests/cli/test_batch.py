@@ -20,7 +20,7 @@ from heedful.errors import (
 )
 from heedful.loop.policies import default
 from heedful.memory.memory import Memory
-from heedful.store.contract import Store
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 
 

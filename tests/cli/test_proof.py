@@ -19,8 +19,9 @@ from heedful.lessons.proof import Exposure, Outcome, concluded
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.cli.support import Desk, following, task
 
 SCOPE = Scope()
@@ -43,16 +44,14 @@ class World:
 
         async def all() -> None:
             store = in_file(str(self.desk.folder / "heedful.db"))
-            await store.remember(SCOPE, [lesson(name) for name in TEXTS])
+            await store.write(SCOPE, exposures.remember, [lesson(name) for name in TEXTS])
             for name, *counts in made:
                 await self._exposed(store, name, counts, share)
             await store.close()
 
         asyncio.run(all())
 
-    async def _exposed(
-        self, store: SqlStore, name: str, counts: Sequence[int], share: float
-    ) -> None:
+    async def _exposed(self, store: Store, name: str, counts: Sequence[int], share: float) -> None:
         digest = signature(name, name).digest
         kinds = [(True, True), (True, False), (False, True), (False, False)]
         for (shown, right), n in zip(kinds, counts, strict=True):
@@ -60,7 +59,7 @@ class World:
                 loop = f"{name} {shown} {right} {k}"
                 one = Exposure(f"check/{digest}", loop, shown, digest, share)
                 end = Outcome(loop, right, 1 if right else 3, frozenset() if right else {digest})  # type: ignore[arg-type]
-                await store.remember(SCOPE, (), exposures=[one], outcome=end)
+                await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
                 await Memory(store, holdout=share).look(loop)
 
 
@@ -160,7 +159,7 @@ def test_a_lesson_that_is_gone_is_still_told(world, monkeypatch):
 
     async def forget() -> None:
         store = in_file(str(world.desk.folder / "heedful.db"))
-        await store._access.write(Scope(), lambda db: db.execute("delete from reflection"))
+        await store.write(Scope(), lambda db, _: db.execute("delete from reflection"))
         await store.close()
 
     asyncio.run(forget())
@@ -171,7 +170,9 @@ def test_a_lesson_that_is_gone_is_still_told(world, monkeypatch):
 def test_loops_under_way_are_told(world, monkeypatch):
     async def begin() -> None:
         store = in_file(str(world.desk.folder / "heedful.db"))
-        await store.remember(SCOPE, (), exposures=[Exposure("check/a", "l", True, "a")])
+        await store.write(
+            SCOPE, exposures.remember, (), exposures=[Exposure("check/a", "l", True, "a")]
+        )
         await store.close()
 
     asyncio.run(begin())

@@ -9,6 +9,7 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.filing import file
+from heedful.store import episodes
 from heedful.traces import lines as traces
 from tests.cli.support import following
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
@@ -138,7 +139,7 @@ def test_what_another_is_at_work_on_is_told_as_such(heedful_, desk):
     heedful_("reflect", "runs.jsonl", "--no-store")
     with opened(desk.folder / "heedful.db") as store:
         one = file(FAILED, FAILED.digest, "external")
-        assert asyncio.run(store.episodes.admit(Scope(), one)) is None
+        assert asyncio.run(episodes.admit(store, Scope(), one)) is None
     done = heedful_("reflect", "runs.jsonl")
     assert "another is at work on it, or was killed: after some seconds heedful reflect" in done.out
     assert "2 episodes: 1 new, 0 known, 1 left to others" in done.out

@@ -13,6 +13,7 @@ import pytest
 
 from heedful.cli.worker import away
 from heedful.memory.memory import Memory
+from heedful.store import episodes, loops
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, begun, put
 
@@ -65,7 +66,7 @@ def test_on_sqlite_what_waits_is_done_once(desk, invoke):
     rules = "model: none: what runs teach goes by rules"
     assert second.err.splitlines() == [rules, "0 jobs done, 0 given up"]
     with opened(desk.folder / "heedful.db") as store:
-        assert asyncio.run(store.episodes.counts(SCOPE)) == {"reflected": 2}
+        assert asyncio.run(store.read(SCOPE, episodes.counts)) == {"reflected": 2}
         assert asyncio.run(Memory(store, OTHER).count()) > 0
 
 
@@ -96,7 +97,7 @@ def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
 
     async def counts(url: str) -> object:
         store = open_store(url)
-        found = await store.episodes.counts(SCOPE)
+        found = await store.read(SCOPE, episodes.counts)
         await store.close()
         return found
 
@@ -170,7 +171,7 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
     assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
-    stored = asyncio.run(open_store(postgres.service).read(SCOPE, "l1"))
+    stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert stored.values == ("ok",)
 
 

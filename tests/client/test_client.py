@@ -22,6 +22,7 @@ from heedful.errors import (
 from heedful.memory.episode import Event, Fault
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import keys, loops
 from heedful.store.keys import MAY
 from tests.engines import in_memory
 
@@ -39,8 +40,8 @@ class Place:
         self.memory = heedful.Memory(self.store, heedful.Scope(TENANT, "main"), holdout=0.0)
 
     async def client(self, *may, projects=("main",), **more):
-        make = self.store.keys.create
-        _, key = await make(TENANT, "ann", projects=projects, may=may or MAY)
+        may = may or MAY
+        _, key = await keys.create(self.store, TENANT, "ann", projects=projects, may=may)
         transport = httpx.ASGITransport(app=self.app)
         return heedful.Client("http://localhost", key, transport=transport, **more)
 
@@ -123,7 +124,7 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
             await agent.quarantine.release(1, why="it is mine")
     waiting = await client.quarantine.waiting()
     assert {one.error_type for one in waiting} == {"login", "unit"}
-    assert all(isinstance(one, heedful.Held) for one in waiting)
+    assert all(isinstance(one, heedful.QuarantinedLesson) for one in waiting)
     login, unit = sorted(waiting, key=lambda one: one.error_type)
     shown = await client.quarantine.show(unit.id)
     assert shown == await place.memory.quarantine.show(unit.id)
@@ -136,7 +137,7 @@ async def test_what_a_key_without_approval_says_waits_until_somebody_rules(place
     assert [one.id for one in await client.recall(PAIR.task)] == [unit.id]
 
     would = await client.quarantine.revoke(unit.source, why="the key leaked", dry_run=True)
-    assert would == heedful.Removed(examples=2, lessons=2, sightings=2)
+    assert would == heedful.RevocationResult(examples=2, lessons=2, sightings=2)
     assert await client.quarantine.revoke(unit.source, why="the key leaked") == would
     assert await client.recall(PAIR.task) == []
     with pytest.raises(NotFound, match="source"):
@@ -269,7 +270,7 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     stored = await client.loop("a/b 1")
     assert stored.verdicts[-1] == got
     assert stored.values == ("hi", "hello", "hello!")
-    ours = await place.store.read(place.memory.scope, "a/b 1")
+    ours = await place.store.read(place.memory.scope, loops.read, "a/b 1")
     assert [one.evaluation for one in stored.loop.attempts] == [
         one.evaluation for one in ours.loop.attempts
     ]

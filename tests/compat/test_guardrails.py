@@ -39,6 +39,7 @@ from heedful.loop.decide import Done, decide
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import MaxAttempts
+from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.compat import shapes
@@ -237,7 +238,7 @@ def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(s
     second = done(store, "loop_001_r1", **POOR)
     late = done(store, "loop_001", **FIRST)
     assert late["decision_result"] == second["decision_result"]
-    assert len(do(store.read(Scope(), "loop_001")).loop.attempts) == 2
+    assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.attempts) == 2
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ def test_the_same_completion_at_once_is_one_attempt(store):
 
     answers = do(eight())
     assert all(one == answers[0] for one in answers)
-    assert len(do(store.read(Scope(), "loop_001")).decisions) == 1
+    assert len(do(store.read(Scope(), loop_store.read, "loop_001")).decisions) == 1
 
 
 def test_of_different_completions_at_once_one_is_taken_and_no_limit_is_exceeded(store):
@@ -288,7 +289,7 @@ def test_of_different_completions_at_once_one_is_taken_and_no_limit_is_exceeded(
         await asyncio.gather(*map(one, range(8)))
 
     do(all_of_them())
-    stored = do(store.read(Scope(), "loop_001"))
+    stored = do(store.read(Scope(), loop_store.read, "loop_001"))
     assert (len(stored.loop.attempts), len(stored.decisions)) == (4, 4)
 
 
@@ -540,7 +541,7 @@ def test_a_flag_takes_effect_only_where_the_limit_has_been_reached(store):
     assert (on["decision"], on["overridden"], on["overridden_by"]) == ("rerun", True, "ops")
     assert done(store, "loop_001_r3", **POOR, **flags)["decision_result"] == on
     assert done(store, "loop_001_r3", **POOR)["decision_result"] == on
-    assert len(do(store.read(Scope(), "loop_001")).loop.overrides) == 1
+    assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides) == 1
 
 
 def test_a_flag_that_comes_with_the_last_completion_lifts_its_limit(store):
@@ -595,13 +596,13 @@ def test_of_several_overrides_none_is_given_where_one_is_refused(store):
     do(open_loop(store, Scope(), "loop_001", "Sum up", policy=policy))
     with pytest.raises(OverrideRefused, match="'fatigue' cannot be overridden"):
         do(override_guardrails("loop_001", True, True, "ops", store=store))
-    assert do(store.read(Scope(), "loop_001")).loop.overrides == ()
+    assert do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides == ()
 
 
 def test_no_flag_changes_nothing(store):
     done(store, "loop_001", **POOR)
     shapes.has(do(override_guardrails("loop_001", store=store)), shapes.OVERRIDE)
-    assert do(store.read(Scope(), "loop_001")).loop.overrides == ()
+    assert do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides == ()
 
 
 # -- the parts
@@ -663,7 +664,7 @@ def test_limits_are_enforced_and_lifted_once(store):
         lifted
         == [{**spent, "force_finalize": False, "overridden": True, "overridden_by": "ops"}] * 2
     )
-    assert len(do(store.read(Scope(), "loop_002")).loop.overrides) == 1
+    assert len(do(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides) == 1
     assert done(store, "loop_002_r3", **POOR)["decision_result"]["new_loop_id"] == "loop_002_r4"
 
 
@@ -868,7 +869,7 @@ def test_a_name_that_was_given_to_a_rerun_stands_for_it_and_no_other_for_one(mad
             new = decision["new_loop_id"]
             assert owners.setdefault(new, owners[name]) == owners[name]
             asked.append(new)
-        stored = [await store.read(Scope(), id) for id in set(owners.values())]
+        stored = [await store.read(Scope(), loop_store.read, id) for id in set(owners.values())]
         assert sum(len(one.loop.attempts) for one in stored) <= len(made)
         await store.close()
 

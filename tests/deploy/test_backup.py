@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import heedful
+from heedful.store import keys
 from heedful.store.copying import copy
 from heedful.store.postgres import in_database
 from scripts.run_docs import blocks
@@ -22,7 +23,7 @@ async def used(urls: Urls) -> heedful.Remembered:
         for tenant in ("acme", "other"):
             memory = heedful.Memory(store, heedful.Scope(tenant))
             answer = await memory.remember("unit", "the weight has no unit")
-            await store.keys.create(tenant, "ann")
+            await keys.create(store, tenant, "ann")
     finally:
         await store.close()
     return answer

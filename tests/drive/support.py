@@ -11,7 +11,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 FOUR = Policy((MaxAttempts(4),), name="four")
 WANTED = "right"
@@ -55,7 +55,7 @@ class Check:
         return [Finding("wanted", f"{candidate} is not right", "write right")]
 
 
-def counted(path: Path | str) -> tuple[SqlStore, Callable[[], int]]:
+def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
     """A store and how many transactions it has committed."""
     statements: list[str] = []
     file = File(str(path), BUSY_SECONDS)
@@ -67,4 +67,4 @@ def counted(path: Path | str) -> tuple[SqlStore, Callable[[], int]]:
         return db
 
     file.writer._connect = traced
-    return SqlStore(str(path), file), lambda: len(statements)
+    return Store(str(path), file), lambda: len(statements)

@@ -12,6 +12,7 @@ import pytest
 import heedful
 from heedful.drive.portal import run_sync, self_correcting
 from heedful.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
@@ -290,5 +291,5 @@ def test_with_a_store_a_plain_function_is_durable(tmp_path):
         return WANTED if "not right" in hint else "no"
 
     assert function("one") == WANTED
-    assert len(asyncio.run(store.loops(heedful.Scope(), 9))) == 1
+    assert len(asyncio.run(store.read(heedful.Scope(), loops.newest, 9))) == 1
     asyncio.run(store.close())

@@ -22,10 +22,12 @@ from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer, Message
+from heedful.store import exposures, loops
+from heedful.store import lessons as lesson_store
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.store.support import rows
@@ -56,9 +58,9 @@ def test_commits_of_an_attempt(path, pure, most, attempts):
     checks = [Check(pure=pure)]
 
     async def scenario() -> None:
-        await store.count(SCOPE)  # opens the database
-        await store.loops(SCOPE, 1)
-        await store.remember(SCOPE, [])
+        await store.read(SCOPE, lesson_store.count)  # opens the database
+        await store.read(SCOPE, loops.newest, 1)
+        await store.write(SCOPE, exposures.remember, [])
         before = commits()
         result = await run("t", generate=generate, checks=checks, store=store, memory=store)
         assert len(result.loop.attempts) == attempts
@@ -72,7 +74,7 @@ def test_a_loop_that_was_named_is_claimed_by_one_commit_more(path):
     store, commits = counted(path)
 
     async def scenario() -> None:
-        await store.remember(SCOPE, [])
+        await store.write(SCOPE, exposures.remember, [])
         before = commits()
         await run("t", generate=Generator(WANTED), checks=[Check(pure=True)], store=store, id="a")
         assert commits() - before == 2
@@ -85,7 +87,7 @@ def test_loops_that_run_together_share_their_commits(path):
     store, commits = counted(path)
 
     async def scenario() -> None:
-        await store.remember(SCOPE, [])
+        await store.write(SCOPE, exposures.remember, [])
         before = commits()
         checks = [Check(pure=True)]
         await asyncio.gather(
@@ -103,9 +105,7 @@ def test_loops_that_run_together_share_their_commits(path):
 # -- resuming
 
 
-def session(
-    store: SqlStore, generate: Any, *checks: Any, id: str = "a", **options: Any
-) -> Run[Any]:
+def session(store: Store, generate: Any, *checks: Any, id: str = "a", **options: Any) -> Run[Any]:
     options = {"policy": FOUR, **options}
     return Run("task", generate=generate, checks=checks, store=store, id=id, **options)
 
@@ -149,7 +149,7 @@ def test_an_override_given_later_by_another_session_reopens_the_loop(store):
         assert isinstance(verdict, Again)
         result = await session(store, Generator(WANTED), Check()).finish()
         assert (result.passed, len(result.loop.attempts)) == (True, 5)
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert [type(v) for v in stored.verdicts] == [Again] * 3 + [Done, Again, Done]
         assert stored.verdicts[3] == Done(1, False, (Stop("attempts", "4 of 4 attempts made"),))
         assert [o.used for o in stored.loop.overrides] == [1]
@@ -182,7 +182,7 @@ def test_two_sessions_of_one_loop_take_turns_and_nothing_is_doubled(store):
         await one.step()  # claims it again
         with pytest.raises(LeaseLost):
             await two.step()
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert [a.candidate.text for a in stored.loop.attempts] == ["x", "y", "x"]
 
     asyncio.run(scenario())
@@ -214,7 +214,7 @@ def test_steps_of_one_session_wait_for_each_other(store):
         one = session(store, Generator("a", "b", "c", "d"), Check())
         verdicts = await asyncio.gather(*(one.step() for _ in range(6)))
         assert [type(v) for v in verdicts] == [Again] * 3 + [Done] * 3
-        assert len((await store.read(SCOPE, "a")).values) == 4
+        assert len((await store.read(SCOPE, loops.read, "a")).values) == 4
 
     asyncio.run(scenario())
 
@@ -224,15 +224,15 @@ def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeyp
     head = Head("task")
 
     async def hang(task: Any, hint: str) -> str:
-        await store._access.write(
+        await store.write(
             Scope(),
-            lambda db: db.execute("update loop set epoch = epoch + 1 where id = 'a'").fetchall(),
+            lambda db, _: db.execute("update loop set epoch = epoch + 1 where id = 'a'").fetchall(),
         )
         await asyncio.Event().wait()
         return "never"
 
     async def scenario() -> None:
-        await store.claim(SCOPE, "a", head, new_owner())
+        await store.write(SCOPE, loops.claim, "a", head, new_owner())
         with pytest.raises(LeaseLost, match="taken over"):
             await session(store, hang, Check()).step()
         task = asyncio.current_task()
@@ -351,7 +351,7 @@ def test_cancelled_at_any_moment_no_attempt_is_doubled(store, path, yields, id):
         assert len(result.loop.attempts) == 4
         texts = [a.candidate.text for a in result.loop.attempts]
         assert texts == sorted(set(texts), key=lambda t: int(str(t)))
-        stored = await store.read(SCOPE, one.id)
+        stored = await store.read(SCOPE, loops.read, one.id)
         assert stored.loop.attempts == result.loop.attempts
         assert len(stored.verdicts) == 4
         assert rows(path, "select count(*) from loop") == [(1,)]
@@ -427,7 +427,7 @@ def test_what_was_shown_is_recorded_and_the_lesson_is_in_the_transaction_of_the_
     store, commits = counted(path)
 
     async def scenario() -> None:
-        await store.remember(SCOPE, [])
+        await store.write(SCOPE, exposures.remember, [])
         before = commits()
         for task in TASKS:
             await run(task, generate=model, checks=[check], store=store, memory=store)
@@ -454,9 +454,9 @@ def test_lessons_stay_in_the_scope_of_the_memory(store, named):
         assert len(model.prompts) == 3
         assert await mine.count() == 2
         for other in (Scope(), Scope("tenant", "loops")):
-            assert await store.count(other) == 0
+            assert await store.read(other, lesson_store.count) == 0
         where = Scope("tenant", "loops") if named else mine.scope
-        assert len(await store.loops(where, 9)) == 2
+        assert len(await store.read(where, loops.newest, 9)) == 2
 
     asyncio.run(scenario())
 

@@ -13,6 +13,7 @@ from heedful.errors import MalformedAnswer
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
 from heedful.loop.record import Goal
+from heedful.store import loops
 from heedful.testing import ScriptedModel
 
 
@@ -44,7 +45,7 @@ def test_a_budget_of_calls_ends_a_loop_whose_critic_never_answers_well():
         verdict = await judged(judge, store=store).step()
         assert isinstance(verdict, Done)
         assert [stop.rule for stop in verdict.stopped_by] == ["budget"]
-        stored = await store.read(Scope(), "a")
+        stored = await store.read(Scope(), loops.read, "a")
         assert stored.loop.extra.calls == len(judge.prompts) == 6
         assert stored.loop.extra.tokens > 0
         await store.close()

@@ -20,6 +20,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import All, MaxAttempts, NothingMet, Repeat
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
@@ -137,7 +138,7 @@ def test_the_share_is_stored(tmp_path):
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))
         made = await heedful.run("t", generate=Generator("x"), store=store, id="a", **options)
-        stored = await store.read(Scope(), "a")
+        stored = await store.read(Scope(), loops.read, "a")
         assert stored.loop.attempts == made.loop.attempts
         evaluation = stored.loop.attempts[0].evaluation
         assert evaluation is not None
@@ -272,7 +273,7 @@ def test_what_was_greedy_is_known_after_a_resume(tmp_path):
         options: dict[str, Any] = {"checks": [Check()], "policy": AT_THE_FIRST, "store": store}
         for _ in range(2):  # another session each time
             await Run[str]("t", generate=model(), id="a", **options).step()
-        stored = await store.read(Scope(), "a")
+        stored = await store.read(Scope(), loops.read, "a")
         assert [attempt.greedy for attempt in stored.loop.attempts] == [True, True]
         result = await Run[str]("t", generate=model(), id="a", **options).finish()
         await store.close()
@@ -308,7 +309,7 @@ def test_a_loop_without_goals_has_those_of_its_policy(tmp_path, given_, attempts
             id="a",
         )
         assert (len(result.loop.attempts), result.passed) == (attempts, passed)
-        stored = await store.read(Scope(), "a")
+        stored = await store.read(Scope(), loops.read, "a")
         assert stored.loop.goals == result.loop.goals == (given_ or policy.goals)
         assert str(heedful.explain(stored.loop, policy)) == str(result.explain())
         await store.close()

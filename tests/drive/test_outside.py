@@ -21,10 +21,11 @@ from heedful.loop.codec import decision_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing
 from heedful.loop.record import Evaluation, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
+from heedful.store import loops
 from heedful.store.loops import new_owner
-from heedful.store.records import Head, Stored
+from heedful.store.records import Head, StoredLoop
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.loop import support
 from tests.store.support import ended, python, rows
@@ -46,12 +47,12 @@ def store(path):
     asyncio.run(one.close())
 
 
-def session(store: SqlStore, *answers: Any, policy: Policy = FOUR, id: str = "a") -> Run[Any]:
+def session(store: Store, *answers: Any, policy: Policy = FOUR, id: str = "a") -> Run[Any]:
     generate = Generator(*answers) if answers else Generator("one", "two", "three", "four", "five")
     return Run("task", generate=generate, checks=[Check()], policy=policy, store=store, id=id)
 
 
-async def given_by_ada(store: SqlStore, rule: str = "attempts", **options: Any) -> Verdict:
+async def given_by_ada(store: Store, rule: str = "attempts", **options: Any) -> Verdict:
     options = {"by": "ada", "store": store, **options}
     return await heedful.override("a", rule, **options)
 
@@ -60,7 +61,7 @@ def everything(path: Path) -> list[Any]:
     return [rows(path, f"select * from {table}") for table in TABLES]
 
 
-def used(stored: Stored) -> list[int]:
+def used(stored: StoredLoop) -> list[int]:
     return [override.used for override in stored.loop.overrides]
 
 
@@ -76,7 +77,7 @@ def test_a_stopped_loop_reopens_and_can_be_driven_on(store, path):
         assert [(one.stop.rule, one.by, one.override) for one in verdict.lifted] == [
             ("attempts", "ada", 0)
         ]
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert stored.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
         assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]
         assert stored.loop.overrides == (Override("attempts", "ada", "it is close", used=1),)
@@ -97,7 +98,7 @@ def test_its_decision_rests_on_what_the_stopped_one_did(store):
     async def scenario() -> None:
         await session(store, policy=policy).finish()
         await given_by_ada(store)
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         stopped, reopened = stored.decisions[1:]
         assert reopened.standing == stopped.standing == standing(stored.loop, policy)
         assert reopened.standing.fatigue == 0.15
@@ -123,7 +124,7 @@ def test_it_lifts_as_many_decisions_as_were_given(store, decisions, more):
         await given_by_ada(store, decisions=decisions)
         result = await session(store, policy=policy).finish()
         assert len(result.loop.attempts) == 1 + more
-        assert used(await store.read(SCOPE, "a")) == [decisions]
+        assert used(await store.read(SCOPE, loops.read, "a")) == [decisions]
 
     asyncio.run(scenario())
 
@@ -150,14 +151,14 @@ def test_a_rule_that_is_not_lifted_still_stops_it_and_consumes_nothing(store):
         assert isinstance(verdict, Done)
         assert support.rules(verdict) == ["repeat"]
         assert [one.stop.rule for one in verdict.lifted] == ["attempts"]
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert used(stored) == [0]
         assert [support.rules(v) for v in stored.verdicts[1:]] == [
             ["attempts", "repeat"],
             ["repeat"],
         ]
         assert isinstance(await given_by_ada(store, "repeat", by="bo"), Again)
-        assert used(await store.read(SCOPE, "a")) == [1, 1]
+        assert used(await store.read(SCOPE, loops.read, "a")) == [1, 1]
 
     asyncio.run(scenario())
 
@@ -175,7 +176,7 @@ def test_what_is_final_stays_final(store, final):
         verdict = await given_by_ada(store)
         assert isinstance(verdict, Done)
         assert support.rules(verdict) == [final]
-        assert used(await store.read(SCOPE, "a")) == [0]
+        assert used(await store.read(SCOPE, loops.read, "a")) == [0]
 
     asyncio.run(scenario())
 
@@ -205,12 +206,12 @@ def test_one_given_ahead_waits_for_its_rule(store):
     async def scenario() -> None:
         await session(store).step()
         verdict = await given_by_ada(store)
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert verdict == stored.verdicts[-1]  # no decision was asked for, none was made
         assert (len(stored.decisions), used(stored)) == (1, [0])
         result = await session(store).finish()
         assert len(result.loop.attempts) == 5
-        assert used(await store.read(SCOPE, "a")) == [1]
+        assert used(await store.read(SCOPE, loops.read, "a")) == [1]
 
     asyncio.run(scenario())
 
@@ -218,7 +219,7 @@ def test_one_given_ahead_waits_for_its_rule(store):
 def test_a_loop_of_which_nothing_was_decided_yet_can_be_given_one(store):
     async def scenario() -> None:
         head = Head("task", (), policy_to(FOUR))
-        await store.claim(SCOPE, "a", head, new_owner())
+        await store.write(SCOPE, loops.claim, "a", head, new_owner())
         assert await given_by_ada(store) == Again()
         result = await session(store).finish()
         assert len(result.loop.attempts) == 5
@@ -301,7 +302,7 @@ def test_one_that_is_refused_takes_the_loop_from_nobody(store):
         with pytest.raises(OverrideRefused):
             await given_by_ada(store, by="")
         assert isinstance(await run.step(), Again)
-        assert len((await store.read(SCOPE, "a")).values) == 2
+        assert len((await store.read(SCOPE, loops.read, "a")).values) == 2
 
     asyncio.run(scenario())
 
@@ -408,7 +409,7 @@ def test_another_process_that_drives_it_is_not_disturbed_and_one_that_is_gone_is
     other.kill()
     other.communicate()
     assert isinstance(asyncio.run(given_by_ada(store)), Again)
-    assert used(asyncio.run(store.read(SCOPE, "a"))) == [0]
+    assert used(asyncio.run(store.read(SCOPE, loops.read, "a"))) == [0]
 
 
 RESUMED = """
@@ -448,7 +449,7 @@ def test_until_it_expires_it_lifts(store, path, outside):
             verdict = await run.override("attempts", "ada", **options)
         assert isinstance(verdict, Again)
         assert len((await session(store).finish()).loop.attempts) == 6
-        (override,) = (await store.read(SCOPE, "a")).loop.overrides
+        (override,) = (await store.read(SCOPE, loops.read, "a")).loop.overrides
         assert override == Override("attempts", "ada", decisions=2, used=2, until=until)
 
     asyncio.run(scenario())
@@ -462,12 +463,12 @@ def test_one_that_expires_between_giving_and_deciding_lifts_nothing(store, expir
         await given_by_ada(store, until=time.time() + HOUR)
         # The time passes: what is stored says when. At 0 it expires after the last decision.
         until = None if expires is None else time.time() + expires
-        await store._access.write(
-            Scope(), lambda db: db.execute("update override set until = ?", (until,)).rowcount
+        await store.write(
+            Scope(), lambda db, _: db.execute("update override set until = ?", (until,)).rowcount
         )
         result = await session(store).finish()
         assert len(result.loop.attempts) == attempts
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert used(stored) == [attempts - 4]
         last = stored.verdicts[-1]
         assert isinstance(last, Done)
@@ -485,13 +486,13 @@ def test_one_that_has_expired_and_another_that_has_not(store):
     async def scenario() -> None:
         await session(store).step()
         await given_by_ada(store, until=time.time() + HOUR)
-        await store._access.write(
-            Scope(), lambda db: db.execute("update override set until = 1.0").rowcount
+        await store.write(
+            Scope(), lambda db, _: db.execute("update override set until = 1.0").rowcount
         )
         await given_by_ada(store, by="bo")
         result = await session(store).finish()
         assert len(result.loop.attempts) == 5
-        assert used(await store.read(SCOPE, "a")) == [0, 1]
+        assert used(await store.read(SCOPE, loops.read, "a")) == [0, 1]
         assert result.explain().lines[3].decided == "again (attempts overridden by bo)"
 
     asyncio.run(scenario())
@@ -533,7 +534,7 @@ def test_given_outside_it_is_decided_as_inside(made, goals, policy, data):
         for rule in data.draw(st.permutations(names)) if names else ():
             one = await inside.override(rule, "ada", "why", 2)
             assert await given_by_ada(stores[1], rule, why="why", decisions=2) == one
-        stored = [await store.read(SCOPE, "a") for store in stores]
+        stored = [await store.read(SCOPE, loops.read, "a") for store in stores]
         plain = [[decision_to(d.verdict, d.standing) for d in one.decisions] for one in stored]
         assert plain[0] == plain[1]
         assert stored[0].loop.overrides == stored[1].loop.overrides

@@ -16,6 +16,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import Budget, Echo, MaxAttempts
+from heedful.store import loops
 from tests.drive.support import Check, Generator
 from tests.engines import opened
 
@@ -49,7 +50,7 @@ def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(store, o
             verdict = await loop("second").override("attempts", "ada")
         assert isinstance(verdict, Done)
         assert [stop.rule for stop in verdict.stopped_by] == ["echo"]
-        stored = await store.read(Scope(), "second")
+        stored = await store.read(Scope(), loops.read, "second")
         assert [d.standing.echoes for d in stored.decisions] == [{"same": 3}] * 2
         assert [o.used for o in stored.loop.overrides] == [0]
         assert isinstance(await heedful.override("second", "echo", by="ada", store=store), Again)

@@ -22,8 +22,10 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.store import exposures, loops
+from heedful.store import lessons as lesson_store
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.engines import opened, rows
@@ -66,15 +68,17 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Reflection:
     return Reflection("check", signature(name, name), name, name, name, **given)
 
 
-def taught(store: SqlStore, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE) -> None:
+def taught(store: Store, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE) -> None:
     """A memory with these lessons, in which so many loops have ended."""
 
     async def fill() -> None:
-        await store.remember(scope, lessons or [lesson(name, n) for n, name in enumerate(NAMES)])
+        await store.write(
+            scope, exposures.remember, lessons or [lesson(name, n) for n, name in enumerate(NAMES)]
+        )
         for n in range(ended):
             before = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
             end = Outcome(f"before {n}", True, 1)
-            await store.remember(scope, (), exposures=before, outcome=end)
+            await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
 
     asyncio.run(fill())
 
@@ -385,7 +389,7 @@ def test_both_kinds_of_memory_write_the_same(store, tmp_path):
                 model = ScriptedModel(*(["x"] * (n % 3)), WANTED, forever=True)
                 await drive(store, Memory(where, holdout=0.5), f"loop {n}", model=model)
                 # The loop of the other one is another loop.
-                await store._access.write(Scope(), lambda db: db.execute("delete from loop"))
+                await store.write(Scope(), lambda db, _: db.execute("delete from loop"))
 
     asyncio.run(scenario())
     for table in ("exposure", "outcome", "reflection"):
@@ -435,7 +439,7 @@ def test_an_override_after_the_end_does_not_change_the_outcome(store, path):
         assert before[0][1:3] == (0, 1)
         await heedful.override("l", "attempts", by="ada", store=store)
         await drive(store, memory, "l", policy=policy)
-        assert (await store.read(SCOPE, "l")).verdicts[-1].passed
+        assert (await store.read(SCOPE, loops.read, "l")).verdicts[-1].passed
         assert outcomes(path) == before
 
     asyncio.run(scenario())
@@ -510,7 +514,7 @@ def test_memory_cleared_while_a_loop_runs_is_told_nothing_of_it(store, path):
             TASK, generate=Generator("x", WANTED), checks=[Check()], store=store, memory=store
         )
         await one.step()
-        await store.clear(SCOPE)
+        await store.write(SCOPE, lesson_store.clear)
         assert (await one.finish()).passed
 
     asyncio.run(scenario())
@@ -528,12 +532,12 @@ def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
         for n in range(19):
             one = Exposure(WHOLE[0], f"b{n}", n < 15, WHOLE[0][6:], 0.5)
             end = Outcome(f"b{n}", n >= 15, 1)
-            await store.remember(SCOPE, (), exposures=[one], outcome=end)
+            await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
         memory = Memory(store, holdout=0.5)
         for n in range(60):
             one = Exposure(WHOLE[0], f"c{n}", n % 2 == 0, WHOLE[0][6:], 0.5)
             end = Outcome(f"c{n}", n % 2 == 1, 1)
-            await store.remember(SCOPE, (), exposures=[one], outcome=end)
+            await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
         state = "select state, useful from reflection"
         assert (await memory.prove()).retire == (WHOLE[0],)
         assert rows(path, state) == [("verified", 1.0)]  # the 79th; nobody has looked
@@ -541,7 +545,7 @@ def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
         ((now, useful),) = rows(path, state)
         assert now == "retired"
         assert 0.5 <= useful < 1
-        (ruling,) = await store.rulings(SCOPE, 9)
+        (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
         assert (ruling["action"], ruling["by"]) == ("retire", "proof")
         assert (await memory.brief(TASK, "m")).exposures == ()
         (found,) = (await memory.seen("unit", "unit")).lessons

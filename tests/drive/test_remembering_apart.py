@@ -15,8 +15,9 @@ from heedful.errors import LeaseLost, StoreError, UserCodeError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.store import loops
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator
 from tests.drive.test_remembering import SCOPE, TASK, exposed, outcomes, shown, taught
@@ -53,7 +54,7 @@ def execute(path: Path, statement: str) -> None:
     db.close()
 
 
-def begun(stores: tuple[SqlStore, SqlStore], *answers: Any, **options: Any) -> Run[Any]:
+def begun(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[Any]:
     journal, other = stores
     given = {"generate": Generator(*answers), "checks": [Check()], "id": "l", **options}
     return Run[Any](TASK, store=journal, memory=Memory(other, holdout=0), **given)
@@ -102,7 +103,7 @@ def test_what_a_crash_kept_from_memory_is_written_once_when_the_loop_is_opened(
     broken(tmp_path / "memory.db", "insert on taught")
     with pytest.raises(StoreError):
         asyncio.run(one.finish())
-    ended = asyncio.run(stores[0].read(SCOPE, "l"))
+    ended = asyncio.run(stores[0].read(SCOPE, loops.read, "l"))
     assert ended.verdicts[-1].passed
     assert rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
     mended(tmp_path / "memory.db")

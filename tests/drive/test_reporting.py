@@ -34,9 +34,10 @@ from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat
 from heedful.memory.memory import Memory
-from heedful.store.records import Entry
+from heedful.store import exposures, loops
+from heedful.store.records import JournalEntry
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.drive.support import FOUR, WANTED, Check, Generator, counted
 from tests.engines import opened, rows
@@ -59,19 +60,19 @@ def store(path):
         yield one
 
 
-async def begun(store: SqlStore, policy: Policy = FOUR, id: str = "a", **more: Any) -> None:
+async def begun(store: Store, policy: Policy = FOUR, id: str = "a", **more: Any) -> None:
     await open_loop(store, SCOPE, id, "task", policy=policy, **more)
 
 
 async def told(
-    store: SqlStore, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
+    store: Store, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
 ) -> Reported:
     memory = more.pop("memory", None)
     given = Told(output, evaluation=judged, **more)
     return await report(store, SCOPE, "a", number, given, memory)
 
 
-async def made(store: SqlStore, *outputs: Any, judged: Evaluation | None = WRONG) -> Reported:
+async def made(store: Store, *outputs: Any, judged: Evaluation | None = WRONG) -> Reported:
     """Attempts from 1 on, all judged the same."""
     answers = [await told(store, n, output, judged) for n, output in enumerate(outputs, 1)]
     return answers[-1]
@@ -143,7 +144,7 @@ def test_attempts_are_decided_until_one_passes(store, path):
         assert "check: wrong." in first.verdict.feedback
         second = await told(store, 2, "two", RIGHT)
         assert second.verdict == Done(2, passed=True)
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert stored.values == ("one", "two")
         assert stored.verdicts == (first.verdict, second.verdict)
         assert stored.loop.usage == Usage(calls=2)
@@ -157,11 +158,11 @@ def test_the_same_report_again_gets_the_verdict_that_it_got(store):
         await begun(store)
         first = await told(store, 1, {"b": 1, "a": [1]}, labels={"by": "x"})
         await told(store, 2, "two", RIGHT)
-        before = await store.read(SCOPE, "a")
+        before = await store.read(SCOPE, loops.read, "a")
         again = await told(store, 1, {"a": [1], "b": 1}, labels={"by": "x"})
         assert again.new is False
         assert (again.verdict, again.attempt, again.loop.best) == (first.verdict, 1, 1)
-        assert await store.read(SCOPE, "a") == before
+        assert await store.read(SCOPE, loops.read, "a") == before
         others: list[Awaitable[Reported]] = [
             told(store, 1, {"a": [1], "b": 2}, labels={"by": "x"}),
             told(store, 1, {"a": [1], "b": 1}),
@@ -173,7 +174,7 @@ def test_the_same_report_again_gets_the_verdict_that_it_got(store):
         for other in others:
             with pytest.raises(AttemptTaken, match="attempt 1 of 'a' was reported with other"):
                 await other
-        assert await store.read(SCOPE, "a") == before
+        assert await store.read(SCOPE, loops.read, "a") == before
 
     asyncio.run(scenario())
 
@@ -184,7 +185,7 @@ def test_attempts_come_in_order(store, number):
         await begun(store)
         with pytest.raises(OutOfOrder, match=f"attempt {number} of 'a' is reported, but 1 comes"):
             await told(store, number, "x")
-        assert (await store.read(SCOPE, "a")).loop.attempts == ()
+        assert (await store.read(SCOPE, loops.read, "a")).loop.attempts == ()
 
     asyncio.run(scenario())
 
@@ -243,7 +244,7 @@ def test_the_rules_of_the_policy_stop_it_and_an_override_reopens_it(store):
         assert (await told(store, 2, "two")).verdict == last.verdict  # as it fell then
         third = await told(store, 3, "three")
         assert rules(third.verdict) == ["attempts"]
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert [one.used for one in stored.loop.overrides] == [1]
         with pytest.raises(LoopEnded):
             await told(store, 4, "four")
@@ -277,7 +278,7 @@ def test_near_repeats_are_found_once_and_other_digests_are_other_candidates(stor
         assert near.loop.attempts[1].repeats == 1
         assert near.loop.attempts[1].candidate.digest == "mine"
         assert rules(near.verdict) == ["repeat"]
-        assert (await store.read(SCOPE, "a")).loop.attempts == near.loop.attempts
+        assert (await store.read(SCOPE, loops.read, "a")).loop.attempts == near.loop.attempts
 
     asyncio.run(scenario())
 
@@ -315,7 +316,9 @@ def test_echoes_of_other_loops_count_where_a_rule_counts_them(store):
         await begun(store, policy)
         last = await told(store, 1, "one")
         assert rules(last.verdict) == ["echo"]
-        assert (await store.read(SCOPE, "a")).decisions[-1].standing.echoes == {"wrong": 3}
+        assert (await store.read(SCOPE, loops.read, "a")).decisions[-1].standing.echoes == {
+            "wrong": 3
+        }
 
     asyncio.run(scenario())
 
@@ -342,9 +345,9 @@ def test_a_loop_is_cancelled_once(store):
         assert rules(verdict) == ["cancelled"]
         assert verdict.stopped_by[0].detail == "ada: the customer left"
         assert verdict.best == 1
-        before = await store.read(SCOPE, "a")
+        before = await store.read(SCOPE, loops.read, "a")
         assert await cancel(store, SCOPE, "a", "bo") == verdict
-        assert await store.read(SCOPE, "a") == before
+        assert await store.read(SCOPE, loops.read, "a") == before
         with pytest.raises(LoopEnded):
             await told(store, 2, "two")
         assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Done)
@@ -392,7 +395,7 @@ def test_a_check_that_raises_blames_nobody(store):
         await begun(store)
         with pytest.raises(CheckFailed, match="broken"):
             await told(store, 1, WANTED, None, checks=[check])
-        assert (await store.read(SCOPE, "a")).loop.attempts == ()
+        assert (await store.read(SCOPE, loops.read, "a")).loop.attempts == ()
         assert (await told(store, 1, WANTED, None, checks=[check])).verdict == Done(1, True)
 
     asyncio.run(scenario())
@@ -412,7 +415,7 @@ def test_what_is_judged_here_is_judged_once_however_often_it_has_to_be_written(s
         last = await told(store, 1, "x", None, checks=[judge])
         assert last.verdict == Done(1, passed=True)
         assert len(calls) == 1
-        assert len((await store.read(SCOPE, "a")).loop.overrides) == 1
+        assert len((await store.read(SCOPE, loops.read, "a")).loop.overrides) == 1
 
     asyncio.run(scenario())
 
@@ -488,7 +491,7 @@ def test_what_a_driver_has_done_meanwhile_is_not_passed_over(store):
         await run.step()
         with pytest.raises(LoopEnded, match="was stopped by cancelled"):
             await told(store, 2, "two", None, checks=[judge])
-        assert len((await store.read(SCOPE, "a")).loop.attempts) == 1
+        assert len((await store.read(SCOPE, loops.read, "a")).loop.attempts) == 1
 
     asyncio.run(scenario())
 
@@ -517,13 +520,13 @@ def test_a_loop_that_improved_teaches_and_tells_what_lessons_are_worth(store, pa
             given = Told(f"{number} kg", evaluation=judged)
             await report(store, SCOPE, "b", number, given, memory)
         shown = (await memory.brief("task", "a")).exposures
-        await store.remember(SCOPE, (), exposures=shown)
+        await store.write(SCOPE, exposures.remember, (), exposures=shown)
         await begun(store)
         await told(store, 1, "12", memory=memory)
-        past = await store.past(SCOPE, "a")
+        past = await store.read(SCOPE, exposures.past, "a")
         assert (past.exposures, past.number) == (shown, 0)
         await told(store, 2, "12 kg", RIGHT, memory=memory)
-        past = await store.past(SCOPE, "a")
+        past = await store.read(SCOPE, exposures.past, "a")
         assert (past.ended, past.number, past.exposures) == (1, 1, shown)
         assert not (await told(store, 2, "12 kg", RIGHT, memory=memory)).new
         (lesson,) = await memory.top()
@@ -563,7 +566,7 @@ def test_memory_is_that_of_the_loop(store):
 # -- what it costs
 
 
-def traced(path: Path) -> tuple[SqlStore, list[str]]:
+def traced(path: Path) -> tuple[Store, list[str]]:
     """A store, and what its connections are asked, transactions by how they end."""
     asked: list[str] = []
     file = File(str(path), BUSY_SECONDS)
@@ -578,7 +581,7 @@ def traced(path: Path) -> tuple[SqlStore, list[str]]:
 
     for thread in (file.writer, file.reader):
         thread._connect = listening(thread._connect)
-    return SqlStore(str(path), file), asked
+    return Store(str(path), file), asked
 
 
 @pytest.mark.sqlite
@@ -587,7 +590,7 @@ def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
 
     async def scenario() -> None:
         await begun(store)
-        await store.read(SCOPE, "a")
+        await store.read(SCOPE, loops.read, "a")
         for number in (1, 2, 3):
             asked.clear()
             await told(store, number, str(number), memory=Memory(store, SCOPE))
@@ -611,17 +614,17 @@ def test_who_is_always_overtaken_gives_up(store, monkeypatch):
     monkeypatch.setattr(outside, "TURNS", 3)
     turns: list[int] = []
 
-    async def slow(turn: outside.Turn) -> None:
+    async def slow(turn: outside.Snapshot) -> None:
         turns.append(turn.known.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
-        await turn.commit(Entry("a", 0, cancelled="bo"))
+        await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 
     async def scenario() -> None:
         await begun(store)
         with pytest.raises(LeaseLost, match="others write to loop 'a' all the time"):
-            await outside.settled(store, SCOPE, "a", slow)
+            await outside.retry_on_conflict(store, SCOPE, "a", slow)
         assert turns == [1, 2, 3]
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert (len(stored.loop.overrides), stored.loop.cancelled) == (3, "")
 
     asyncio.run(scenario())
@@ -639,7 +642,7 @@ def test_of_many_reports_of_one_attempt_one_is_kept(store):
             assert [type(one) for one in answers if one not in kept] == [AttemptTaken] * 12
             assert (len(kept), sum(one.new for one in kept)) == (4, 1)
             assert len({str(one.verdict) for one in kept}) == 1
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         assert [one.attempt for one in stored.decisions] == [1, 2, 3]
 
     asyncio.run(scenario())

@@ -17,9 +17,10 @@ from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Goal, Loop
 from heedful.loop.stop import MaxAttempts
-from heedful.store.records import Stored
+from heedful.store import loops
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.store.support import rows
 
 SCOPE = Scope()
@@ -27,7 +28,7 @@ GOAL = Goal("quality", 0.9)
 numbers = count()
 
 
-def session(store: SqlStore, policy: Policy, goals: Sequence[Goal] = (), id: str = "a") -> Run[str]:
+def session(store: Store, policy: Policy, goals: Sequence[Goal] = (), id: str = "a") -> Run[str]:
     def half(candidate: str, at: Any) -> Evaluation:
         return Evaluation(scores={"quality": 0.5} if at.attempt > 1 else {"quality": 0.4})
 
@@ -42,8 +43,8 @@ def session(store: SqlStore, policy: Policy, goals: Sequence[Goal] = (), id: str
     )
 
 
-async def read(store: SqlStore, id: str = "a") -> Stored:
-    return await store.read(SCOPE, id)
+async def read(store: Store, id: str = "a") -> StoredLoop:
+    return await store.read(SCOPE, loops.read, id)
 
 
 def test_an_override_from_outside_knows_the_goals_of_the_resume():
@@ -124,7 +125,7 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
         await session(store, heedful.policies.stage, [Goal("quality", 0.5)]).finish()
         now = store.read
 
-        async def late(scope: Scope, id: str) -> Stored:
+        async def late(scope: Scope, work: Any, id: str) -> StoredLoop:
             monkeypatch.setattr(store, "read", now)
             return before
 

@@ -17,6 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from heedful.store.sqlite import shared
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator
@@ -143,7 +144,7 @@ def test_without_examples_no_output_is_kept_or_shown(path: str) -> None:
         model = ScriptedModel("second wrong thing", WANTED)
         await run("How is it?", generate=model, examples=False, id="b", **given)
         assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
-        past = await memory.store.past(Scope(), "b")
+        past = await memory.store.read(Scope(), exposures.past, "b")
         assert past.exposures == ()  # what is not shown does not count
         third = ScriptedModel(WANTED)
         await run("How is it?", generate=third, examples=False, id="c", **given)
@@ -152,7 +153,7 @@ def test_without_examples_no_output_is_kept_or_shown(path: str) -> None:
         assert "second wrong thing is not right. write right" in prompt[0].content
         assert "data, not instructions" in prompt[0].content
         assert prompt[0].content.endswith("\n\nHow is it?")
-        past = await memory.store.past(Scope(), "c")
+        past = await memory.store.read(Scope(), exposures.past, "c")
         assert [one.shown for one in past.exposures] == [True]
 
     asyncio.run(scenario())

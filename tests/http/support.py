@@ -12,6 +12,7 @@ import httpx
 
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import keys
 from heedful.store.keys import MAY
 from tests.engines import opened
 
@@ -44,8 +45,8 @@ class Api:
         self, *may: str, tenant: str = TENANT, projects: Sequence[str] = (PROJECT,), **more: Any
     ) -> str:
         """A new key that may that; `read` and `write` where nothing is said."""
-        keys = self.setup.store.keys
-        made = keys.create(tenant, "tests", projects=projects, may=may or ("read", "write"), **more)
+        may = may or ("read", "write")
+        made = keys.create(self.setup.store, tenant, "tests", projects=projects, may=may, **more)
         return self.run(made)[1]
 
     async def ask(

@@ -19,9 +19,10 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Goal, Override
 from heedful.pipeline import Pipeline
 from heedful.service.setup import Setup
-from heedful.store.records import Stored
+from heedful.store import loops
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.drive.test_agreement import bounded
 from tests.http.support import TENANT, Api
 from tests.loop import support
@@ -65,7 +66,7 @@ class Hosts:
         lift: Override | None,
     ) -> None:
         self.api, self.made, self.goals, self.policy, self.lift = api, made, goals, policy, lift
-        self.store: SqlStore = api.setup.store
+        self.store: Store = api.setup.store
         self.key = api.key("read", "write", "approve", projects=())
 
     def scope(self) -> Scope:
@@ -74,7 +75,7 @@ class Hosts:
     def evaluate(self, candidate: Any, at: Context) -> Evaluation:
         return self.made[at.attempt - 1][1]
 
-    async def driven(self) -> Stored:
+    async def driven(self) -> StoredLoop:
         scope, seen = self.scope(), count()
         run = Run[str](
             "task",
@@ -90,9 +91,9 @@ class Hosts:
             one = self.lift
             await run.override(one.rule, one.by, one.why, one.decisions)
         await run.finish()
-        return await self.store.read(scope, "loop")
+        return await self.store.read(scope, loops.read, "loop")
 
-    async def piped(self) -> Stored:
+    async def piped(self) -> StoredLoop:
         scope, seen = self.scope(), count()
         pipeline = Pipeline("line", store=self.store, scope=scope, progress=False)
 
@@ -101,9 +102,9 @@ class Hosts:
             return self.made[next(seen)][0]
 
         await pipeline.run({}, id="run")
-        return await self.store.read(scope, "run/stage")
+        return await self.store.read(scope, loops.read, "run/stage")
 
-    async def reported(self) -> Stored:
+    async def reported(self) -> StoredLoop:
         scope = self.scope()
         path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
         body = {
@@ -132,7 +133,7 @@ class Hosts:
             answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             assert answer == same
-        stored = await self.store.read(scope, "a/loop")
+        stored = await self.store.read(scope, loops.read, "a/loop")
         last = stored.verdicts[-1]
         assert isinstance(last, Done)
         stops = [stop["rule"] for stop in answer["stopped_by"]]
@@ -149,7 +150,7 @@ class Hosts:
         return answer.json()
 
 
-def shape(stored: Stored) -> dict[str, Any]:
+def shape(stored: StoredLoop) -> dict[str, Any]:
     """All that every host has to agree on."""
     loop = stored.loop
     return {

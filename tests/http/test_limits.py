@@ -9,9 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from heedful.lessons.lesson import Scope
 from heedful.service.middleware import KNOWN, Rates
 from heedful.service.problems import Problem
 from heedful.service.setup import Limits
+from heedful.store import keys
 from tests.engines import changed
 from tests.http.support import problem, served
 
@@ -316,7 +318,7 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
     with served(tmp_path, open=True) as api:
         problem(api.get("/v1/keys", key=""), 401, "key_refused")  # one has been made
         for one in api.get("/v1/keys").json()["items"]:
-            api.run(api.setup.store.keys.revoke("acme", one["id"]))
+            api.run(api.setup.store.write(Scope("acme"), keys.revoke, one["id"]))
         problem(api.get("/v1/keys", key=""), 401, "key_refused")  # who revokes the last locks up
         changed(api.setup.store.url, "delete from key")
         assert api.get("/v1/keys", key="").status_code == 200

@@ -15,6 +15,7 @@ from heedful.checks import words
 from heedful.errors import ModelTimeout
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import APART
+from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.engines import IN_SOAK
 from tests.http.support import PROJECT, TENANT, Api, problem, served
@@ -480,7 +481,7 @@ def test_what_a_loop_learnt_is_recalled_by_the_next(tmp_path):
         assert [one["accepted"] for one in found["items"]] == ["12 kg"]
         begun(api, "b")
         told(api, "b", 1, "13 kg", RIGHT)
-        past = api.run(api.setup.store.past(SCOPE, "b"))
+        past = api.run(api.setup.store.read(SCOPE, exposures.past, "b"))
         assert (past.ended, past.number, len(past.exposures)) == (1, 1, 1)
 
 

@@ -12,8 +12,9 @@ import pytest
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
 from heedful.service.openapi import examples, operations
+from heedful.store import exposures, idempotency, lessons
 from heedful.store.database import Db
-from heedful.store.idempotency import Beside, Call, SqlAnswers, also, beside
+from heedful.store.idempotency import Before, Beside, Call, also, beside
 from tests.engines import changed, opened, rows
 from tests.http.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -165,13 +166,13 @@ def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from heedful.store.idempotency import SqlAnswers
+from heedful.store import idempotency
 from tests.http.support import served
 
-async def killed(*_):
+def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-SqlAnswers.keep = killed  # after the effect, before the answer
+idempotency.keep = killed  # after the effect, before the answer
 with served(Path(sys.argv[1])) as api:
     Path(sys.argv[1], "key").write_text(api.key("read", "write", "admin"))
     api.post("/v1/keys", json={"name": "made", "projects": ["main"], "may": ["read"]},
@@ -224,13 +225,13 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
             for store in (one, two):
                 record = Beside(lambda db, n, told: write(db, call, n, told))
                 with beside(record):
-                    memory = store.remember(SCOPE, [])
+                    memory = store.write(SCOPE, exposures.remember, [])
                     if store is one:
                         await memory
                         continue
                     with pytest.raises(LeaseLost, match="ask again"):
                         await memory
-            assert len((await two.answers.before(call)).effects) == 1
+            assert len((await two.read(Scope(), idempotency.before, call)).effects) == 1
 
     asyncio.run(scenario())
 
@@ -240,14 +241,20 @@ def test_an_answer_is_forgotten_after_a_day(tmp_path):
 
     async def scenario() -> None:
         with opened(tmp_path / "a.db") as store:
-            answers: SqlAnswers = store.answers
-            await answers.keep(call, {"status": 200})
-            assert (await answers.before(call)).answer == {"status": 200}
+
+            async def before() -> Before:
+                return await store.read(Scope(), idempotency.before, call)
+
+            async def keep(status: int) -> None:
+                await store.write(Scope(), idempotency.keep, call, {"status": status})
+
+            await keep(200)
+            assert (await before()).answer == {"status": 200}
             with pytest.raises(LeaseLost):
-                await answers.keep(call, {"status": 201})
+                await keep(201)
             changed(tmp_path / "a.db", "update answer set at = at - 86401")
-            assert (await answers.before(call)).digest == ""
-            await answers.keep(call, {"status": 202})
+            assert (await before()).digest == ""
+            await keep(202)
             assert rows(tmp_path / "a.db", "select record from answer") == [('{"status": 202}',)]
 
     asyncio.run(scenario())
@@ -264,11 +271,11 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
             kept: list[Any] = []
             record = Beside(lambda db, n, told: kept.append(told))
 
-            def work(db: Db) -> object:
+            def work(db: Db, scope: Scope) -> object:
                 return object()
 
             with beside(record), pytest.raises(TypeError, match="no plain value: object"):
-                await store._access.write(SCOPE, work)
+                await store.write(SCOPE, work)
             assert kept == []
 
     asyncio.run(scenario())
@@ -279,12 +286,12 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
     "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also"]
 )
 def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
-    known = [{"name": "SqlStore.remember.<locals>.work", "value": {"@": kind, "of": {}}}]
+    known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
         no_value = pytest.raises(StoreCorrupt, match="that is no value")
         with opened(tmp_path / "a.db") as store, beside(Beside(known=known)), no_value:
-            await store.remember(SCOPE, [])
+            await store.write(SCOPE, exposures.remember, [])
 
     asyncio.run(scenario())
 
@@ -298,13 +305,13 @@ def test_values_come_back_as_they_were(tmp_path):
         with opened(tmp_path / "a.db") as store:
             kept: list[Any] = []
 
-            def work(db: Db) -> object:
+            def work(db: Db, scope: Scope) -> object:
                 return value
 
             with beside(Beside(lambda db, n, told: kept.append(told))):
-                await store._access.write(SCOPE, work)
+                await store.write(SCOPE, work)
             with beside(Beside(known=kept)):
-                assert await store._access.write(SCOPE, work) == value
+                assert await store.write(SCOPE, work) == value
 
     asyncio.run(scenario())
 
@@ -315,9 +322,9 @@ def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(tm
             kept: list[Any] = []
             with beside(Beside(lambda db, n, told: kept.append(told["name"]))) as call:
                 call.also(lambda db: kept.append("audit"))
-                await asyncio.create_task(store.clear(SCOPE))
+                await asyncio.create_task(store.write(SCOPE, lessons.clear))
                 assert kept == []
-                await store.remember(SCOPE, [])
-            assert kept == ["audit", "SqlStore.remember.<locals>.work"]
+                await store.write(SCOPE, exposures.remember, [])
+            assert kept == ["audit", "exposures.remember"]
 
     asyncio.run(scenario())

@@ -13,6 +13,7 @@ import pytest
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
 from heedful.service.client import Client
+from heedful.store import keys
 from heedful.store.sqlite import in_file
 from tests.http.clerk import LESSON, clerk, watched
 from tests.http.running import WAITING, running
@@ -27,7 +28,7 @@ def service(tmp_path_factory) -> Iterator[tuple[str, str]]:
     store = in_file(str(folder / "heedful.db"))
 
     async def made() -> str:
-        _, key = await store.keys.create("acme", "clerk", projects=["orders"], may=MAY, by="tests")
+        _, key = await keys.create(store, "acme", "clerk", projects=["orders"], may=MAY, by="tests")
         await store.close()
         return str(key)
 

@@ -23,9 +23,10 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import keys
 from heedful.store.keys import MAY
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import ENGINES
 
@@ -99,7 +100,7 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["sqlite"] if SOAK == 1 else ENGINES)
-def store(request, tmp_path_factory) -> Iterator[SqlStore]:
+def store(request, tmp_path_factory) -> Iterator[Store]:
     """That of SQLite, and in a soak run that of PostgreSQL, too."""
     if request.param == "sqlite":
         yield in_file(str(tmp_path_factory.mktemp("schema") / "heedful.db"))
@@ -114,7 +115,7 @@ def store(request, tmp_path_factory) -> Iterator[SqlStore]:
 
 @pytest.fixture(scope="module")
 def world(store) -> Iterator[World]:
-    _, key = asyncio.run(store.keys.create("acme", "tests", may=MAY))
+    _, key = asyncio.run(keys.create(store, "acme", "tests", may=MAY))
     config = {**CONFIG, "headers": {"Authorization": f"Bearer {key}"}}
     schema: Any = schemathesis.openapi.from_asgi(
         "/openapi.json", application(Setup(store)), config=schemathesis.Config.from_dict(config)

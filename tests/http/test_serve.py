@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.app import app
+from heedful.store import episodes, search
 from tests.http.running import WAITING
 from tests.http.support import problem
 
@@ -239,9 +240,9 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
         await Memory(store, Scope()).remember("k", "one")
         setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
         async with working(settings(), setup), asyncio.timeout(WAITING):
-            while await store.spaces(Scope()) != {"fixed/64": 1}:  # noqa: ASYNC110 - no event
+            while await store.read(Scope(), search.spaces) != {"fixed/64": 1}:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
-        assert await store.episodes.counts(Scope()) == {"waiting": 1}
+        assert await store.read(Scope(), episodes.counts) == {"waiting": 1}
         await store.close()
 
     asyncio.run(scenario())

@@ -16,6 +16,7 @@ from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
 from heedful.service.jobs import Depth
+from heedful.store import episodes
 from tests.http.support import Api, problem, served
 from tests.traces.runs import TRACE, Data, document, genai, protobuf
 
@@ -235,7 +236,7 @@ def test_what_a_trace_of_the_operator_says_is_trusted_as_such(api, project, name
     sent = api.post("/v1/traces?trust=operator", json=document(genai()), **project)
     assert sent.status_code == 200
     gathered(api, project)
-    kept = api.run(api.setup.store.episodes.newest(Scope("acme", name), 1))
+    kept = api.run(api.setup.store.read(Scope("acme", name), episodes.newest, 1))
     assert kept[0].record["trust"] == "operator"
 
 

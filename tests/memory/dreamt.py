@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.engines import whole
 
@@ -34,13 +35,13 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
     store: Any = memory.store
     values = {"tenant": memory.scope.tenant}
 
-    def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
+    def read(db: Any, scope: Scope) -> dict[str, list[tuple[Any, ...]]]:
         index = INDEX if db.dialect == "sqlite" else {}
         told = {**TABLES, **index}.items()
         return {name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told}
 
     await whole(store)
-    found: dict[str, list[tuple[Any, ...]]] = await store._access.read(memory.scope, read)
+    found: dict[str, list[tuple[Any, ...]]] = await store.read(memory.scope, read)
     return found
 
 

@@ -14,6 +14,7 @@ from heedful.lessons.learn import Example, learn
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from tests.engines import in_memory
 from tests.loop import support
 
@@ -68,7 +69,7 @@ def test_what_mended_one_stage_is_no_advice_to_another() -> None:
         store = in_memory()
         memory = Memory(store)
         lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
-        await store.remember(Scope(), lessons)
+        await store.write(Scope(), exposures.remember, lessons)
         await memory.remember("other", "an operator says: train on all of p", lesson="train p so")
         example = Example(TASK, "accepted", "rejected", "wrong")
         await memory.remember("third", "an example", example=example)

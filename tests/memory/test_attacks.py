@@ -13,6 +13,7 @@ from heedful.lessons.learn import Example, Reflection
 from heedful.lessons.lesson import Filter, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
+from heedful.store import exposures, search
 from heedful.testing import FixedEmbedder
 from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
 from tests.store.support import opened
@@ -60,7 +61,9 @@ async def brought(memory: Memory) -> set[str]:
             found += await memory.recall(asked, 99, **only)
         space, vector = await memory._place(asked)
         for given in (vector, None):
-            found += await memory.store.search(memory.scope, asked, space, given, 99, Filter())
+            found += await memory.store.read(
+                memory.scope, search.search, asked, space, given, 99, Filter()
+            )
         shown = await memory.brief(asked, f"loop {asked}")
         assert EVIL not in str(shown.examples)
     return {f"{one.lesson} {one.example} {one.tags}" for one in found}
@@ -174,7 +177,7 @@ def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
             "error", signature("u", "x"), "u", EVIL, "x", "", WEIGHT, trust="external",
             space=before[0][0] if before else "", vector=[0.5] * 4,
         )  # fmt: skip
-        await memory.store.remember(memory.scope, [one])
+        await memory.store.write(memory.scope, exposures.remember, [one])
         if before:
             assert await rows(memory, "select space, data from vector") == before
 
@@ -214,7 +217,7 @@ def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
         assert await brought(memory) == (set() if ruling == "clear" else before)
         store: Any = memory.store
         check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
+        await store.write(Scope(), lambda db, _: db.execute(check).fetchall())
         index = "select count(*) from example_fts where example_fts match 's1x' || ?"
         assert await rows(memory, index, EVIL) == [(0,)]
 

@@ -24,6 +24,7 @@ from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
+from heedful.store import dreams, exposures
 from heedful.store.dreams import CHANGED
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
@@ -70,7 +71,7 @@ def test_what_says_the_same_becomes_one_and_comes_back(memory):
         assert await Dreams(memory).rollback(dream.id, **BY) == 1
         assert await dump(memory) == before
         assert await recalled(memory, TEXT, SAME, OTHER) == found
-        (ruled,) = await memory.store.rulings(memory.scope, 9)
+        (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
         assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
 
     do(run())
@@ -222,10 +223,10 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
                 await memory.quarantine.revoke("page", by="ada")
             case "evict":
                 sql = "delete from reflection where id = 1"
-                await memory.store._access.write(memory.scope, lambda db: db.execute(sql))
+                await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
             case "prune":
                 sql = "update reflection set last_seen = 5 where id = 1"
-                await memory.store._access.write(memory.scope, lambda db: db.execute(sql))
+                await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
                 await memory.prune(by="ada", unused_for=3600)
             case "reworded":
                 await memory.remember("k", TEXT, lesson="weigh nothing", trust="operator")
@@ -247,8 +248,8 @@ def test_a_member_that_was_evicted_is_still_answered_for(memory):
     async def run():
         await told(memory, TEXT, SAME, TEXT)
         dream = await consolidate(memory)
-        await memory.store._access.write(
-            memory.scope, lambda db: db.execute("delete from reflection where id = 2")
+        await memory.store.write(
+            memory.scope, lambda db, _: db.execute("delete from reflection where id = 2")
         )
         seen = await memory.seen("k", SAME)
         assert [one["id"] for one in seen.lessons] == [1]
@@ -363,16 +364,16 @@ def test_all_that_is_dropped_is_told(path):
 def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
     async def run():
         await told(memory, TEXT, SAME)
-        store = type(memory.store.dreams)
-        supersede = store.supersede
+        write = memory.store.write
 
-        async def late(self: Any, *given: Any) -> Any:
-            if given[0] == memory.scope and given[-1] == "ada":
+        async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
+            if work is dreams.supersede:
+                monkeypatch.setattr(memory.store, "write", write)
                 await memory.pin(2, by="bo")
                 await memory.pin(1, by="bo")
-            return await supersede(self, *given)
+            return await write(scope, work, *args, **more)
 
-        monkeypatch.setattr(store, "supersede", late)
+        monkeypatch.setattr(memory.store, "write", late)
         dream = await consolidate(memory, by="ada")
         assert dream.nothing == f"each proposal was dropped: {CHANGED}"
         assert set((await states(memory)).values()) == {"candidate"}
@@ -427,15 +428,14 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
         known = named.statements(engine)
         memory_of_it = dict(known)
         with monkeypatch.context() as patch:
-            store = type(memory.store.dreams)
-            supersede = store.supersede
+            write = memory.store.write  # the rehearsal has another store
 
-            async def broken(self: Any, *given: Any) -> Any:
-                if given[-1] == "ada":  # not in the rehearsal
+            async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
+                if work is dreams.supersede:
                     patch.setitem(known, at, "insert into nowhere values (1)")
-                return await supersede(self, *given)
+                return await write(scope, work, *args, **more)
 
-            patch.setattr(store, "supersede", broken)
+            patch.setattr(memory.store, "write", broken)
             with pytest.raises((StoreError, sqlite3.Error)):
                 await consolidate(memory, by="ada")
         assert known == memory_of_it

@@ -12,7 +12,7 @@ from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.episode import Episode, Event, Fault, episode_of, trust_of
-from heedful.store.records import Head, Stored
+from heedful.store.records import Head, StoredLoop
 
 EVENT = Event(
     "tool_call", "c", "a", "t", {"b": 1, "a": [2]}, "k", "e", "i", "o", at=1.5, meta={"m": 1}
@@ -147,7 +147,7 @@ def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
 @pytest.mark.parametrize(("task", "told"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')])
 def test_a_stored_loop_brings_its_task_and_verdict(task, told):
     loop = Loop("l", (), (WRONG,))
-    stored = Stored("l", Head(task), loop, ("a",), (), {}, 1, 0.0, 0.0)
+    stored = StoredLoop("l", Head(task), loop, ("a",), (), {}, 1, 0.0, 0.0)
     assert episode_of(stored).task == told
     assert episode_of(stored, "Another").task == "Another"
     assert episode_of(stored).events == episode_of(loop).events

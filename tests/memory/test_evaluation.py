@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput
 from heedful.lessons.evaluation import as_entry, learn_from_evaluation
 from heedful.lessons.learn import LONGEST, Reflection
-from heedful.lessons.lesson import Wanted
+from heedful.lessons.lesson import LessonFilter
 from heedful.memory.memory import Memory
+from heedful.store import exposures, patterns
 from tests.store.support import opened
 
 CONFLICT = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}
@@ -226,11 +227,16 @@ def test_it_is_found_again_through_a_store():
     async def stored() -> None:
         with opened(":memory:") as store:
             memory = Memory(store)
-            first, again = [await store.remember(memory.scope, [one]) for _ in range(2)]
+            first, again = [
+                await store.write(memory.scope, exposures.remember, [one]) for _ in range(2)
+            ]
             assert (first[0].created, again[0].created, again[0].seen) == (True, False, 2)
             (found,) = await memory.recall("How much was sold?")
-            (listed,) = await store.listed(
-                memory.scope, Wanted(tag=f"sig:{one.signature.exact}"), 5
+            (listed,) = await store.read(
+                memory.scope,
+                patterns.list_lessons,
+                LessonFilter(tag=f"sig:{one.signature.exact}"),
+                5,
             )
             assert as_entry(listed["text"], listed["tags"], listed["meta"]) == as_entry(
                 one.text, one.tags, one.meta
@@ -254,7 +260,7 @@ def test_a_reason_that_quotes_a_page_releases_nothing_and_is_revoked_by_its_sour
             await memory.learn_from_evaluation(*given)
             (lesson,) = await memory.top()
             assert (lesson["state"], lesson["trust"]) == ("quarantined", "external")
-            assert await store.rulings(memory.scope, 9) == []
+            assert await store.read(memory.scope, exposures.rulings, 9) == []
             asked = ("how do I pay a bill", *given[3:])
             await memory.learn_from_evaluation("CONFLICTS", None, *asked, source="judge 7")
             assert await memory.recall("how do I pay a bill")

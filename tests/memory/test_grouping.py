@@ -52,7 +52,7 @@ def do(coroutine: Any) -> Any:
 # -- a group is counted as one
 
 
-def forget(db):
+def forget(db, scope):
     """What the connection keeps of the templates."""
     db.kept(grouping.Learned)._kept.clear()
 
@@ -364,7 +364,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
                 await memory.remember("log", LOGIN[at], trust=what)
             for text in LOGIN[:5]:
                 kept = await memory.seen("log", text)
-                await memory.store._access.read(memory.scope, forget)  # type: ignore[attr-defined]
+                await memory.store.read(memory.scope, forget)
                 assert kept == await memory.seen("log", text)
                 own = [one for one in kept.lessons if one["signature"] == digest(text)]
                 assert kept.count == sum(one["seen"] for one in kept.lessons)
@@ -380,9 +380,9 @@ def test_the_reading_of_an_error_type_needs_no_sort_and_no_row(memory):
 
     values = {"tenant": "t", "project": "p", "error_type": "e", "most": 9}
     plan = do(
-        memory.store._access.read(
+        memory.store.read(
             Scope(),
-            lambda db: [
+            lambda db, _: [
                 row["detail"]
                 for row in db.execute(
                     f"explain query plan {statements('sqlite')['learnt_state']}", values

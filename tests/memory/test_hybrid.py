@@ -14,7 +14,7 @@ import heedful
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.store.contract import Store
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened
@@ -121,8 +121,8 @@ def test_a_secret_in_the_context_is_not_kept(store):
 
     async def scenario() -> None:
         await memory.remember("a", "the upload", context="with AKIAIOSFODNN7EXAMPLE")
-        rows = await store._access.read(
-            Scope(), lambda db: db.execute("select words from example").fetchall()
+        rows = await store.read(
+            Scope(), lambda db, _: db.execute("select words from example").fetchall()
         )
         assert "akia" not in str([tuple(row) for row in rows]).lower()
 

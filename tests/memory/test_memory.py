@@ -17,7 +17,8 @@ from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store.store import SqlStore
+from heedful.store import exposures
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.engines import whole
 from tests.store.support import opened, rows
@@ -196,7 +197,7 @@ def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
             one = replace(WEIGHT, task=task, accepted=task[-20:])
             kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
             (placed,) = located([kept], *await memory._place(task))
-            await memory.store.remember(memory.scope, [placed])
+            await memory.store.write(memory.scope, exposures.remember, [placed])
         said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
         assert (len(said), said[-1]) == (3, tasks[2])
 
@@ -230,7 +231,7 @@ def test_a_tool_neither_silences_a_lesson_nor_speaks_through_it(store, trust, st
     memory = Memory(store)
 
     async def scenario() -> None:
-        await store.remember(memory.scope, [lesson(state, "measured", "good")])
+        await store.write(memory.scope, exposures.remember, [lesson(state, "measured", "good")])
         answer = await memory.remember(
             "u", "x", lesson="bad", trust=trust, example=replace(WEIGHT, accepted="bad")
         )
@@ -280,9 +281,9 @@ def test_a_measured_outcome_verifies_and_a_later_sighting_does_not_undo_it(store
     memory = Memory(store)
 
     async def scenario() -> None:
-        await store.remember(memory.scope, [lesson("candidate", "operator", "a")])
-        await store.remember(memory.scope, [lesson("verified", "measured", "a")])
-        await store.remember(memory.scope, [lesson("candidate", "model", "a")])
+        await store.write(memory.scope, exposures.remember, [lesson("candidate", "operator", "a")])
+        await store.write(memory.scope, exposures.remember, [lesson("verified", "measured", "a")])
+        await store.write(memory.scope, exposures.remember, [lesson("candidate", "model", "a")])
         (one,) = await memory.recall(SIMILAR)
         assert one.verified
         assert (one.seen, (await memory.top())[0]["examples"]) == (3, 1)
@@ -336,7 +337,7 @@ actions = st.lists(
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(done=actions)
 def test_nothing_ever_crosses_a_scope(embedder, done: Sequence[tuple[str, Scope, int]]):
-    async def scenario(store: SqlStore) -> None:
+    async def scenario(store: Store) -> None:
         expected: dict[Scope, dict[int, int]] = {}
         for action, scope, number in done:
             memory, own = Memory(store, scope, embedder), expected.setdefault(scope, {})

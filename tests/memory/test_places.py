@@ -213,9 +213,9 @@ def test_any_embedders_in_turn_never_mix_lengths(turns):
             found = await memory.recall(f"the word {name}", 50)
             assert sum(one.cosine is not None for one in found) <= there.here
             assert (found[0].cosine is None) == (turn is None)
-        data = await store._access.read(
+        data = await store.read(
             Scope(),
-            lambda db: db.execute("select space, length(data) / 4 as n from vector").fetchall(),
+            lambda db, _: db.execute("select space, length(data) / 4 as n from vector").fetchall(),
         )
         assert all(row["space"].endswith(f"/{row['n']}") for row in data)
         await store.close()
@@ -227,7 +227,7 @@ KILLED = """
 import asyncio, sys
 from heedful.memory.memory import Memory
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 
 def told(done, total):

@@ -15,10 +15,12 @@ from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import Removed
+from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory import memory as quarantine
 from heedful.memory.memory import Memory
+from heedful.store import exposures
+from heedful.store import quarantine as quarantine_store
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, whole
 from tests.store.support import opened
@@ -47,8 +49,8 @@ def do(coroutine: Any) -> Any:
 
 async def rows(memory: Memory, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     store: Any = memory.store
-    found: list[tuple[Any, ...]] = await store._access.read(
-        Scope(), lambda db: [tuple(row) for row in db.execute(sql, values)]
+    found: list[tuple[Any, ...]] = await store.read(
+        Scope(), lambda db, _: [tuple(row) for row in db.execute(sql, values)]
     )
     return found
 
@@ -65,7 +67,9 @@ async def learns(memory: Memory, id: str, task: str, *answers: str) -> tuple[int
     """A loop is briefed, ends, and is learnt from; what it was shown."""
     briefing = await memory.brief(task, id)
     lessons = memory.lessons(loop(id, *answers), task, briefing)
-    await memory.store.remember(memory.scope, lessons, exposures=briefing.exposures)
+    await memory.store.write(
+        memory.scope, exposures.remember, lessons, exposures=briefing.exposures
+    )
     return briefing.shown
 
 
@@ -162,7 +166,7 @@ def test_what_is_released_is_recalled_and_on_record(memory):
         (ruling,) = shown.provenance.rulings
         assert (ruling["action"], ruling["by"], ruling["why"]) == ("release", "ann", "read it")
         assert (ruling["record"]["trust"], ruling["record"]["source"]) == ("external", "page")
-        assert (await memory.store.rulings(memory.scope, 9))[0]["by"] == "ann"
+        assert (await memory.store.read(memory.scope, exposures.rulings, 9))[0]["by"] == "ann"
 
     do(scenario())
 
@@ -275,9 +279,9 @@ def test_what_cannot_be_ruled(memory, action):
         with pytest.raises(NotFound):
             await getattr(Memory(memory.store, Scope("other")).quarantine, action)([1], by="ann")
         assert len(await memory.quarantine.waiting()) == 2  # all or nothing
-        assert await memory.store.rulings(memory.scope, 9) == []
+        assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
         await rule([2, 1, 1], by="ann")
-        assert len(await memory.store.rulings(memory.scope, 9)) == 2
+        assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 2
 
     do(scenario())
 
@@ -293,7 +297,7 @@ def test_of_two_at_once_the_second_is_told(memory, first, second):
         (other,) = [one for one in answers if one is not None]
         assert isinstance(other, NotQuarantined)
         assert f"was {'released' if ruled == 'release' else 'rejected'} by {ruled}" in str(other)
-        assert len(await memory.store.rulings(memory.scope, 9)) == 1
+        assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 1
 
     do(scenario())
 
@@ -311,7 +315,7 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
             ]
             answers = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(one, NotQuarantined) for one in answers) == 20
-            rulings = await one.rulings(Scope(), 99)
+            rulings = await one.read(Scope(), exposures.rulings, 99)
             assert len({ruling["record"]["example"] for ruling in rulings}) == len(rulings) == 20
 
         do(scenario())
@@ -352,7 +356,7 @@ def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
         assert len(await memory.recall(SIMILAR)) == 2
         counted = await memory.quarantine.revoke("page", dry_run=True)
         vectors = 3 if memory.embedder else 0
-        assert counted == Removed(examples=3, lessons=3, sightings=3, vectors=vectors)
+        assert counted == RevocationResult(examples=3, lessons=3, sightings=3, vectors=vectors)
         assert len(await memory.recall(SIMILAR)) == 2  # only counted
         assert await memory.quarantine.revoke("page", by="ann", why="it lied") == counted
         assert await memory.recall(SIMILAR) == []
@@ -362,7 +366,7 @@ def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
         assert (
             await rows(memory, "select id from occurrence where source in ('page', 'notes')") == []
         )
-        (ruling, _) = await memory.store.rulings(memory.scope, 9)
+        (ruling, _) = await memory.store.read(memory.scope, exposures.rulings, 9)
         assert (ruling["action"], ruling["subject"], ruling["by"]) == ("revoke", "page", "ann")
         assert ruling["record"] == {"examples": 3, "lessons": 3, "sightings": 3, "vectors": vectors}
 
@@ -376,7 +380,7 @@ def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
             await memory.remember(
                 "u", "x", lesson="Units!", example=WEIGHT, trust=trust, source="echo"
             )
-        assert await memory.quarantine.revoke("echo", by="ann") == Removed(sightings=4)
+        assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(sightings=4)
         (one,) = await memory.recall(SIMILAR)
         assert (one.seen, one.example) == (1, WEIGHT)
 
@@ -388,7 +392,7 @@ def test_who_raises_a_text_answers_for_it(memory):
         for n, (trust, source) in enumerate([("external", "page"), ("operator", "handbook")]):
             await memory.remember("u", "x", lesson=f"lesson {n}", example=WEIGHT, trust=trust,
                                   source=source)  # fmt: skip
-        assert (await memory.quarantine.revoke("page", by="ann")) == Removed(sightings=1)
+        assert (await memory.quarantine.revoke("page", by="ann")) == RevocationResult(sightings=1)
         (one,) = await memory.recall(SIMILAR)
         assert (one.lesson, one.seen) == ("lesson 1", 1)
         await memory.remember("u", "x", lesson="again", example=WEIGHT, trust="tool", source="tool")
@@ -429,7 +433,7 @@ def test_a_mere_sighting_by_others_keeps_the_error_known(memory):
         assert (await memory.seen("u", "line 99: no unit")).count == 1
         (found,) = await memory.recall("no unit in line 4")
         assert (found.lesson, found.example.accepted) == ("line 4: no unit", "")
-        assert await memory.quarantine.revoke("ticket", by="ann") == Removed(1, 1, 1)
+        assert await memory.quarantine.revoke("ticket", by="ann") == RevocationResult(1, 1, 1)
         assert not await memory.seen("u", "line 99: no unit")
 
     do(scenario())
@@ -461,7 +465,7 @@ def test_words_and_example_of_others_stay_theirs(memory):
         await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
         (lesson,) = await memory.top()
         assert (lesson["text"], lesson["source"]) == ("A page's.", "page")
-        assert (await memory.quarantine.revoke("book", by="ann")) == Removed(sightings=1)
+        assert (await memory.quarantine.revoke("book", by="ann")) == RevocationResult(sightings=1)
         assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A page's."}
         await memory.quarantine.revoke("page", by="ann")
         assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A tool's."}
@@ -512,7 +516,7 @@ def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
         await memory.remember("u", "x", lesson="Two.", example=other, source="two")
         store: Any = memory.store
         retire = "update reflection set state = 'retired' returning id"
-        await store._access.write(Scope(), lambda db: db.execute(retire).fetchall())
+        await store.write(Scope(), lambda db, _: db.execute(retire).fetchall())
         await memory.quarantine.revoke("one", by="ann")
         (known,) = await memory.top()
         assert (known["state"], known["text"]) == ("retired", "Two.")
@@ -529,8 +533,8 @@ def test_eviction_of_what_lies_between_does_not_break_the_chain(memory):
         await memory.remember("c", "x", derived_from=[2], pinned=True)
         await memory.remember("mine", "x", pinned=True)
         assert len(await memory.prune(by="ann", keep=2)) == 2
-        (held,) = await memory.store.held(memory.scope, [3])
-        came = await memory.store.provenance(memory.scope, held)
+        (held,) = await memory.store.read(memory.scope, quarantine_store.entries, [3])
+        came = await memory.store.read(memory.scope, quarantine_store.provenance, held)
         assert came.sources == ("page",)
         assert (await memory.quarantine.revoke("page", by="ann")).examples == 1
         assert [one["error_type"] for one in await memory.top()] == ["mine"]
@@ -559,7 +563,9 @@ def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(memory)
         await memory.quarantine.revoke("page", by="ann")
         await memory.remember("v", "x", example=WEIGHT)  # with an id of its own
         lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, briefing)
-        answers = await memory.store.remember(memory.scope, lessons, exposures=briefing.exposures)
+        answers = await memory.store.write(
+            memory.scope, exposures.remember, lessons, exposures=briefing.exposures
+        )
         assert answers == []
         assert await memory.count() == 1
 
@@ -571,10 +577,10 @@ def test_a_loop_that_goes_on_elsewhere_still_rests_on_what_it_was_shown_before(m
         await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
         await memory.quarantine.release([1], by="ann")
         briefing = await memory.brief(SIMILAR, "loop")
-        await memory.store.remember(memory.scope, [], exposures=briefing.exposures)
+        await memory.store.write(memory.scope, exposures.remember, [], exposures=briefing.exposures)
         blank = replace(briefing, shown=(), exposures=())
         lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, blank)
-        await memory.store.remember(memory.scope, lessons)
+        await memory.store.write(memory.scope, exposures.remember, lessons)
         assert (await memory.quarantine.revoke("page", by="ann")).examples == 2
 
     do(scenario())
@@ -603,8 +609,10 @@ def test_what_derives_from_itself_keeps_what_it_came_from(memory):
         assert await rows(memory, "select trust from example where id = 1") == [("model",)]
         shown = replace(await memory.brief(SIMILAR, "loop"), shown=(2,))
         (one,) = memory.lessons(loop("loop", "7", "7 kg"), WEIGHT.task, shown)
-        await memory.store.remember(
-            memory.scope, [replace(one, kind="error", signature=signature("u", "x"))]
+        await memory.store.write(
+            memory.scope,
+            exposures.remember,
+            [replace(one, kind="error", signature=signature("u", "x"))],
         )
         assert await rows(memory, "select trust from example where id = 1") == [("measured",)]
         assert (await memory.quarantine.revoke("model", by="ann")).examples == 2
@@ -625,7 +633,7 @@ def test_what_cannot_be_revoked(memory, source, by, kind):
         with pytest.raises(kind):
             await memory.quarantine.revoke(source, by=by)
         assert await memory.count() == 1
-        assert await memory.store.rulings(memory.scope, 9) == []
+        assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
 
     do(scenario())
 
@@ -649,7 +657,7 @@ def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
             await memory.remember(f"e{n}", "x", trust="external", source="page")
         store: Any = memory.store
         stop = "create trigger stop before insert on ruling begin select raise(abort, 'no'); end"
-        await store._access.write(Scope(), lambda db: db.execute(stop).fetchall())
+        await store.write(Scope(), lambda db, _: db.execute(stop).fetchall())
         with pytest.raises(StoreError, match="no"):
             await memory.quarantine.revoke("page", by="ann")
         assert len(await memory.quarantine.waiting()) == 3

@@ -27,6 +27,7 @@ from heedful.memory.prompts import BUDGET, EVENT, shown
 from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
 from heedful.memory.study import study, unlearnt
 from heedful.models.contract import Message, tokens
+from heedful.store import episodes, loops
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
@@ -138,7 +139,7 @@ def test_a_success_says_what_it_went_by():
 
 def test_of_what_is_empty_nothing_is_said(memory):
     assert run(reflect(Episode(()), memory=memory)) is None
-    assert run(memory.store.episodes.counts(memory.scope)) == {}
+    assert run(memory.store.read(memory.scope, episodes.counts)) == {}
 
 
 @pytest.mark.parametrize("outcome", ENDED)
@@ -381,7 +382,7 @@ def test_nothing_is_written_without_store(memory):
     made = run(reflect(FAILED, memory=memory, store=False))
     assert made.stored == ()
     assert run(memory.count()) == 0
-    assert run(memory.store.episodes.counts(memory.scope)) == {}
+    assert run(memory.store.read(memory.scope, episodes.counts)) == {}
 
 
 def test_what_was_not_stored_can_be_kept_later_once(memory):
@@ -404,7 +405,7 @@ def test_what_failed_waits_and_is_tried_again(memory):
     failing = ScriptedModel("nonsense", forever=True)
     with pytest.raises(MalformedAnswer):
         run(reflect(FAILED, memory=memory, model=failing, on_model_error="raise"))
-    [waiting] = run(memory.store.episodes.newest(memory.scope, 9, "failed"))
+    [waiting] = run(memory.store.read(memory.scope, episodes.newest, 9, "failed"))
     assert (waiting.tries, waiting.digest) == (1, FAILED.digest)
     assert waiting.error.startswith("MalformedAnswer: reflector")
     assert run(memory.count()) == 0
@@ -413,7 +414,7 @@ def test_what_failed_waits_and_is_tried_again(memory):
     made = run(reflect_waiting(memory, before=2e9, model=ScriptedModel(GOOD)))
     assert made.by == "scripted"
     assert run(reflect_waiting(memory, before=2e9)) is None
-    assert run(memory.store.episodes.counts(memory.scope)) == {"reflected": 1}
+    assert run(memory.store.read(memory.scope, episodes.counts)) == {"reflected": 1}
     assert run(reflect(FAILED, memory=memory)).again
 
 
@@ -444,7 +445,7 @@ def test_an_interrupted_one_waits_without_an_error(memory, caplog):
 
     run(interrupted())
     assert "reflection_generation_failed" not in caplog.text
-    assert run(memory.store.episodes.counts(memory.scope)) == {"waiting": 1}
+    assert run(memory.store.read(memory.scope, episodes.counts)) == {"waiting": 1}
     assert run(reflect_waiting(memory, before=2e9)).by == "rules"
 
 
@@ -453,7 +454,7 @@ def test_a_long_episode_is_kept_by_its_ends(memory):
     failing = ScriptedModel(ModelError("no"), forever=True)
     with pytest.raises(ModelError):
         run(reflect(Episode(many), memory=memory, model=failing, on_model_error="raise"))
-    [kept] = run(memory.store.episodes.newest(memory.scope, 1))
+    [kept] = run(memory.store.read(memory.scope, episodes.newest, 1))
     assert len(kept.record["episode"]["events"]) == 2_000
     assert kept.record["episode"]["omitted"] == 3_000
     assert run(reflect_waiting(memory, before=2e9)).reflection.meta["event_count"] == 5_000
@@ -582,7 +583,7 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
 
     run(pipeline.run({}))
     assert said[:1] == [None]
-    [stored] = run(memory.store.loops(memory.scope, 1))
+    [stored] = run(memory.store.read(memory.scope, loops.newest, 1))
     made = run(reflect(heedful.episode_of(stored), memory=memory))
     assert made.strategy.text == "Use at least 2"
     del said[:]

@@ -18,8 +18,7 @@ from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.proof import Exposure
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import sqlite
-from heedful.store import store as sqlstore
+from heedful.store import exposures, lessons, sqlite
 from heedful.store.lessons import key_of
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import whole
@@ -48,7 +47,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     one = Clock(1_000 * DAY)
-    monkeypatch.setattr(sqlstore, "time", one)
+    for room in (exposures, lessons):
+        monkeypatch.setattr(room, "time", one)
     return one
 
 
@@ -72,8 +72,8 @@ async def kept(memory: Memory) -> set[str]:
     store: Any = memory.store
     sql = "select text from reflection where tenant = :tenant and project = :project"
     scope = key_of(memory.scope)
-    found: set[str] = await store._access.read(
-        memory.scope, lambda db: {text for (text,) in db.execute(sql, scope)}
+    found: set[str] = await store.read(
+        memory.scope, lambda db, _: {text for (text,) in db.execute(sql, scope)}
     )
     return found
 
@@ -87,7 +87,7 @@ async def set_to(store: Any, text: str, **columns: Any) -> None:
     for name, value in columns.items():
         sql = f"update reflection set {name} = :value where text = :text"
         values = {"value": value, "text": text}
-        await store._access.write(Scope(), lambda db, s=sql, v=values: db.execute(s, v).rowcount)
+        await store.write(Scope(), lambda db, _, s=sql, v=values: db.execute(s, v).rowcount)
 
 
 # -- max_entries
@@ -149,14 +149,14 @@ def test_what_is_shown_is_of_use(store, clock):
     memory = Memory(store, max_entries=2)
 
     async def scenario() -> None:
-        await store.remember(memory.scope, [lesson("works"), lesson("not shown")])
+        await store.write(memory.scope, exposures.remember, [lesson("works"), lesson("not shown")])
         name = f"check/{signature('c', 'works').digest}"
         spared = f"check/{signature('c', 'not shown').digest}"
         given = [
             Exposure(name, "loop", True, share=0.5),
             Exposure(spared, "loop", False, share=0.5),
         ]
-        await store.remember(memory.scope, [], exposures=given)
+        await store.write(memory.scope, exposures.remember, [], exposures=given)
         await memory.remember("E", "new")
         assert await kept(memory) == {"works", "new"}
 
@@ -359,9 +359,9 @@ def test_what_is_evicted_is_found_without_a_sort(store):
 
     values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
     plan = do(
-        store._access.read(
+        store.read(
             Scope(),
-            lambda db: [
+            lambda db, _: [
                 row["detail"]
                 for row in db.execute(f"explain query plan {statements('sqlite')['evict']}", values)
             ],
@@ -424,14 +424,14 @@ def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
 
     async def scenario() -> None:
         for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
-            await store.remember(memory.scope, [lesson(text)])
+            await store.write(memory.scope, exposures.remember, [lesson(text)])
         await set_to(store, "pinned", pinned=True)
         await set_to(store, "helps", useful=1.01, state="verified")
         await set_to(store, "hurts", useful=0.9, state="verified")
         clock.now += 100 * DAY
-        await store.remember(memory.scope, [lesson("seen")])
+        await store.write(memory.scope, exposures.remember, [lesson("seen")])
         shown = Exposure(f"check/{signature('c', 'shown').digest}", "loop", True, share=0.0)
-        await store.remember(memory.scope, [], exposures=[shown])
+        await store.write(memory.scope, exposures.remember, [], exposures=[shown])
         clock.now += 10 * DAY
         for dry in (True, True, False):
             found = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)

@@ -14,7 +14,8 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import ORDER
 from heedful.memory.memory import Memory
-from heedful.store.store import SqlStore
+from heedful.store import exposures, quarantine
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import in_memory
@@ -52,20 +53,19 @@ RENAMED |= {("origin", "source"): "origins"}
 
 async def columns(memory: Memory) -> dict[str, set[str]]:
     store = memory.store
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     sql = "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c"
     found: dict[str, set[str]] = {table: set() for table in LOCAL}
-    for table, name in await store._access.read(Scope(), lambda db: db.execute(sql).fetchall()):
+    for table, name in await store.read(Scope(), lambda db, _: db.execute(sql).fetchall()):
         found.get(table, set()).add(name)
     return found
 
 
 async def rows(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
     store = memory.store
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     return [
-        tuple(row)
-        for row in await store._access.read(Scope(), lambda db: db.execute(sql).fetchall())
+        tuple(row) for row in await store.read(Scope(), lambda db, _: db.execute(sql).fetchall())
     ]
 
 
@@ -218,7 +218,7 @@ def test_an_export_holds_no_number_that_json_has_no_word_for():
 
     async def scenario() -> None:
         memory = fresh()
-        await memory.store.remember(memory.scope, [one])
+        await memory.store.write(memory.scope, exposures.remember, [one])
         data = await exported(memory)
         assert b"NaN" not in data
         assert b"Infinity" not in data
@@ -233,15 +233,20 @@ RULED = st.sampled_from(["release", "reject", "revoke", "prune", "derive"])
 
 async def rule(memory: Memory, what: str) -> None:
     store, scope = memory.store, memory.scope
-    held = await store.held(scope, None)
+    held = await store.read(scope, quarantine.entries, None)
     top = await memory.top(1)
     if what in ("release", "reject") and held:
-        await store.settle(
-            scope, [held[0].id], "release" if what == "release" else "reject", "b", ""
+        await store.write(
+            scope,
+            quarantine.settle,
+            [held[0].id],
+            "release" if what == "release" else "reject",
+            "b",
+            "",
         )
     elif what == "revoke" and held and held[0].source:
         source = held[0].source.partition(", ")[0]
-        await store.revoke(scope, source, "b", "w", False)
+        await store.write(scope, quarantine.revoke, source, "b", "w", False)
     elif what == "prune" and top:
         await memory.prune(by="ann", keep=len(await memory.top(100)) - 1)
     elif what == "derive" and held:

@@ -17,6 +17,7 @@ from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnava
 from heedful.lessons.export import LONGEST_LINE, encoded
 from heedful.lessons.learn import Example
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from tests.memory import transfers
 from tests.memory.transfers import HEADER, do, everything, exported, fresh, moved, records, sealed
 from tests.store.support import opened
@@ -34,7 +35,7 @@ def refused(data: bytes) -> ExportFileError:
         with pytest.raises(ExportFileError) as error:
             await moved(data, memory)
         assert await memory.count() == 0
-        assert await memory.store.rulings(memory.scope, 9) == []
+        assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
         await memory.store.close()
         return error.value
 

@@ -16,8 +16,9 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import Exposure, Outcome
 from heedful.lessons.trust import HELD, ORDER, RAISING, lowest
 from heedful.memory.memory import Memory
+from heedful.store import exposures, quarantine
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
@@ -85,7 +86,7 @@ def test_trust_is_kept_at_the_lower(trust, state):
         kept = lowest([trust, "external"]), lowest_state(state, "quarantined")
         assert await stood(theirs) == {kept}
         assert await theirs.recall(TASK) == []
-        waiting = await theirs.store.held(theirs.scope, None)
+        waiting = await theirs.store.read(theirs.scope, quarantine.entries, None)
         assert [one.trust for one in waiting] == ["external"] * (kept[1] == "quarantined")
         await moved(data, own)
         assert await stood(own) == {(trust, state)}
@@ -113,13 +114,13 @@ def test_what_is_known_is_raised_as_a_sighting_would(known, trust, state):
         after = {(trust, state)} if raised else {(known, "verified")} if verified else before
         assert await stood(memory) == after
         assert (await memory.seen("F", "no unit")).count == seen + 1
-        rulings = await memory.store.rulings(memory.scope, 9)
+        rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
         actions = [one["action"] for one in rulings]
         assert sorted(actions) == ["import", *["release"] * (2 * raised)]
         assert all((one["by"], one["why"]) == ("ada", "my own memory") for one in rulings)
         await moved(data, memory)
         assert await stood(memory) == after
-        assert len(await memory.store.rulings(memory.scope, 9)) == len(rulings)
+        assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == len(rulings)
 
     do(scenario())
 
@@ -134,16 +135,16 @@ def test_words_that_an_import_replaces_are_no_longer_judged(words):
         name = f"{one['kind']}/{one['signature']}"
         shown = [Exposure(name, "l", True, one["signature"])]
         end = Outcome("l", False, 1)
-        await memory.store.remember(memory.scope, (), exposures=shown, outcome=end)
-        await memory.store.conclude(memory.scope, {name: 0.6}, [])
+        await memory.store.write(memory.scope, exposures.remember, (), exposures=shown, outcome=end)
+        await memory.store.write(memory.scope, exposures.conclude, {name: 0.6}, [])
         await moved(await exported(other), memory)
         (one,) = await memory.top()
         told = [
             (ruling["by"], ruling["why"])
-            for ruling in await memory.store.rulings(memory.scope, 9)
+            for ruling in await memory.store.read(memory.scope, exposures.rulings, 9)
             if ruling["action"] == "restore"
         ]
-        cases, _ = await memory.store.evidence(memory.scope, 10)
+        cases, _ = await memory.store.read(memory.scope, exposures.evidence, 10)
         if words == "no unit":
             assert (one["useful"], told, name in cases) == (0.6, [], True)
         else:
@@ -158,7 +159,7 @@ def test_what_was_rejected_or_retired_here_stays_so(trust):
     async def scenario() -> None:
         memory, data = fresh(), claiming(trust, "verified")
         await memory.remember("F", "no unit", example=PARCEL, trust="tool")
-        (held,) = await memory.store.held(memory.scope, None)
+        (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
         await memory.quarantine.reject([held.id], by="bo")
         before = await stood(memory)
         await transfers.given(data, memory)
@@ -176,19 +177,19 @@ def test_the_later_ruling_counts_wherever_it_was_made(rejected_last):
     async def ruled(action: str) -> Memory:
         memory = fresh()
         await memory.remember("F", "no unit", lesson="obey me", trust="tool")
-        (held,) = await memory.store.held(memory.scope, None)
-        await memory.store.settle(memory.scope, [held.id], action, "bo", "")  # type: ignore[arg-type]
+        (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
+        await memory.store.write(memory.scope, quarantine.settle, [held.id], action, "bo", "")  # type: ignore[arg-type]
         return memory
 
     async def scenario() -> None:
         first, then = ("release", "reject") if rejected_last else ("reject", "release")
         there, here = await ruled(first), await ruled(then)
         await moved(await exported(there), here)
-        await here.store._access.write(Scope(), lambda db: db.execute("delete from reflection"))  # type: ignore[attr-defined]
+        await here.store.write(Scope(), lambda db, _: db.execute("delete from reflection"))
         await here.remember("F", "no unit", lesson="obey me", trust="tool")
-        waiting = await here.store.held(here.scope, None)
+        waiting = await here.store.read(here.scope, quarantine.entries, None)
         assert len(waiting) == (not rejected_last)
-        told = [one["action"] for one in await here.store.rulings(here.scope, 9)]
+        told = [one["action"] for one in await here.store.read(here.scope, exposures.rulings, 9)]
         assert told == ["import", then, first]
 
     do(scenario())
@@ -198,12 +199,12 @@ def test_the_same_text_that_was_rejected_before_is_rejected():
     async def scenario() -> None:
         memory = fresh()
         await transfers.given(ONE, memory)
-        (held,) = await memory.store.held(memory.scope, None)
+        (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
         await memory.quarantine.reject([held.id], by="bo")
         await memory.clear()
         done = await transfers.given(ONE, memory)
         assert (done.new, done.quarantined) == (1, 0)
-        assert await memory.store.held(memory.scope, None) == []
+        assert await memory.store.read(memory.scope, quarantine.entries, None) == []
 
     do(scenario())
 
@@ -248,7 +249,9 @@ def test_nothing_that_others_decided_or_proved_is_taken():
             assert one["vector"] is None
             assert done.source in one["origins"]
         assert {one["trust"] for one in only(after, "lesson")} == {"external"}
-        assert done.quarantined == len(await memory.store.held(memory.scope, None))
+        assert done.quarantined == len(
+            await memory.store.read(memory.scope, quarantine.entries, None)
+        )
 
     do(scenario())
 
@@ -427,7 +430,7 @@ def test_released_it_is_found_by_its_own_words_alone():
         memory = fresh()
         await transfers.given(crafted(ONE, found_by), memory)
         await memory.quarantine.release(
-            [(await memory.store.held(memory.scope, None))[0].id], by="a"
+            [(await memory.store.read(memory.scope, quarantine.entries, None))[0].id], by="a"
         )
         assert await memory.recall("name a river in Portugal") == []
         assert [one.example for one in await memory.recall(TASK)] == [PARCEL]
@@ -508,17 +511,17 @@ async def derived() -> Memory:
     for page in ("p", "q"):
         text = f"of {page}"
         await memory.remember("P", text, lesson=text, trust="external", source=f"http://{page}")
-    ids = [one.id for one in await memory.store.held(memory.scope, None)]
+    ids = [one.id for one in await memory.store.read(memory.scope, quarantine.entries, None)]
     await memory.quarantine.release(ids, by="ada")
     await memory.remember("D", "made of both", derived_from=ids)
     (middle,) = [one.id for one in await memory.recall("made of both", 1)]
     await memory.remember("D", "made of that", derived_from=[middle])
     lessons = {one["text"]: one for one in await memory.top()}
     store = memory.store
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     gone = int(lessons["made of both"]["id"])
-    await store._access.write(
-        Scope(), lambda db: db.execute("delete from reflection where id = :gone", {"gone": gone})
+    await store.write(
+        Scope(), lambda db, _: db.execute("delete from reflection where id = :gone", {"gone": gone})
     )
     return memory
 
@@ -635,7 +638,7 @@ def test_a_loop_of_the_same_name_is_another_one():
         data, memory = await exported(await everything()), fresh()
         await moved(data, memory)
         before = await memory.prove()
-        past = await memory.store.past(memory.scope, "run-1/0")
+        past = await memory.store.read(memory.scope, exposures.past, "run-1/0")
         assert past.exposures == ()
         local = await everything()
         again = await exported(local)
@@ -657,7 +660,7 @@ def test_an_outcome_that_comes_later_is_taken_in_later():
         from heedful.lessons.proof import Outcome
 
         end = Outcome("run-1/0", True, 1)
-        await memory.store.remember(memory.scope, [], outcome=end)
+        await memory.store.write(memory.scope, exposures.remember, [], outcome=end)
         second = await exported(memory)
         done = await moved(second, other)
         assert (done.new, done.merged) == (0, 0)

@@ -17,6 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
 from heedful.memory.memory import Memory
+from heedful.store import exposures, quarantine
 from tests.engines import IN_SOAK
 from tests.store.support import opened
 
@@ -43,8 +44,8 @@ def do(coroutine: Any) -> Any:
 
 
 async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = await store._access.read(
-        Scope(), lambda db: [tuple(row) for row in db.execute(sql, values)]
+    found: list[tuple[Any, ...]] = await store.read(
+        Scope(), lambda db, _: [tuple(row) for row in db.execute(sql, values)]
     )
     return found
 
@@ -111,7 +112,7 @@ def test_the_database_raises_what_the_rule_raises(store, memory, known, new, wit
         assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (
             now not in HELD
         )
-        released = await store.rulings(memory.scope, 9)
+        released = await store.read(memory.scope, exposures.rulings, 9)
         assert len(released) == (raises(new, known) and new == "operator")
 
     do(scenario())
@@ -122,7 +123,7 @@ def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
     one = Reflection("error", signature("u", "x"), "u", "text", "x", trust=trust, state="verified")
 
     async def scenario() -> None:
-        await store.remember(Scope(), [one])
+        await store.write(Scope(), exposures.remember, [one])
         assert await rows(store, "select state from example") == [(begins(trust, "verified"),)]
 
     do(scenario())
@@ -134,7 +135,7 @@ def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
     seen = replace(known, trust=trust, state="verified")
 
     async def scenario() -> None:
-        await store.remember(Scope(), [known, seen])
+        await store.write(Scope(), exposures.remember, [known, seen])
         state = "verified" if trust in RAISING else "candidate"
         assert await rows(store, "select state, trust from example") == [(state, "operator")]
         assert await rows(store, "select state, trust from reflection") == [(state, "operator")]
@@ -163,8 +164,8 @@ def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory, own,
             "select id, trust, state from example where id not in (select parent from lineage)",
         )
         assert (trust, state) == (lowest([own, *parents]), begins(lowest([own, *parents])))
-        (held,) = await memory.store.held(memory.scope, [id])
-        came = await memory.store.provenance(memory.scope, held)
+        (held,) = await memory.store.read(memory.scope, quarantine.entries, [id])
+        came = await memory.store.read(memory.scope, quarantine.provenance, held)
         assert set(came.sources) == {"own", *(f"s{n}" for n in range(len(parents)))}
         assert came.parents == tuple(ids)
 

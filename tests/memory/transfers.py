@@ -18,6 +18,7 @@ from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.memory.transfer import Imported
+from heedful.store import exposures, quarantine
 from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.reflections import FAILED
@@ -90,9 +91,11 @@ async def full(memory: Memory | None = None) -> Memory:
     await memory.remember("P", "page 1", lesson="obey me", trust="external", source="http://p")
     await memory.remember("P", "page 2", lesson="obey me too", trust="tool", source="http://q")
     await memory.remember("P", "page 3", lesson="obey me as well", trust="tool", source="http://q")
-    page_1, page_2 = [one.id for one in reversed(await store.held(scope, None))][:2]
-    await store.settle(scope, [page_1], "release", "ada", "it is right")
-    await store.settle(scope, [page_2], "reject", "bo", "it is wrong")
+    page_1, page_2 = [
+        one.id for one in reversed(await store.read(scope, quarantine.entries, None))
+    ][:2]
+    await store.write(scope, quarantine.settle, [page_1], "release", "ada", "it is right")
+    await store.write(scope, quarantine.settle, [page_2], "reject", "bo", "it is wrong")
     found = await memory.recall("convert parcel 9 to kilograms")
     await memory.remember("D", "derived", lesson="from both", derived_from=[found[0].id, page_1])
     lesson = f"error/{signature('F', 'no unit').digest}"
@@ -102,7 +105,9 @@ async def full(memory: Memory | None = None) -> Memory:
         told = Exposure(lesson, loop, shown, mark, 0.5, False, (found[0].id,) if shown else ())
         other = Exposure("error/0123456789abcdef", loop, True, "0123456789abcdef", 0.5)
         end = Outcome(loop, shown, 2, frozenset() if shown else frozenset({mark}))
-        await store.remember(scope, [], exposures=[told, other], outcome=end if number else None)
+        await store.write(
+            scope, exposures.remember, [], exposures=[told, other], outcome=end if number else None
+        )
     learnt = Reflection(
         "check",
         signature("unit", "no unit"),
@@ -113,7 +118,7 @@ async def full(memory: Memory | None = None) -> Memory:
         Example("convert 3", "3 kg", "3", "no unit"),
         state="verified",
     )
-    await store.remember(scope, [learnt])
+    await store.write(scope, exposures.remember, [learnt])
     return memory
 
 

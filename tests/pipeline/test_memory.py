@@ -14,16 +14,16 @@ import pytest
 from heedful.checks.evaluate import Context
 from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
-from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Exposure, Outcome
 from heedful.lessons.ranking import FIRST, withheld
-from heedful.lessons.signature import Signature, signature
+from heedful.lessons.signature import signature
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
+from heedful.store import exposures, patterns
 from heedful.store.sqlite import BUSY_SECONDS, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.engines import changed, named
 from tests.pipeline.support import failing, ran
@@ -167,14 +167,14 @@ def test_feedback_is_bounded_however_much_is_known(path: str) -> None:
     assert "lll" in said[1]
 
 
-class Counting(SqlStore):
+class Counting(Store):
     """A store that counts how often it is asked whether an error was seen."""
 
     asked = 0
 
-    async def seen(self, scope: Scope, signature: Signature) -> Seen:
-        self.asked += 1
-        return await super().seen(scope, signature)
+    async def read(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
+        self.asked += work is patterns.seen
+        return await super().read(scope, work, *args, **more)
 
 
 @pytest.mark.sqlite
@@ -212,7 +212,9 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
         for n in range(FIRST):
             before = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
             end = Outcome(f"before {n}", True, 1)
-            await memory.store.remember(memory.scope, (), exposures=before, outcome=end)
+            await memory.store.write(
+                memory.scope, exposures.remember, (), exposures=before, outcome=end
+            )
 
     asyncio.run(fill())
     names = (f"run{n}" for n in range(1_000))
@@ -228,7 +230,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
     ran(pipeline, {}, id=run)
     assert (said[0] is not None) == shown
     assert ("Seen before" in str(said[1])) == shown
-    past = asyncio.run(memory.store.past(memory.scope, f"{run}/train"))
+    past = asyncio.run(memory.store.read(memory.scope, exposures.past, f"{run}/train"))
     assert [(one.lesson, one.shown) for one in past.exposures] == [(LESSON, shown)]
     assert past.number == FIRST + 1
 
@@ -322,7 +324,7 @@ def test_an_example_of_another_loop_is_not_said_to_be_shown(path: str) -> None:
     asyncio.run(fill())
     ran(training(path, said), {}, id="r")
     assert said[0] is None
-    past = asyncio.run(memory.store.past(memory.scope, "r/train"))
+    past = asyncio.run(memory.store.read(memory.scope, exposures.past, "r/train"))
     assert past.exposures == ()
 
 

@@ -21,6 +21,7 @@ from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.pipeline.pipeline import LONGEST
+from heedful.store import loops
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.drive.support import counted
@@ -482,7 +483,7 @@ def test_commits_of_a_run(tmp_path: Path) -> None:
     pipeline.stage(name="b", checks=[failing(1, 2, 3)])(lambda state: 1)
 
     async def scenario() -> None:
-        await store.loops(Scope(), 1)
+        await store.read(Scope(), loops.newest, 1)
         before = commits()
         await pipeline.run({})
         assert commits() - before == 1 + 2 + 2 * 6 + 1

@@ -23,6 +23,7 @@ from heedful.loop.feedback import MOST
 from heedful.loop.record import Evaluation, Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
+from heedful.store import loops
 from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
 from heedful.store.sqlite import shared
 from tests.loop import support
@@ -236,8 +237,8 @@ def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None
             await report_of(store, Scope(), "r/a")
         with pytest.raises(NotFound):
             await report_of(store, Scope(), "none")
-        assert is_run(await store.read(Scope(), "r"))
-        assert not is_run(await store.read(Scope(), "r/b"))
+        assert is_run(await store.read(Scope(), loops.read, "r"))
+        assert not is_run(await store.read(Scope(), loops.read, "r/b"))
         return await report_of(store, Scope(), "r")
 
     report = asyncio.run(scenario())
@@ -340,7 +341,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert stored == report
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
-    run = asyncio.run(shared(path).read(Scope(), "r"))
+    run = asyncio.run(shared(path).read(Scope(), loops.read, "r"))
     assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))

@@ -21,32 +21,30 @@ from heedful.loop.decide import Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import find_near_repeat as near
 from heedful.pipeline import Guardrails, Pipeline
-from heedful.store.records import Entry, Head, Stored
+from heedful.store import exposures, loops
+from heedful.store import lessons as lesson_store
 from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.drive.test_agreement import TEXTS, bounded
 from tests.loop import support
 from tests.pipeline.support import timeless
 
 
-class Crashing(SqlStore):
+class Crashing(Store):
     """A store whose claims and commits fail where they are told to, before they land or after."""
 
     def __init__(self, before: set[int], after: set[int]) -> None:
         super().__init__(":memory:", File(":memory:", BUSY_SECONDS))
         self.before, self.after, self.writes = before, after, 0
 
-    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
+    async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
+        if work not in (loops.claim, loops.commit):
+            return await super().write(scope, work, *args, **more)
         number = self._number()
-        stored = await super().claim(scope, id, head, owner)
+        value = await super().write(scope, work, *args, **more)
         self._landed(number)
-        return stored
-
-    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
-        number = self._number()
-        await super().commit(scope, entry, owner)
-        self._landed(number)
+        return value
 
     def _number(self) -> int:
         self.writes += 1
@@ -224,10 +222,12 @@ def test_interrupted_anywhere_it_learns_and_is_told_the_same(
 ) -> None:
     quiet, loud = Ran(), Ran()
 
-    async def known(store: SqlStore) -> Any:
-        lessons = await store.reflections(Scope(), 100)
+    async def known(store: Store) -> Any:
+        lessons = await store.read(Scope(), lesson_store.top, 100)
         kept = [(one["signature"], one["text"], one["seen"], one["state"]) for one in lessons]
-        return sorted(kept), [await store.past(Scope(), f"r/s{n}") for n in range(len(plans))]
+        return sorted(kept), [
+            await store.read(Scope(), exposures.past, f"r/s{n}") for n in range(len(plans))
+        ]
 
     async def scenario() -> None:
         quiet_store, quiet_memory, memory = (in_file(":memory:") for _ in range(3))
@@ -288,7 +288,7 @@ def test_the_stage_host_decides_as_the_core_does(
             assert report.state["s"] == tries[one.kept - 1][0]
             assert (one.action == "passed") >= verdict.passed
             if store is not None:
-                stored = await store.read(Scope(), "r/s")
+                stored = await store.read(Scope(), loops.read, "r/s")
                 assert stored.verdicts[-1] == verdict
                 kept = [(a.evaluation, a.repeats) for a in stored.loop.attempts]
                 assert kept == [(a.evaluation, a.repeats) for a in loop.attempts]

@@ -8,14 +8,14 @@ from typing import Any
 
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 # The number of an attempt of a loop -> its output, and the verdict as plain data.
 Acknowledged = Mapping[int, tuple[Any, Any]]
 
 
 def problems(
-    stored: Stored, acknowledged: Acknowledged, overrides: int, most: int
+    stored: StoredLoop, acknowledged: Acknowledged, overrides: int, most: int
 ) -> Iterator[str]:
     """What does not hold of a loop of `most` attempts, of which so much was acknowledged."""
     yield from _attempts(stored, acknowledged)
@@ -37,7 +37,7 @@ def problems(
         yield f"{len(used)} overrides, {overrides} acknowledged"
 
 
-def _attempts(stored: Stored, acknowledged: Acknowledged) -> Iterator[str]:
+def _attempts(stored: StoredLoop, acknowledged: Acknowledged) -> Iterator[str]:
     """Each attempt was acknowledged as it is, and each that was acknowledged is there."""
     if len(acknowledged) != len(stored.loop.attempts):
         yield f"{len(stored.loop.attempts)} attempts, {len(acknowledged)} acknowledged"
@@ -48,7 +48,7 @@ def _attempts(stored: Stored, acknowledged: Acknowledged) -> Iterator[str]:
             yield f"attempt {attempt.number} is not the one that was acknowledged"
 
 
-def _decisions(stored: Stored, most: int) -> Iterator[str]:
+def _decisions(stored: StoredLoop, most: int) -> Iterator[str]:
     """No attempt came when it was not its turn, no decision let a limit pass."""
     number, at_work = 0, True
     for decision in stored.decisions:

@@ -55,9 +55,9 @@ from heedful.models.contract import Answer
 from heedful.store import loops
 from heedful.store import loops as journal
 from heedful.store import loops as lease
-from heedful.store.records import Entry, Head, Stored
+from heedful.store import loops as loop_store
 from heedful.store.sqlite import BUSY_SECONDS, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
@@ -157,22 +157,20 @@ class Log:
         os.close(self._steps)
 
 
-class Mortal(SqlStore):
+class Mortal(Store):
     """A store whose process may be killed right before and right after a transaction."""
 
     def __init__(self, life: Life) -> None:
         super().__init__(life.database, File(life.database, BUSY_SECONDS))
         self._life, self._chance = life, random.Random(f"{life.seed} {life.number} store")
 
-    async def claim(self, scope: Scope, id: str, head: Head, owner: str) -> Stored:
-        stored = await super().claim(scope, id, head, owner)
-        self._life.die(self._chance)
-        return stored
-
-    async def commit(self, scope: Scope, entry: Entry, owner: str) -> None:
-        self._life.die(self._chance)
-        await super().commit(scope, entry, owner)
-        self._life.die(self._chance)
+    async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
+        if work is loops.commit:
+            self._life.die(self._chance)
+        value = await super().write(scope, work, *args, **more)
+        if work in (loops.claim, loops.commit):
+            self._life.die(self._chance)
+        return value
 
 
 class Session:
@@ -248,7 +246,7 @@ def pure(check: Callable[[str, Context], list[Finding]]) -> Any:
 class Thread:
     """What one thread does, step by step."""
 
-    def __init__(self, life: Life, number: int, log: Log, store: SqlStore) -> None:
+    def __init__(self, life: Life, number: int, log: Log, store: Store) -> None:
         self.life, self.log, self.store = life, log, store
         self.chance = random.Random(f"{life.seed} {life.number} {number}")
         self._calls = count((life.number * 1000 + number) * 1_000_000 + 1)
@@ -321,7 +319,7 @@ class Thread:
         return "accepted"
 
     async def read(self, session: Session) -> str:
-        stored = await self.store.read(scope(session.run.id), session.run.id)
+        stored = await self.store.read(scope(session.run.id), loop_store.read, session.run.id)
         assert len(stored.decisions) >= len(stored.loop.attempts)
         return "read"
 
@@ -381,12 +379,12 @@ def lease_seconds(life: int) -> tuple[float, float]:
 def leases(life: Life) -> Iterator[None]:
     """Loops are held for as long as this process is to hold them."""
     own, believed = lease_seconds(life.number)
-    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed  # type: ignore[attr-defined]
+    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed
     try:
         yield
     finally:
         shipped = lease.LEASE_SECONDS
-        loops.LEASE_SECONDS = journal.LEASE_SECONDS = shipped  # type: ignore[attr-defined]
+        loops.LEASE_SECONDS = journal.LEASE_SECONDS = shipped
 
 
 def live(life: Life) -> None:

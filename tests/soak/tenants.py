@@ -21,15 +21,22 @@ from typing import Any, NoReturn
 import httpx
 
 from heedful.errors import InvalidInput, KeyRefused, NotFound
-from heedful.lessons.lesson import Change, Scope, Wanted
+from heedful.lessons.lesson import Change, LessonFilter, Scope
 from heedful.lessons.proof import Exposure, Outcome
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.memory import Memory
 from heedful.service.app import application
 from heedful.service.setup import Setup
-from heedful.store.records import Filed, Head
-from heedful.store.store import SqlStore
+from heedful.store import episodes as episode_store
+from heedful.store import exposures, search, transfer
+from heedful.store import keys as key_store
+from heedful.store import lessons as lesson_store
+from heedful.store import loops as loop_store
+from heedful.store import patterns as pattern_store
+from heedful.store import quarantine as quarantine_store
+from heedful.store.records import Head, StoredEpisode
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.store.support import report
 from tests.traces.runs import document, genai
@@ -94,7 +101,7 @@ Act = Callable[["Crowd", Place, random.Random], Awaitable[Any]]
 class Crowd:
     """Tenants that ask a store, and a service on it, at the same time."""
 
-    def __init__(self, store: SqlStore, seed: int) -> None:
+    def __init__(self, store: Store, seed: int) -> None:
         self.store, self.seed = store, seed
         marks = (f"mark{a}{b}x" for a in LETTERS for b in LETTERS)
         self.places = [
@@ -151,8 +158,8 @@ class Crowd:
 
     async def key(self, place: Place, may: Sequence[str]) -> Held:
         projects = (place.scope.project,)
-        made, token = await self.store.keys.create(
-            place.scope.tenant, place.mark, projects=projects, may=may, by=place.mark
+        made, token = await key_store.create(
+            self.store, place.scope.tenant, place.mark, projects=projects, may=may, by=place.mark
         )
         held = Held(token, made.id, place.scope.tenant, tuple(may), projects)
         self.keys.append(held)
@@ -283,14 +290,14 @@ async def recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 async def list_all(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    store, wanted, ids, told = crowd.store, Wanted(), list[int](), list[Any]()
-    while page := await store.listed(place.scope, wanted, 7):
+    store, wanted, ids, told = crowd.store, LessonFilter(), list[int](), list[Any]()
+    while page := await store.read(place.scope, pattern_store.list_lessons, wanted, 7):
         ids += [one["id"] for one in page]
         told += page
-        wanted = Wanted(before=ids[-1])
+        wanted = LessonFilter(before=ids[-1])
     assert ids == sorted(place.lessons, reverse=True)
-    assert await store.count(place.scope) == len(ids)
-    crowd.own(place, [one["id"] for one in await store.reflections(place.scope, 100)])
+    assert await store.read(place.scope, lesson_store.count) == len(ids)
+    crowd.own(place, [one["id"] for one in await store.read(place.scope, lesson_store.top, 100)])
     return told
 
 
@@ -300,40 +307,44 @@ async def edit_a_strangers(crowd: Crowd, place: Place, chance: random.Random) ->
     scope, store, by = place.scope, crowd.store, place.mark
     digests = [signature("trouble", one.text).digest]
     edits: tuple[Callable[[], Awaitable[Any]], ...] = (
-        lambda: store.pin(scope, one.id, True, by, ""),
-        lambda: store.restore(scope, one.id, by, ""),
-        lambda: store.amend(scope, one.id, "", Change(pinned=True), by, ""),
-        lambda: store.set_apart(scope, digests, True, by, ""),
+        lambda: store.write(scope, lesson_store.pin, one.id, True, by, ""),
+        lambda: store.write(scope, exposures.restore, one.id, by, ""),
+        lambda: store.write(scope, pattern_store.amend, one.id, "", Change(pinned=True), by, ""),
+        lambda: store.write(scope, pattern_store.set_apart, digests, True, by, ""),
     )
     await refused(NotFound, chance.choice(edits)())
 
 
 async def quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     scope, store = place.scope, crowd.store
-    waiting = await store.held(scope, None)
+    waiting = await store.read(scope, quarantine_store.entries, None)
     assert len(waiting) == sum(one.held for one in place.lessons.values())
     place.examples |= {one.id for one in waiting}
     other = crowd.stranger(place, chance)
     if other.examples:
         ids = [chance.choice(list(other.examples))]
-        assert await store.held(scope, ids) == []
-        await refused(NotFound, store.settle(scope, ids, "release", place.mark, ""))
-        assert await store.place(scope, "fixed/64", [(ids[0], "any", [0.0] * 64)]) == 0
+        assert await store.read(scope, quarantine_store.entries, ids) == []
+        await refused(
+            NotFound, store.write(scope, quarantine_store.settle, ids, "release", place.mark, "")
+        )
+        assert (
+            await store.write(scope, search.place, "fixed/64", [(ids[0], "any", [0.0] * 64)]) == 0
+        )
     if waiting:
         one = chance.choice(waiting)
-        await store.settle(scope, [one.id], "release", place.mark, "read")
+        await store.write(scope, quarantine_store.settle, [one.id], "release", place.mark, "read")
         lesson = next(each for each in place.lessons.values() if each.text == one.pattern)
         lesson.held = False
-        return waiting, await store.provenance(scope, one)
+        return waiting, await store.read(scope, quarantine_store.provenance, one)
     return waiting
 
 
 async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     if chance.random() < 0.7:  # so that something grows
-        return await crowd.store.rulings(place.scope, 50)
+        return await crowd.store.read(place.scope, exposures.rulings, 50)
     source = chance.choice(("page one", "page two"))
     there = any(one.source == source for one in place.lessons.values())
-    work = crowd.store.revoke(place.scope, source, place.mark, "", False)
+    work = crowd.store.write(place.scope, quarantine_store.revoke, source, place.mark, "", False)
     if not there:
         await refused(NotFound, work)
         return None
@@ -343,28 +354,35 @@ async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    store, digest = crowd.store.episodes, f"digest {chance.randrange(10)}"
+    digest = f"digest {chance.randrange(10)}"
     record = {"episode": {"events": [], "task": place.mark}, "source": "", "trust": "external"}
-    await store.put(place.scope, Filed(digest, place.mark, place.mark, "failure", record))
+    filed = StoredEpisode(digest, place.mark, place.mark, "failure", record)
+    await episode_store.put(crowd.store, place.scope, filed)
     place.episodes.add(digest)
-    found = await store.newest(place.scope, 1_000)
+    store = crowd.store
+    found = await store.read(place.scope, episode_store.newest, 1_000)
     assert {one.digest for one in found} == place.episodes
-    taken = await store.take(place.scope, 4e9)
-    await store.failed(place.scope, digest, f"{place.mark} was late")
-    return found, taken, await store.before(place.scope, 1_000)
+    taken = await store.write(place.scope, episode_store.take, 4e9)
+    late = f"{place.mark} was late"
+    await store.write(place.scope, episode_store.record_failure, digest, late)
+    return found, taken, await store.read(place.scope, episode_store.page, 1_000)
 
 
 async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     store, id = crowd.store, f"loop-{chance.randrange(20)}"
     if id not in place.loops:
-        await refused(NotFound, store.read(place.scope, id))
-        stored = await store.claim(place.scope, id, Head(place.mark), "tests")
+        await refused(NotFound, store.read(place.scope, loop_store.read, id))
+        stored = await store.write(place.scope, loop_store.claim, id, Head(place.mark), "tests")
         entry = report(id, 1, place.mark, epoch=stored.epoch, head=Head(place.mark))
-        await store.commit(place.scope, entry, "tests")
+        await store.write(place.scope, loop_store.commit, entry, "tests")
         place.loops.add(id)
-    found = await store.loops(place.scope, 100)
+    found = await store.read(place.scope, loop_store.newest, 100)
     assert {one.id for one in found} == place.loops
-    return found, await store.read(place.scope, id), await store.echoes(place.scope, "none", 50)
+    return (
+        found,
+        await store.read(place.scope, loop_store.read, id),
+        await store.read(place.scope, loop_store.echoes, "none", 50),
+    )
 
 
 async def outcomes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
@@ -372,14 +390,18 @@ async def outcomes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     digest = signature("trouble", place.mark).digest
     exposure = Exposure(f"error/{digest}", loop, True, digest, 0.0)
     new = loop not in place.shown
-    assert bool((await store.past(place.scope, loop)).exposures) != new
-    await store.remember(
-        place.scope, (), exposures=[exposure], outcome=Outcome(loop, True, 1, frozenset())
+    assert bool((await store.read(place.scope, exposures.past, loop)).exposures) != new
+    await store.write(
+        place.scope,
+        exposures.remember,
+        (),
+        exposures=[exposure],
+        outcome=Outcome(loop, True, 1, frozenset()),
     )
     place.shown.add(loop)
     place.ended += new
-    assert (await store.past(place.scope, loop)).ended == place.ended
-    cases, _ = await store.evidence(place.scope, 10)
+    assert (await store.read(place.scope, exposures.past, loop)).ended == place.ended
+    cases, _ = await store.read(place.scope, exposures.evidence, 10)
     assert sum(cases.get(None, {}).values()) == place.ended
     return cases
 
@@ -391,30 +413,34 @@ async def traces(crowd: Crowd, place: Place, chance: random.Random) -> Any:
         one["traceId"] = trace
     cut = chance.randrange(len(spans))
     await receive(crowd.store, place.scope, document(spans[cut:]))
-    pieces = await crowd.store.pending.pieces(place.scope, trace)
+    pieces = await crowd.store.read(place.scope, episode_store.spans, trace)
     assert len(pieces) in (0, len(spans) - cut)
     made = await gather(crowd.store, place.scope, ENDED)
     place.episodes |= set(made.episodes)
-    found = await crowd.store.episodes.newest(place.scope, 1_000)
+    found = await crowd.store.read(place.scope, episode_store.newest, 1_000)
     assert {one.digest for one in found} == place.episodes
     return pieces, found
 
 
 async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     records: list[Any] = []
-    await crowd.store.export(place.scope, records.append, False)
+    await transfer.export(crowd.store, place.scope, records.append, False)
     assert sum(one["is"] == "lesson" for one in records) == len(place.lessons)
-    patterns = await crowd.store.patterns(place.scope)
-    return records, patterns, await crowd.store.unplaced(place.scope, "other/9", 0, 100)
+    patterns = await crowd.store.read(place.scope, pattern_store.list_patterns)
+    return (
+        records,
+        patterns,
+        await crowd.store.read(place.scope, search.unplaced, "other/9", 0, 100),
+    )
 
 
 async def keys(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     stranger = next(one for one in reversed(crowd.keys) if one.tenant != place.scope.tenant)
-    store = crowd.store.keys
-    await refused(NotFound, store.revoke(place.scope.tenant, stranger.id))
+    store, mine = crowd.store, Scope(place.scope.tenant)
+    await refused(NotFound, store.write(mine, key_store.revoke, stranger.id))
     wrong = stranger.token[:-4] + ("0000" if not stranger.token.endswith("0000") else "1111")
-    await refused(KeyRefused, store.holder(wrong))
-    found = await store.newest(place.scope.tenant, 1_000)
+    await refused(KeyRefused, key_store.holder(store, wrong))
+    found = await store.read(mine, key_store.newest, 1_000)
     assert {one.id for one in found} == {
         one.id for one in crowd.keys if one.tenant == place.scope.tenant
     }

@@ -22,8 +22,9 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import HELD, ORDER, lowest, raises
 from heedful.memory.memory import Memory
+from heedful.store import exposures, search
 from heedful.store.lessons import mark
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.memory.test_quarantine import loop
 from tests.store.support import opened
@@ -71,7 +72,7 @@ class Text:
 class World:
     """A store with two scopes, what is done to it at random, and a model of what that allows."""
 
-    store: SqlStore
+    store: Store
     chance: random.Random
     texts: dict[int, Text] = field(default_factory=dict)
     said: dict[int, list[Saying]] = field(default_factory=lambda: defaultdict(list))
@@ -136,7 +137,9 @@ class World:
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
         lessons = memory.lessons(loop(id, *answers), task, briefing)
-        stored = await memory.store.remember(memory.scope, lessons, exposures=briefing.exposures)
+        stored = await memory.store.write(
+            memory.scope, exposures.remember, lessons, exposures=briefing.exposures
+        )
         assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
         self.derivations += bool(briefing.shown)
         saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))
@@ -163,7 +166,7 @@ class World:
         after = await self.rows()
         released = {
             (one["subject"], one["record"]["digest"])
-            for one in await self.store.rulings(memory.scope, 999)
+            for one in await self.store.read(memory.scope, exposures.rulings, 999)
             if one["action"] == "release" and one["by"] == "ann"
         }
         assert before.keys() <= after.keys()
@@ -228,7 +231,7 @@ class World:
     async def wrote(self, memory: Memory, before: Rows, sayings: dict[int, Saying]) -> None:
         """Only what was said was written; it raised what it may, and only that."""
         after = await self.rows()
-        rulings = await self.store.rulings(memory.scope, 1)
+        rulings = await self.store.read(memory.scope, exposures.rulings, 1)
         for reflection, saying in sayings.items():
             self.said[reflection].append(saying)
         assert before.keys() <= after.keys()
@@ -271,7 +274,7 @@ class World:
         assert set(ids) <= set(waiting)
         after = await self.rows()
         assert after.keys() == before.keys()
-        rulings = await self.store.rulings(memory.scope, len(ids))
+        rulings = await self.store.read(memory.scope, exposures.rulings, len(ids))
         assert {one["record"]["example"] for one in rulings} == set(ids)
         if action == "release":
             for id in ids:
@@ -342,11 +345,11 @@ class World:
         """Whatever is asked, what is brought may be."""
         rows = await self.rows()
         whole = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await self.store._access.write(Scope(), lambda db: db.execute(whole).fetchall())
+        await self.store.write(Scope(), lambda db, _: db.execute(whole).fetchall())
         for memory in self.memories:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)
-                found += await self.store.search(memory.scope, asked, "", None, 99)
+                found += await self.store.read(memory.scope, search.search, asked, "", None, 99)
                 for one in found:
                     row = rows[one.id]
                     assert row["project"] == memory.scope.project
@@ -381,8 +384,8 @@ class World:
         return {row["id"]: row for row in await self.read(ROWS)}
 
     async def read(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
-        return await self.store._access.read(
-            Scope(), lambda db: [dict(row) for row in db.execute(sql, values)]
+        return await self.store.read(
+            Scope(), lambda db, _: [dict(row) for row in db.execute(sql, values)]
         )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
+from heedful.store import loops as loop_store
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.store.support import WAITING, opened, python, rows
@@ -25,6 +26,7 @@ import asyncio, os, sys
 from heedful.loop.record import Candidate
 from heedful.lessons.learn import Reflection
 from heedful.lessons.signature import signature
+from heedful.store import loops
 from tests.store.support import *
 
 async def main(path):
@@ -33,7 +35,7 @@ async def main(path):
         async def loop(id):
             for number in range(1, 10_000):
                 entry = report(id, number, f"{id} {number}", reflections=[lesson])
-                await store.commit(SCOPE, entry, "me")
+                await store.write(SCOPE, loops.commit, entry, "me")
                 os.write(1, f"{id} {number}\\n".encode())
         await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))
 
@@ -120,7 +122,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
         kills = killed_until_done(*given, chance=chance, seconds=0.03)
         calls = Counter(tuple(json.loads(line)) for line in log.read_text().splitlines())
         with opened(path) as store:
-            loops = asyncio.run(store.loops(SCOPE, 9))
+            loops = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
         assert len(loops) == 3
         for stored in loops:
             loop, last = stored.loop, stored.verdicts[-1]

@@ -10,6 +10,7 @@ import pytest
 from heedful.drive.drive import Run
 from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Scope
+from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.drive.support import FOUR, Check
@@ -100,14 +101,14 @@ def test_cancelled_at_random_moments_a_loop_is_never_doubled(tmp_path):
             await asyncio.wait([task])
             if not task.cancelled():
                 break
-        stored = await store.read(SCOPE, one.id)
+        stored = await store.read(SCOPE, loop_store.read, one.id)
         assert stored.loop.attempts == task.result().loop.attempts
         assert (len(stored.values), len(stored.verdicts), stored.journal) == (4, 4, {})
 
     async def scenarios() -> None:
         for round in range(20 * SOAK):
             await scenario(round)
-        assert len(await store.loops(SCOPE, 10**6)) == 20 * SOAK
+        assert len(await store.read(SCOPE, loop_store.newest, 10**6)) == 20 * SOAK
         await store.close()
 
     asyncio.run(scenarios())
@@ -137,7 +138,7 @@ def test_two_sessions_in_one_process_step_at_random_and_agree(tmp_path):
     async def scenarios() -> None:
         for round in range(4 * SOAK):
             await asyncio.gather(*(drive(f"loop {round}") for _ in range(3)))
-        stored = await store.loops(SCOPE, 10**6)
+        stored = await store.read(SCOPE, loop_store.newest, 10**6)
         assert [(len(s.values), len(s.verdicts)) for s in stored] == [(4, 4)] * (4 * SOAK)
         await store.close()
 

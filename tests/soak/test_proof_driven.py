@@ -17,7 +17,8 @@ from heedful.lessons.proof import Exposure, Outcome
 from heedful.lessons.ranking import FIRST, together, withheld
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store.store import SqlStore
+from heedful.store import exposures
+from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
 from tests.soak.test_proof_simulation import at_most
@@ -61,7 +62,7 @@ check.pure = True  # type: ignore[attr-defined]
 async def lived(path: Path, run: int, loops: int, holdout: float) -> dict[str, Any]:
     """A scope from its first loop on; its lessons in the end, and what the proof says."""
     with opened(path) as store:
-        await store.remember(SCOPE, [lesson(name) for name in GAINS])
+        await store.write(SCOPE, exposures.remember, [lesson(name) for name in GAINS])
         memory = Memory(store, holdout=holdout)
         options: dict[str, Any] = {"generate": answer, "checks": [check], "store": store}
         for n in range(loops):
@@ -132,12 +133,14 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def begun(store: SqlStore) -> None:
+async def begun(store: Store) -> None:
     """A memory whose first loops are over, so that a coin decides."""
-    await store.remember(SCOPE, [lesson(name) for name in GAINS])
+    await store.write(SCOPE, exposures.remember, [lesson(name) for name in GAINS])
     for n in range(FIRST):
         shown = [Exposure("check/none", f"first {n}", True, "none", 0.0)]
-        await store.remember(SCOPE, (), exposures=shown, outcome=Outcome(f"first {n}", True, 1))
+        await store.write(
+            SCOPE, exposures.remember, (), exposures=shown, outcome=Outcome(f"first {n}", True, 1)
+        )
 
 
 @pytest.mark.parametrize("kind", ["same store", "another store"])

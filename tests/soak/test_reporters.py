@@ -18,9 +18,10 @@ from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import MaxAttempts
-from heedful.store.records import Stored
+from heedful.store import loops as loop_store
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.postgres import drop, fresh
 from tests.soak.reported import problems
@@ -37,7 +38,7 @@ LATE = (AttemptTaken, OutOfOrder, LoopEnded)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SqlStore]]:
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Store]]:
     """The same database twice, as two processes have it."""
     if request.param == "sqlite":
         made = [in_file(str(tmp_path / "race.db")) for _ in range(2)]
@@ -53,7 +54,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SqlS
     drop(urls)
 
 
-def close(stores: list[SqlStore]) -> None:
+def close(stores: list[Store]) -> None:
     for store in stores:
         asyncio.run(store.close())
 
@@ -61,7 +62,7 @@ def close(stores: list[SqlStore]) -> None:
 class Crowd:
     """What many do at random, and what each of them was told."""
 
-    def __init__(self, stores: list[SqlStore], seed: int) -> None:
+    def __init__(self, stores: list[Store], seed: int) -> None:
         self.stores, self.chance = stores, random.Random(seed)
         self.steps = 0
         self.acknowledged: defaultdict[str, dict[int, tuple[Any, Any]]] = defaultdict(dict)
@@ -91,7 +92,7 @@ class Crowd:
             else:
                 await self.reports(store, id)
 
-    async def lifts(self, store: SqlStore, id: str) -> None:
+    async def lifts(self, store: Store, id: str) -> None:
         try:
             decisions = self.chance.randint(1, 3)
             await override(id, "attempts", by="ada", decisions=decisions, store=store, scope=SCOPE)
@@ -100,7 +101,7 @@ class Crowd:
         else:
             self.given[id] += 1
 
-    async def reports(self, store: SqlStore, id: str) -> None:
+    async def reports(self, store: Store, id: str) -> None:
         number = max(1, len(self.acknowledged[id]) + self.chance.choice((0, 1, 1, 1, 2)))
         passes = self.chance.random() < 0.01
         told = Told(
@@ -118,17 +119,17 @@ class Crowd:
 
 
 def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(
-    stores: list[SqlStore],
+    stores: list[Store],
 ) -> None:
     crowd = Crowd(stores, seed=SOAK)
 
-    async def scenario() -> list[Stored]:
+    async def scenario() -> list[StoredLoop]:
         await crowd.all()
         for (id, number), told in crowd.told.items():
             again = await report(stores[1], SCOPE, id, number, told)
             assert not again.new
             assert verdict_to(again.verdict) == crowd.acknowledged[id][number][1]
-        return list(await stores[0].loops(SCOPE, LOOPS + UNDER_WAY))
+        return list(await stores[0].read(SCOPE, loop_store.newest, LOOPS + UNDER_WAY))
 
     loops = asyncio.run(scenario())
     print(f"{crowd.steps} steps: {dict(sorted(crowd.happened.items()))}")

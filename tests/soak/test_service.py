@@ -19,10 +19,13 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.service.client import verdict
+from heedful.store import episodes as episode_store
+from heedful.store import keys
+from heedful.store import loops as loop_store
 from heedful.store.keys import MAY
 from heedful.store.postgres import in_database
-from heedful.store.records import Stored
-from heedful.store.store import SqlStore
+from heedful.store.records import StoredLoop
+from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.postgres import Urls, alone, drop, fresh
 from tests.soak.fleet import WAITING, Client, Fleet
@@ -154,10 +157,10 @@ class Crowd:
             assert await client.ask("PUT", path, body) == (200, plain)
 
 
-async def reflected(store: SqlStore, episodes: int) -> None:
+async def reflected(store: Store, episodes: int) -> None:
     """Every episode comes to be reflected on, once."""
     deadline = time.monotonic() + WAITING
-    while (counts := await store.episodes.counts(SCOPE)) != {"reflected": episodes}:
+    while (counts := await store.read(SCOPE, episode_store.counts)) != {"reflected": episodes}:
         assert time.monotonic() < deadline, counts
         await asyncio.sleep(0.1)
 
@@ -194,8 +197,8 @@ def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
     store = in_database(urls.service)
     rate = bare(urls.superuser)
 
-    async def scenario() -> list[Stored]:
-        _, key = await store.keys.create("acme", "soak", projects=["main"], may=MAY)
+    async def scenario() -> list[StoredLoop]:
+        _, key = await keys.create(store, "acme", "soak", projects=["main"], may=MAY)
         fleet = Fleet(tmp_path, urls.service, SERVICES, WORKERS)
         try:
             crowd = Crowd(fleet, key)
@@ -210,7 +213,7 @@ def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
         finally:
             fleet.gone()
         assert sum(fleet.kills) == KILLS
-        loops = list(await store.loops(SCOPE, LOOPS + 1))
+        loops = list(await store.read(SCOPE, loop_store.newest, LOOPS + 1))
         wrong = [
             f"{one.id}: {what}"
             for one in loops

@@ -14,7 +14,7 @@ import heedful
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
-from heedful.store.records import Entry, Head
+from heedful.store.records import Head, JournalEntry
 from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
 from tests.engines import opened as opened  # noqa: PLC0414
 from tests.engines import rows as rows  # noqa: PLC0414
@@ -30,9 +30,9 @@ def attempt(number: int, text: str = "text", *errors: str) -> Attempt:
 
 def report(
     id: str, number: int, text: str = "text", verdict: Verdict | None = None, **fields: Any
-) -> Entry:
+) -> JournalEntry:
     fields = {"epoch": 1, "head": Head("task"), **fields}
-    return Entry(
+    return JournalEntry(
         id, attempt=attempt(number, text, "x"), value=text, verdict=verdict or Again(), **fields
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from heedful.errors import StoreError
 from heedful.memory.memory import Memory
-from heedful.store import open_store
+from heedful.store import lessons, open_store
 from heedful.store.copying import copy
 from heedful.store.migrations import migrate
 from heedful.testing import FixedEmbedder
@@ -83,7 +83,7 @@ def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, 
         bare = "select count(*) from pg_class where relname = 'loop' and not relrowsecurity"
         assert rows(new.owner, bare) == [(0,)]
         with pytest.raises(StoreError, match="owns heedful's tables"):
-            asyncio.run(open_store(new.owner).count(SCOPES[0]))
+            asyncio.run(open_store(new.owner).read(SCOPES[0], lessons.count))
     finally:
         drop(used)
         drop(new)

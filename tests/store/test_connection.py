@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
-from heedful.store import open_store
+from heedful.store import loops, open_store
 from heedful.store.database import Db
 from heedful.store.sqlite import Thread, in_file
 from tests.store.support import SCOPE, opened, python, report, rows, threads
@@ -259,10 +259,10 @@ def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(tmp_
         with opened(missing / "a.db") as store:
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="check that its folder exists"):
-                    await store.commit(SCOPE, report("a", 1), "me")
+                    await store.write(SCOPE, loops.commit, report("a", 1), "me")
             missing.mkdir()
-            await store.commit(SCOPE, report("a", 1), "me")
-            assert len((await store.read(SCOPE, "a")).values) == 1
+            await store.write(SCOPE, loops.commit, report("a", 1), "me")
+            assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
 
     asyncio.run(scenario())
 
@@ -271,15 +271,16 @@ def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp_path)
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))
         writes = [
-            asyncio.create_task(store.commit(SCOPE, report(f"loop {n}", 1), "me")) for n in range(9)
+            asyncio.create_task(store.write(SCOPE, loops.commit, report(f"loop {n}", 1), "me"))
+            for n in range(9)
         ]
         await asyncio.sleep(0)
         await store.close()
         await store.close()
         assert threads() == []
         await asyncio.gather(*writes)
-        assert len(await store.loops(SCOPE, 99)) == 9
-        await store.commit(SCOPE, report("more", 1), "me")
+        assert len(await store.read(SCOPE, loops.newest, 99)) == 9
+        await store.write(SCOPE, loops.commit, report("more", 1), "me")
         await store.close()
         assert threads() == []
 
@@ -297,7 +298,7 @@ def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
             while not stop.is_set():
                 number += 1
                 name = f"{worker} {number}"
-                await asyncio.wait_for(store.commit(SCOPE, report(name, 1), "me"), 30)
+                await asyncio.wait_for(store.write(SCOPE, loops.commit, report(name, 1), "me"), 30)
                 done.append(number)
 
         asyncio.run(scenario())
@@ -320,7 +321,7 @@ def test_a_relative_path_is_one_file_wherever_the_process_goes(tmp_path, monkeyp
     store = in_file("a.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    asyncio.run(store.commit(SCOPE, report("a", 1), "me"))
+    asyncio.run(store.write(SCOPE, loops.commit, report("a", 1), "me"))
     asyncio.run(store.close())
     assert (tmp_path / "a.db").exists()
     assert store.url == "a.db"
@@ -330,8 +331,8 @@ def test_a_store_that_nobody_uses_any_more_leaves_no_thread(tmp_path):
     async def scenario() -> None:
         for name in (":memory:", str(tmp_path / "a.db")):
             store = in_file(name)
-            await store.commit(SCOPE, report("a", 1), "me")
-            await store.read(SCOPE, "a")
+            await store.write(SCOPE, loops.commit, report("a", 1), "me")
+            await store.read(SCOPE, loops.read, "a")
             del store
         gc.collect()
 

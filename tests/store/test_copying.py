@@ -23,7 +23,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
-from heedful.store import open_store
+from heedful.store import exposures, lessons, loops, open_store
 from heedful.store.copying import OWN_COLUMNS, OWN_TABLES, copy, tables
 from heedful.testing import FixedEmbedder
 from tests import postgres as servers
@@ -107,10 +107,10 @@ def recalled(url: str, scope: Scope) -> Any:
         found = await memory.recall("convert parcel 8 to kilograms", limit=5)
         answers = (
             [(one.id, one.lesson) for one in found],
-            await store.read(scope, f"loop {SCOPES.index(scope)}"),
-            await store.reflections(scope, 100),
-            await store.rulings(scope, 100),
-            await store.evidence(scope, 10),
+            await store.read(scope, loops.read, f"loop {SCOPES.index(scope)}"),
+            await store.read(scope, lessons.top, 100),
+            await store.read(scope, exposures.rulings, 100),
+            await store.read(scope, exposures.evidence, 10),
         )
         await store.close()
         return answers

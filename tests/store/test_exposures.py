@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,10 +30,11 @@ from heedful.lessons.proof import (
 )
 from heedful.lessons.signature import Signature
 from heedful.memory.memory import Memory
+from heedful.store import exposures as exposure_store
+from heedful.store import lessons as lesson_store
 from heedful.store.database import Db
-from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, restore
-from heedful.store.lessons import remember
-from heedful.store.store import SqlStore
+from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, remember, restore
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.store.support import SCOPE, opened, rows
 
@@ -60,14 +64,26 @@ def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
     return Exposure(f"check/{name}", loop, shown, name, **fields)
 
 
+@contextmanager
+def clock(now: float) -> Iterator[SimpleNamespace]:
+    """The clock of what is written about exposures, stopped at `now`."""
+    stopped = SimpleNamespace(now=now)
+    stopped.time = lambda: stopped.now
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exposure_store, "time", stopped)
+        yield stopped
+
+
 def write(
-    store: SqlStore,
+    store: Store,
     exposures: Sequence[Exposure] = (),
     outcome: Outcome | None = None,
     lessons: Sequence[Reflection] = (),
     scope: Scope = SCOPE,
 ) -> None:
-    asyncio.run(store.remember(scope, lessons, exposures=exposures, outcome=outcome))
+    asyncio.run(
+        store.write(scope, exposure_store.remember, lessons, exposures=exposures, outcome=outcome)
+    )
 
 
 def counts(path: Any) -> dict[str, tuple[int, int]]:
@@ -93,7 +109,7 @@ def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, path):
     write(store, [shown("a", "l", False), shown("c", "l")])
     write(store, (), Outcome("l", True, 1, frozenset({"b", "a"})))
     write(store, (), Outcome("l", False, 9))
-    found = asyncio.run(store.past(SCOPE, "l"))
+    found = asyncio.run(store.read(SCOPE, exposure_store.past, "l"))
     assert sorted(found.exposures, key=lambda one: one.signature) == first
     assert (found.ended, found.number) == (1, 1)
     ends = rows(path, "select loop, n, right_at_once, calls, signatures from outcome")
@@ -104,9 +120,11 @@ def test_outcomes_are_numbered_in_their_scope(store):
     for n in range(3):
         for scope in (SCOPE, OTHER):
             write(store, [shown("a", f"l{n}")], Outcome(f"l{n}", True, 1), scope=scope)
-    assert asyncio.run(store.past(SCOPE, "l1")) == Past((shown("a", "l1"),), 3, 2)
-    assert asyncio.run(store.past(OTHER, "new")) == Past((), 3, 0)
-    assert asyncio.run(store.past(Scope("nobody"), "l1")) == Past()
+    assert asyncio.run(store.read(SCOPE, exposure_store.past, "l1")) == Past(
+        (shown("a", "l1"),), 3, 2
+    )
+    assert asyncio.run(store.read(OTHER, exposure_store.past, "new")) == Past((), 3, 0)
+    assert asyncio.run(store.read(Scope("nobody"), exposure_store.past, "l1")) == Past()
 
 
 def test_a_loop_that_was_shown_nothing_has_no_outcome(store, path):
@@ -137,8 +155,8 @@ def test_a_share_that_withholds_nothing_withholds_nothing(store):
 def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
     for scope in (SCOPE, OTHER):
         write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
-    asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
-    assert asyncio.run(store.clear(SCOPE)) == 1
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]))
+    assert asyncio.run(store.write(SCOPE, lesson_store.clear)) == 1
     for table in ("exposure", "outcome", "reflection"):
         assert rows(path, f"select tenant from {table}") == [("other",)]
     assert rows(path, "select tenant, action, subject, by from ruling") == [
@@ -187,7 +205,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
     outcomes: list[Outcome] = []
     with opened(":memory:") as store:
 
-        def fill(db: Db) -> Any:
+        def fill(db: Db, scope: Scope) -> Any:
             for n, one in enumerate(made):
                 loop = f"l{n}"
                 ranked, stored, counted = told(loop, one)
@@ -197,9 +215,10 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
                 if counted is not None or one["began"] + GIVEN_UP >= NOW:
                     exposures.extend(ranked)
                 outcomes.extend([counted] if counted else [])
-            return evidence(db, SCOPE, MOST_CALLS, NOW)
+            with clock(NOW):
+                return evidence(db, SCOPE, MOST_CALLS)
 
-        found, pending = asyncio.run(store._access.write(Scope(), fill))
+        found, pending = asyncio.run(store.write(Scope(), fill))
     cases, waiting = _joined(exposures, outcomes)
     capped = {
         name: {(*case[:4], min(case[4], MOST_CALLS)): 0 for case in counts}
@@ -214,11 +233,9 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
 
 def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
     write(store, [shown("a", "l", share=0.0)])
-    values = asyncio.run(
-        store._access.read(Scope(), lambda db: evidence(db, SCOPE, 10, time.time() + NOW))
-    )
-    assert values == ({}, 0)
-    assert asyncio.run(store.evidence(SCOPE, 10)) == ({}, 1)
+    with clock(time.time() + NOW):
+        assert asyncio.run(store.read(SCOPE, exposure_store.evidence, 10)) == ({}, 0)
+    assert asyncio.run(store.read(SCOPE, exposure_store.evidence, 10)) == ({}, 1)
 
 
 # -- retired, and brought back
@@ -229,12 +246,15 @@ def test_harm_retires_once_and_on_record(store, path):
     write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
     names = ["a", "b", "p", "x", "gone"]
     found = [hurting(name) for name in names]
-    assert asyncio.run(store.conclude(SCOPE, {}, found)) == ["check/a", "check/b"]
-    assert asyncio.run(store.conclude(SCOPE, {}, found)) == []
+    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, found)) == [
+        "check/a",
+        "check/b",
+    ]
+    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, found)) == []
     states = dict(rows(path, "select signature, state from reflection"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
     assert states == {**expected, "x": "quarantined"}
-    first, last = asyncio.run(store.rulings(SCOPE, 9))
+    first, last = asyncio.run(store.read(SCOPE, exposure_store.rulings, 9))
     assert (first["subject"], last["subject"]) == ("check/b", "check/a")
     assert last["why"].startswith("shown 200, withheld 40: right at once 0 % against 100 %; −100")
     assert last["record"]["uplift"]["gain"] == -1
@@ -244,9 +264,13 @@ def test_harm_retires_once_and_on_record(store, path):
 def test_ranks_are_those_of_the_last_look(store, path):
     write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
     useful = "select useful from reflection order by signature"
-    asyncio.run(store.conclude(SCOPE, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4}, []))
+    asyncio.run(
+        store.write(
+            SCOPE, exposure_store.conclude, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4}, []
+        )
+    )
     assert rows(path, useful) == [(1.2,), (1.0,), (1.0,)]
-    asyncio.run(store.conclude(SCOPE, {"check/b": 0.9, "check/p": 1.1}, []))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/b": 0.9, "check/p": 1.1}, []))
     assert rows(path, useful) == [(1.0,), (0.9,), (1.1,)]
     assert rows(path, "select * from ruling") == []
 
@@ -254,13 +278,13 @@ def test_ranks_are_those_of_the_last_look(store, path):
 def test_what_is_brought_back_begins_anew(store, path):
     write(store, lessons=[lesson("a"), lesson("b", state="candidate")])
     write(store, [shown("a", "before")], Outcome("before", False, 1))
-    asyncio.run(store.conclude(SCOPE, {"check/a": 0.6}, [hurting("a")]))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.6}, [hurting("a")]))
     id = rows(path, "select id from reflection where signature = 'a'")[0][0]
-    asyncio.run(store.restore(SCOPE, id, "ada", "it was the model"))
+    asyncio.run(store.write(SCOPE, exposure_store.restore, id, "ada", "it was the model"))
     assert rows(path, "select state, useful from reflection where signature = 'a'") == [
         ("verified", 1.0)
     ]
-    newest = asyncio.run(store.rulings(SCOPE, 1))[0]
+    newest = asyncio.run(store.read(SCOPE, exposure_store.rulings, 1))[0]
     assert [newest[key] for key in ("action", "subject", "by", "why")] == [
         "restore",
         "check/a",
@@ -268,11 +292,13 @@ def test_what_is_brought_back_begins_anew(store, path):
         "it was the model",
     ]
     write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
-    cases, _ = asyncio.run(store.evidence(SCOPE, 10))
+    cases, _ = asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))
     assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
     assert cases[None] == {(0.1, True, False, False, 1): 1}  # memory as a whole forgets nothing
     # Proven again by what came after, it is retired again.
-    assert asyncio.run(store.conclude(SCOPE, {}, [hurting("a")])) == ["check/a"]
+    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])) == [
+        "check/a"
+    ]
 
 
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
@@ -281,23 +307,23 @@ def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     id = rows(path, "select id from reflection")[0][0]
     for wrong in (id, id + 1):
         with pytest.raises(NotFound, match="lesson that a proof retired"):
-            asyncio.run(store.restore(SCOPE, wrong, "ada", ""))
+            asyncio.run(store.write(SCOPE, exposure_store.restore, wrong, "ada", ""))
     assert rows(path, "select state from reflection") == [(state,)]
 
 
 def test_who_brings_back_says_so(store, path):
     write(store, lessons=[lesson("a")])
-    asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]))
     with pytest.raises(InvalidInput):
-        asyncio.run(store.restore(SCOPE, 1, " ", ""))
+        asyncio.run(store.write(SCOPE, exposure_store.restore, 1, " ", ""))
     with pytest.raises(NotFound):
-        asyncio.run(store.restore(OTHER, 1, "ada", ""))
+        asyncio.run(store.write(OTHER, exposure_store.restore, 1, "ada", ""))
     assert rows(path, "select state from reflection") == [("retired",)]
 
 
 def test_what_is_seen_again_stays_retired(store, path):
     write(store, lessons=[lesson("a")])
-    asyncio.run(store.conclude(SCOPE, {}, [hurting("a")]))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]))
     write(store, lessons=[replace(lesson("a"), trust="operator")])
     assert rows(path, "select state, seen from reflection") == [("retired", 2)]
 
@@ -312,7 +338,9 @@ def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embedder):
         (known,) = (await memory.seen("a", "a")).lessons
         name = f"{known['kind']}/{known['signature']}"
         assert len(await memory.recall(task)) == 1
-        assert await store.conclude(SCOPE, {}, [replace(hurting("a"), lesson=name)]) == [name]
+        assert await store.write(
+            SCOPE, exposure_store.conclude, {}, [replace(hurting("a"), lesson=name)]
+        ) == [name]
         assert await memory.recall(task) == []
         assert (await memory.brief(task, "l")).exposures == ()
         await memory.restore(known["id"], by="ada")
@@ -332,9 +360,9 @@ def said(trust: str, text: str = "lesson a") -> Reflection:
     return replace(lesson("a", state="candidate", trust=trust), text=text)
 
 
-def shown_and_retired(store: SqlStore, one: Reflection) -> None:
+def shown_and_retired(store: Store, one: Reflection) -> None:
     write(store, [shown("a", "before")], Outcome("before", False, 1), [one])
-    asyncio.run(store.conclude(SCOPE, {"check/a": 0.55}, [hurting("a")]))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.55}, [hurting("a")]))
 
 
 def now(path: Any) -> tuple[Any, ...]:
@@ -352,11 +380,13 @@ def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store, path
     write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
-    assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]
+    assert "check/a" not in asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]
     write(store, [shown("a", "after")], Outcome("after", True, 1))
-    cases, _ = asyncio.run(store.evidence(SCOPE, 10))
+    cases, _ = asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))
     assert sum(cases["check/a"].values()) == 1
-    assert asyncio.run(store.conclude(SCOPE, {}, [hurting("a")])) == ["check/a"]
+    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])) == [
+        "check/a"
+    ]
     write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
     assert now(path)[:2] == ("retired", WORDS)
 
@@ -365,20 +395,22 @@ def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store, path
 def test_words_that_were_replaced_take_their_rank_and_evidence_with_them(store, path, trust):
     write(store, [shown("a", "before")], Outcome("before", False, 1), [said("model")])
     write(store, [shown("a", "again")], Outcome("again", False, 1))
-    asyncio.run(store.conclude(SCOPE, {"check/a": 0.9}, []))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.9}, []))
     write(store, lessons=[replace(said(trust, WORDS), source="a run")])
     assert now(path) == ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
-    assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]
+    assert "check/a" not in asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]
 
 
 @pytest.mark.parametrize("trust", ["measured", "operator"])
 def test_the_same_words_keep_their_rank_and_evidence(store, path, trust):
     write(store, lessons=[said("model")])
     write(store, [shown("a", "before")], Outcome("before", False, 1))
-    asyncio.run(store.conclude(SCOPE, {"check/a": 0.9}, []))
+    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.9}, []))
     write(store, lessons=[said(trust)])
     assert now(path) == ("candidate", "lesson a", 0.9, [])
-    assert sum(asyncio.run(store.evidence(SCOPE, 10))[0]["check/a"].values()) == 1
+    assert (
+        sum(asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]["check/a"].values()) == 1
+    )
 
 
 def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
@@ -397,13 +429,13 @@ def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
 ):
     shown_and_retired(store, said("model"))
     if gone:
-        asyncio.run(store.prune(SCOPE, 0.0, 0, "ada", False))
+        asyncio.run(store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada"))
         assert rows(path, "select * from reflection") == []
     write(store, lessons=[said(trust, text)])
     state, *_, rulings = now(path)
     assert (state, rulings) == ("retired", [RETIRED])
     ((id,),) = rows(path, "select id from reflection")
-    asyncio.run(store.restore(SCOPE, id, "ada", "it was the model"))
+    asyncio.run(store.write(SCOPE, exposure_store.restore, id, "ada", "it was the model"))
     assert now(path)[0] == "candidate"
     write(store, lessons=[said(trust, text)])
     assert now(path)[0] == "candidate"
@@ -411,34 +443,43 @@ def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
 
 def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(store, path):
     shown_and_retired(store, said("model"))
-    asyncio.run(store.prune(SCOPE, 0.0, 0, "ada", False))
+    asyncio.run(store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada"))
     write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
-    assert "check/a" not in asyncio.run(store.evidence(SCOPE, 10))[0]
+    assert "check/a" not in asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]
 
 
 @pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
-@pytest.mark.parametrize("clock", [0.0, -3600.0, 3600.0])
-def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, clock):
-    """Each step happens at a time that is `clock` seconds from the one before it."""
+@pytest.mark.parametrize("jump", [0.0, -3600.0, 3600.0])
+def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, jump):
+    """Each step happens at a time that is `jump` seconds from the one before it."""
     write(store, lessons=[said("model")])
     ((id,),) = rows(path, "select id from reflection")
 
-    def steps(db: Db) -> None:
-        before, after = Outcome("before", False, 1), Outcome("after", True, 1)
-        times = iter([NOW + n * clock for n in range(6)])
-        expose(db, SCOPE, [shown("a", "before")], before, next(times))
-        conclude(db, SCOPE, {}, [hurting("a")], next(times))
-        if words is None:
-            restore(db, SCOPE, id, "ada", "", next(times))
-        else:
-            remember(db, SCOPE, [said("operator", words)], next(times))
-        expose(db, SCOPE, [shown("a", "after")], after, next(times))
-        found, _ = evidence(db, SCOPE, 10, next(times))
+    with clock(NOW) as stopped:
+        for step in (
+            partial(
+                remember,
+                reflections=[],
+                exposures=[shown("a", "before")],
+                outcome=Outcome("before", False, 1),
+            ),
+            partial(conclude, useful={}, hurting=[hurting("a")]),
+            partial(restore, id=id, by="ada", why="")
+            if words is None
+            else partial(remember, reflections=[said("operator", words)]),
+            partial(
+                remember,
+                reflections=[],
+                exposures=[shown("a", "after")],
+                outcome=Outcome("after", True, 1),
+            ),
+        ):
+            asyncio.run(store.write(SCOPE, step))
+            stopped.now += jump
+        found, _ = asyncio.run(store.read(SCOPE, evidence, 10))
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
-        conclude(db, SCOPE, {}, [hurting("a")], next(times))
-        restore(db, SCOPE, id, "ada", "", next(times, NOW))
-
-    asyncio.run(store._access.write(Scope(), steps))
+        asyncio.run(store.write(SCOPE, conclude, {}, [hurting("a")]))
+        asyncio.run(store.write(SCOPE, restore, id, "ada", ""))
     assert now(path)[0] == "candidate"

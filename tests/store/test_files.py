@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import StoreCorrupt, StoreNewer, StoreUnavailable
+from heedful.store import loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 
 def commit(path: Path | str, number: int = 1) -> None:
     with opened(path) as store:
-        asyncio.run(store.commit(SCOPE, report("a", number), "me"))
+        asyncio.run(store.write(SCOPE, loops.commit, report("a", number), "me"))
 
 
 def read(path: Path | str) -> int:
     with opened(path) as store:
-        return len(asyncio.run(store.read(SCOPE, "a")).values)
+        return len(asyncio.run(store.read(SCOPE, loops.read, "a")).values)
 
 
 @pytest.fixture
@@ -38,10 +39,10 @@ def test_reopening_finds_everything(path):
 def test_in_memory_lives_as_long_as_its_store():
     async def scenario() -> None:
         with opened(":memory:") as store:
-            await store.commit(SCOPE, report("a", 1), "me")
-            assert len((await store.read(SCOPE, "a")).values) == 1
+            await store.write(SCOPE, loops.commit, report("a", 1), "me")
+            assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
             with opened(":memory:") as other:
-                assert await other.loops(SCOPE, 9) == []
+                assert await other.read(SCOPE, loops.newest, 9) == []
 
     asyncio.run(scenario())
 
@@ -88,7 +89,7 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
 def test_a_damaged_file_is_said_to_be_damaged(path):
     with opened(path) as store:
         for number in range(2, 40):
-            asyncio.run(store.commit(SCOPE, report("a", number, "x" * 2_000), "me"))
+            asyncio.run(store.write(SCOPE, loops.commit, report("a", number, "x" * 2_000), "me"))
     content = bytearray(path.read_bytes())
     content[4096:] = b"\x5a" * (len(content) - 4096)
     path.write_bytes(content)
@@ -108,13 +109,14 @@ def test_a_truncated_file_is_said_to_be_damaged(path):
 READ_ONLY = """
 import asyncio, os, sys
 from heedful.errors import StoreUnavailable
+from heedful.store import loops
 from tests.store.support import *
 
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 with opened(sys.argv[1]) as store:
     try:
-        asyncio.run(store.commit(SCOPE, report("a", 2), "me"))
+        asyncio.run(store.write(SCOPE, loops.commit, report("a", 2), "me"))
     except StoreUnavailable as error:
         print(error)
 """
@@ -140,23 +142,24 @@ def test_a_path_where_no_file_can_be(tmp_path, where):
 FULL = """
 import asyncio, resource, sys
 from heedful.errors import StoreUnavailable
+from heedful.store import loops
 from tests.store.support import *
 
 async def main(path):
     with opened(path) as store:
-        await store.commit(SCOPE, report("a", 1), "me")
+        await store.write(SCOPE, loops.commit, report("a", 1), "me")
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
         number = 1
         try:
             while True:
-                await store.commit(SCOPE, report("a", number + 1, "x" * 9_000), "me")
+                await store.write(SCOPE, loops.commit, report("a", number + 1, "x" * 9_000), "me")
                 number += 1
         except StoreUnavailable as error:
             print(error)
         # What is there can be read, and once there is room again, writing goes on.
-        assert len((await store.read(SCOPE, "a")).values) == number
+        assert len((await store.read(SCOPE, loops.read, "a")).values) == number
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        await store.commit(SCOPE, report("a", number + 1, "last"), "me")
+        await store.write(SCOPE, loops.commit, report("a", number + 1, "last"), "me")
     print(number)
 
 asyncio.run(main(sys.argv[1]))

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import Change, Scope, Wanted
+from heedful.lessons.lesson import Change, LessonFilter, Scope
 from heedful.memory.memory import Memory
-from heedful.store.records import Filed
+from heedful.store import episodes, exposures, patterns
+from heedful.store.records import StoredEpisode
 from tests.store.support import SCOPE, opened
 
 pytestmark = pytest.mark.both
@@ -37,9 +38,9 @@ def learnt(store, n: int, scope: Scope = SCOPE, **more) -> int:
     return int(said.id)
 
 
-def pages(store, wanted: Wanted, size: int) -> list[int]:
+def pages(store, wanted: LessonFilter, size: int) -> list[int]:
     found: list[int] = []
-    while page := run(store.listed(SCOPE, wanted, size)):
+    while page := run(store.read(SCOPE, patterns.list_lessons, wanted, size)):
         found += [one["id"] for one in page]
         wanted = replace(wanted, before=found[-1])
     return found
@@ -49,11 +50,12 @@ def pages(store, wanted: Wanted, size: int) -> list[int]:
 def test_pages_hold_every_lesson_once_whatever_comes_meanwhile(store, size):
     ids = [learnt(store, n) for n in range(1, 8)]
     learnt(store, 1, OTHER)
-    first = run(store.listed(SCOPE, Wanted(), size))
+    first = run(store.read(SCOPE, patterns.list_lessons, LessonFilter(), size))
     learnt(store, 20)
-    assert [*(one["id"] for one in first), *pages(store, Wanted(before=first[-1]["id"]), size)] == (
-        sorted(ids, reverse=True)
-    )
+    assert [
+        *(one["id"] for one in first),
+        *pages(store, LessonFilter(before=first[-1]["id"]), size),
+    ] == (sorted(ids, reverse=True))
 
 
 @given(
@@ -66,10 +68,10 @@ def test_a_tag_is_found_where_a_lesson_has_it_and_nowhere_else(all):
     with opened(":memory:") as store:
         for n, tags in enumerate(all):
             learnt(store, n, tags=tags)
-        lessons = run(store.listed(SCOPE, Wanted(), 99))
+        lessons = run(store.read(SCOPE, patterns.list_lessons, LessonFilter(), 99))
         for tag in {tag for tags in all for tag in tags}:
             expected = [one["id"] for one in lessons if tag in one["tags"]]
-            found = run(store.listed(SCOPE, Wanted(tag=tag), 99))
+            found = run(store.read(SCOPE, patterns.list_lessons, LessonFilter(tag=tag), 99))
             assert [one["id"] for one in found] == expected
 
 
@@ -78,65 +80,92 @@ def test_filters_are_all_met(store):
     two = learnt(store, 2, tags=["a", 'b"'])
     held = learnt(store, 3, trust="tool", tags=["a"])
     for wanted, ids in (
-        (Wanted(error_type="kind 1"), [held, one]),
-        (Wanted(tag="a"), [two, one]),
-        (Wanted(tag='b"', error_type="kind 0"), [two]),
-        (Wanted(state="quarantined"), [held]),
-        (Wanted(kind="check"), []),
+        (LessonFilter(error_type="kind 1"), [held, one]),
+        (LessonFilter(tag="a"), [two, one]),
+        (LessonFilter(tag='b"', error_type="kind 0"), [two]),
+        (LessonFilter(state="quarantined"), [held]),
+        (LessonFilter(kind="check"), []),
     ):
-        assert [one["id"] for one in run(store.listed(SCOPE, wanted, 9))] == ids
+        assert [
+            one["id"] for one in run(store.read(SCOPE, patterns.list_lessons, wanted, 9))
+        ] == ids
 
 
 def test_words_that_are_held_back_are_in_no_list(store):
     learnt(store, 3, trust="external", tags=["secret tag"])
-    [told] = run(store.listed(SCOPE, Wanted(), 9))
+    [told] = run(store.read(SCOPE, patterns.list_lessons, LessonFilter(), 9))
     assert (told["text"], told["pattern"], told["tags"], told["meta"]) == ("", "", [], {})
-    assert run(store.listed(SCOPE, Wanted(tag="secret tag"), 9)) == []
+    assert run(store.read(SCOPE, patterns.list_lessons, LessonFilter(tag="secret tag"), 9)) == []
 
 
 def test_an_edit_needs_the_edition_that_was_read(store):
     id = learnt(store, 1)
-    [read] = run(store.listed(SCOPE, Wanted(), 1))
+    [read] = run(store.read(SCOPE, patterns.list_lessons, LessonFilter(), 1))
     learnt(store, 1)  # seen again: a counter is no edit
-    pinned = run(store.amend(SCOPE, id, read["edition"], Change(pinned=True), "ada", "it is good"))
+    pinned = run(
+        store.write(
+            SCOPE, patterns.amend, id, read["edition"], Change(pinned=True), "ada", "it is good"
+        )
+    )
     assert pinned["pinned"] is True
     with pytest.raises(Changed) as told:
-        run(store.amend(SCOPE, id, read["edition"], Change(apart=True), "bo", ""))
+        run(store.write(SCOPE, patterns.amend, id, read["edition"], Change(apart=True), "bo", ""))
     assert told.value.edition == pinned["edition"]
-    apart = run(store.amend(SCOPE, id, pinned["edition"], Change(apart=True), "bo", ""))
+    apart = run(
+        store.write(SCOPE, patterns.amend, id, pinned["edition"], Change(apart=True), "bo", "")
+    )
     assert (apart["pinned"], apart["apart"]) == (True, True)
-    rulings = [(one["action"], one["by"]) for one in run(store.rulings(SCOPE, 9))]
+    rulings = [(one["action"], one["by"]) for one in run(store.read(SCOPE, exposures.rulings, 9))]
     assert rulings == [("unmerge", "bo"), ("pin", "ada")]
 
 
 def test_an_edit_is_whole_or_not_at_all(store):
     id = learnt(store, 1)
-    [read] = run(store.listed(SCOPE, Wanted(), 1))
+    [read] = run(store.read(SCOPE, patterns.list_lessons, LessonFilter(), 1))
     with pytest.raises(NotFound):  # no proof retired it
-        run(store.amend(SCOPE, id, read["edition"], Change(pinned=True, restored=True), "ada", ""))
-    assert run(store.listed(SCOPE, Wanted(), 1)) == [read]
+        run(
+            store.write(
+                SCOPE,
+                patterns.amend,
+                id,
+                read["edition"],
+                Change(pinned=True, restored=True),
+                "ada",
+                "",
+            )
+        )
+    assert run(store.read(SCOPE, patterns.list_lessons, LessonFilter(), 1)) == [read]
     for scope, other in ((OTHER, id), (SCOPE, id + 1), (SCOPE, 2**63 - 1)):
         with pytest.raises(NotFound):
-            run(store.amend(scope, other, read["edition"], Change(pinned=True), "ada", ""))
+            run(
+                store.write(
+                    scope, patterns.amend, other, read["edition"], Change(pinned=True), "ada", ""
+                )
+            )
 
 
 def test_episodes_come_in_pages_without_their_records(store):
     for n in range(7):
-        state = run(store.episodes.put(SCOPE, Filed(f"d{n}", f"run {n}", "", "failure", {"a": 1})))
+        state = run(
+            episodes.put(store, SCOPE, StoredEpisode(f"d{n}", f"run {n}", "", "failure", {"a": 1}))
+        )
         assert state == "waiting"
-    assert run(store.episodes.put(SCOPE, Filed("d3", "again", "", "failure", {}))) == "waiting"
-    newest = run(store.episodes.newest(SCOPE, 9))
-    found = run(store.episodes.before(SCOPE, 3))
-    while page := run(store.episodes.before(SCOPE, 3, "", found[-1].at, found[-1].digest)):
+    assert (
+        run(episodes.put(store, SCOPE, StoredEpisode("d3", "again", "", "failure", {})))
+        == "waiting"
+    )
+    newest = run(store.read(SCOPE, episodes.newest, 9))
+    found = run(store.read(SCOPE, episodes.page, 3))
+    while page := run(store.read(SCOPE, episodes.page, 3, "", found[-1].at, found[-1].digest)):
         found = [*found, *page]
     assert [one.digest for one in found] == [one.digest for one in newest]
     assert {one.tries for one in found} == {0}
     assert all(one.record == {} for one in found)
-    assert run(store.episodes.before(OTHER, 3)) == []
+    assert run(store.read(OTHER, episodes.page, 3)) == []
 
 
 def test_what_was_put_is_taken_by_a_worker(store):
-    run(store.episodes.put(SCOPE, Filed("d1", "", "", "failure", {"a": 1})))
-    taken = run(store.episodes.take(SCOPE, 4e9))
+    run(episodes.put(store, SCOPE, StoredEpisode("d1", "", "", "failure", {"a": 1})))
+    taken = run(store.write(SCOPE, episodes.take, 4e9))
     assert taken is not None
     assert (taken.digest, taken.record, taken.tries) == ("d1", {"a": 1}, 1)

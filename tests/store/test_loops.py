@@ -21,10 +21,12 @@ from heedful.loop.decide import Again, Done, Lifted, decide, spent
 from heedful.loop.policies import default
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Stop
+from heedful.store import lessons
+from heedful.store import loops as loop_store
 from heedful.store.lessons import storable
 from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
-from heedful.store.records import Entry, Head
-from heedful.store.store import SqlStore
+from heedful.store.records import Head, JournalEntry
+from heedful.store.store import Store
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -49,19 +51,19 @@ def owner():
 
 def test_a_loop_that_is_not_stored_is_not_found(store):
     with pytest.raises(NotFound, match="no loop 'nope'"):
-        asyncio.run(store.read(SCOPE, "nope"))
+        asyncio.run(store.read(SCOPE, loop_store.read, "nope"))
 
 
 def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
     async def scenario() -> None:
-        await store.commit(SCOPE, report("a", 1), owner)
-        stored = await store.read(SCOPE, "a")
+        await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
+        stored = await store.read(SCOPE, loop_store.read, "a")
         assert (stored.head.task, stored.values, stored.epoch) == ("task", ("text",), 1)
         assert stored.verdicts == (Again(),)
         with pytest.raises(LeaseLost):
-            await store.commit(SCOPE, report("b", 1, head=None), owner)
+            await store.write(SCOPE, loop_store.commit, report("b", 1, head=None), owner)
         with pytest.raises(NotFound):
-            await store.read(SCOPE, "b")
+            await store.read(SCOPE, loop_store.read, "b")
 
     asyncio.run(scenario())
 
@@ -78,20 +80,22 @@ def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     again = report("a", 1, verdict=lifted, reflections=[lesson()])
 
     async def scenario() -> None:
-        await store.claim(SCOPE, "a", HEAD, owner)
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
         override = Override("attempts", "ada", decisions=5)
-        await store.commit(SCOPE, Entry("a", 1, override=override), owner)
-        await store.commit(SCOPE, again, owner)
+        await store.write(SCOPE, loop_store.commit, JournalEntry("a", 1, override=override), owner)
+        await store.write(SCOPE, loop_store.commit, again, owner)
         before = dump(tmp_path)
-        first = await store.read(SCOPE, "a")
+        first = await store.read(SCOPE, loop_store.read, "a")
         assert first.loop.overrides == (replace(override, used=1),)
         for _ in range(3):
-            await store.commit(SCOPE, again, owner)
-        assert await store.read(SCOPE, "a") == replace(first, updated=(await now()))
+            await store.write(SCOPE, loop_store.commit, again, owner)
+        assert await store.read(SCOPE, loop_store.read, "a") == replace(
+            first, updated=(await now())
+        )
         assert dump(tmp_path) == before
 
     async def now() -> float:
-        return float((await store.read(SCOPE, "a")).updated)
+        return float((await store.read(SCOPE, loop_store.read, "a")).updated)
 
     def dump(folder: Any) -> list[Any]:
         tables = ("attempt", "decision", "override", "reflection", "occurrence")
@@ -121,21 +125,23 @@ def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner, othe
         second = replace(first, attempt=replace(first.attempt, **other))
 
     async def scenario() -> None:
-        await store.commit(SCOPE, first, owner)
-        before = await store.read(SCOPE, "a")
+        await store.write(SCOPE, loop_store.commit, first, owner)
+        before = await store.read(SCOPE, loop_store.read, "a")
         with pytest.raises(Conflict, match="attempt 1 of 'a' is stored with other content"):
-            await store.commit(SCOPE, replace(second, cancelled="ada"), owner)
-        assert replace(await store.read(SCOPE, "a"), updated=before.updated) == before
+            await store.write(SCOPE, loop_store.commit, replace(second, cancelled="ada"), owner)
+        assert (
+            replace(await store.read(SCOPE, loop_store.read, "a"), updated=before.updated) == before
+        )
 
     asyncio.run(scenario())
 
 
 def test_the_same_id_for_another_task_is_a_conflict(store, owner):
     async def scenario() -> None:
-        await store.claim(SCOPE, "a", HEAD, owner)
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
         with pytest.raises(Conflict, match="is about another task"):
-            await store.claim(SCOPE, "a", Head("other task"), owner)
-        await store.claim(Scope("other"), "a", Head("other task"), owner)
+            await store.write(SCOPE, loop_store.claim, "a", Head("other task"), owner)
+        await store.write(Scope("other"), loop_store.claim, "a", Head("other task"), owner)
 
     asyncio.run(scenario())
 
@@ -144,21 +150,27 @@ def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store,
     lifted = (Lifted(Stop("attempts", "x"), "ada", 0), Lifted(Stop("attempts", "y"), "ada", 0))
 
     async def used() -> list[int]:
-        return [o.used for o in (await store.read(SCOPE, "a")).loop.overrides]
+        return [o.used for o in (await store.read(SCOPE, loop_store.read, "a")).loop.overrides]
 
     async def scenario() -> None:
-        await store.claim(SCOPE, "a", HEAD, owner)
-        given = Entry("a", 1, override=Override("attempts", "ada", decisions=2))
-        await store.commit(SCOPE, given, owner)
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
+        given = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=2))
+        await store.write(SCOPE, loop_store.commit, given, owner)
         stopped = Done(1, False, (Stop("budget", "z"),), lifted)
-        await store.commit(SCOPE, report("a", 1, verdict=stopped), owner)
+        await store.write(SCOPE, loop_store.commit, report("a", 1, verdict=stopped), owner)
         assert await used() == [0]
         for number in (2, 3):
-            await store.commit(SCOPE, report("a", number, verdict=Again(lifted=lifted)), owner)
+            await store.write(
+                SCOPE, loop_store.commit, report("a", number, verdict=Again(lifted=lifted)), owner
+            )
         assert await used() == [2]
         with pytest.raises(OverrideRefused, match="consumed by another decision"):
-            await store.commit(SCOPE, report("a", 4, verdict=Again(lifted=lifted)), owner)
-        assert len((await store.read(SCOPE, "a")).values) == 3  # nothing of it was written
+            await store.write(
+                SCOPE, loop_store.commit, report("a", 4, verdict=Again(lifted=lifted)), owner
+            )
+        assert (
+            len((await store.read(SCOPE, loop_store.read, "a")).values) == 3
+        )  # nothing of it was written
 
     asyncio.run(scenario())
 
@@ -169,8 +181,8 @@ def test_who_lifts_a_rule_or_cancels_and_why_are_texts_like_all_others(store, ow
     async def scenario() -> None:
         said = Override("attempts", f"me {secret}", f"\ud800 {secret}")
         entry = report("a", 1, override=said, cancelled=f"\ud800 {secret}")
-        await store.commit(SCOPE, entry, owner)
-        loop = (await store.read(SCOPE, "a")).loop
+        await store.write(SCOPE, loop_store.commit, entry, owner)
+        loop = (await store.read(SCOPE, loop_store.read, "a")).loop
         (kept,) = loop.overrides
         assert (kept.by, kept.why) == ("me [redacted: aws_key]", "? [redacted: aws_key]")
         assert loop.cancelled == "? [redacted: aws_key]"
@@ -181,20 +193,20 @@ def test_who_lifts_a_rule_or_cancels_and_why_are_texts_like_all_others(store, ow
 def test_an_id_that_no_file_can_hold_is_refused(store, owner):
     async def scenario() -> None:
         with pytest.raises(InvalidInput, match="lone surrogate"):
-            await store.read(SCOPE, "\ud800")
+            await store.read(SCOPE, loop_store.read, "\ud800")
         with pytest.raises(InvalidInput, match="lone surrogate"):
-            await store.commit(SCOPE, report("\ud800", 1), owner)
-        await store.commit(SCOPE, report("a", 1), owner)
+            await store.write(SCOPE, loop_store.commit, report("\ud800", 1), owner)
+        await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
 
     asyncio.run(scenario())
 
 
 def test_an_override_for_no_decision_is_refused_by_the_database_too(store, owner):
     async def scenario() -> None:
-        await store.claim(SCOPE, "a", HEAD, owner)
-        bad = Entry("a", 1, override=Override("attempts", "ada", decisions=0))
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
+        bad = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=0))
         with pytest.raises(StoreError):
-            await store.commit(SCOPE, bad, owner)
+            await store.write(SCOPE, loop_store.commit, bad, owner)
 
     asyncio.run(scenario())
 
@@ -205,11 +217,15 @@ def test_an_override_for_no_decision_is_refused_by_the_database_too(store, owner
 def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(store, owner):
     async def scenario() -> None:
         head = HEAD
-        await store.commit(SCOPE, Entry("a", 1, head, step=("1/answer", ["one"])), owner)
-        await store.commit(SCOPE, Entry("a", 1, step=("1/answer", ["two"])), owner)
-        assert (await store.read(SCOPE, "a")).journal == {"1/answer": ["one"]}
-        await store.commit(SCOPE, report("a", 1), owner)
-        assert (await store.read(SCOPE, "a")).journal == {}
+        await store.write(
+            SCOPE, loop_store.commit, JournalEntry("a", 1, head, step=("1/answer", ["one"])), owner
+        )
+        await store.write(
+            SCOPE, loop_store.commit, JournalEntry("a", 1, step=("1/answer", ["two"])), owner
+        )
+        assert (await store.read(SCOPE, loop_store.read, "a")).journal == {"1/answer": ["one"]}
+        await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
+        assert (await store.read(SCOPE, loop_store.read, "a")).journal == {}
 
     asyncio.run(scenario())
 
@@ -222,12 +238,14 @@ def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store):
 
     async def scenario() -> None:
         enter(first)
-        await store.claim(SCOPE, "a", HEAD, first)
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, first)
         with pytest.raises(LeaseLost, match="is being driven by another process"):
-            await store.claim(SCOPE, "a", HEAD, second)
-        assert (await store.claim(SCOPE, "a", HEAD, first)).epoch == 2  # its own again
+            await store.write(SCOPE, loop_store.claim, "a", HEAD, second)
+        assert (
+            await store.write(SCOPE, loop_store.claim, "a", HEAD, first)
+        ).epoch == 2  # its own again
         leave(first)
-        assert (await store.claim(SCOPE, "a", HEAD, second)).epoch == 3
+        assert (await store.write(SCOPE, loop_store.claim, "a", HEAD, second)).epoch == 3
 
     asyncio.run(scenario())
 
@@ -236,27 +254,27 @@ def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     first, second = new_owner(), new_owner()
 
     async def scenario() -> None:
-        await store.claim(SCOPE, "a", HEAD, first)
-        await store.claim(SCOPE, "a", HEAD, second)
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, first)
+        await store.write(SCOPE, loop_store.claim, "a", HEAD, second)
         stale = [
             report("a", 1, head=None),
-            Entry("a", 1, cancelled="by a ghost"),
-            Entry("a", 1, step=("1/answer", [])),
-            Entry("a", 1, override=Override("attempts", "ghost")),
-            Entry("a", 1, extra=Usage(calls=5)),
-            Entry("a", 1, reflections=[lesson()]),
+            JournalEntry("a", 1, cancelled="by a ghost"),
+            JournalEntry("a", 1, step=("1/answer", [])),
+            JournalEntry("a", 1, override=Override("attempts", "ghost")),
+            JournalEntry("a", 1, extra=Usage(calls=5)),
+            JournalEntry("a", 1, reflections=[lesson()]),
             report("a", 1),  # as if the loop were new
         ]
         for entry in stale:
             with pytest.raises(LeaseLost, match="taken over"):
-                await store.commit(SCOPE, entry, first)
+                await store.write(SCOPE, loop_store.commit, entry, first)
         with pytest.raises(LeaseLost):
-            await store.beat(SCOPE, "a", 1)
-        await store.beat(SCOPE, "a", 2)
-        stored = await store.read(SCOPE, "a")
+            await store.write(SCOPE, loop_store.beat, "a", 1)
+        await store.write(SCOPE, loop_store.beat, "a", 2)
+        stored = await store.read(SCOPE, loop_store.read, "a")
         assert stored.loop == Loop("a")
         assert (stored.journal, stored.verdicts) == ({}, ())
-        assert await store.count(SCOPE) == 0
+        assert await store.read(SCOPE, lessons.count) == 0
 
     asyncio.run(scenario())
 
@@ -283,19 +301,21 @@ def test_a_process_of_the_same_number_that_began_later_is_another_one():
 def test_an_ended_loop_is_free_at_once(tmp_path):
     program = (
         "import asyncio, sys\n"
+        "from heedful.store import loops\n"
         "from tests.store.support import *\n"
         "from heedful.loop.decide import Done\n"
         "from heedful.store.loops import enter, new_owner\n"
         "me = new_owner(); enter(me)\n"
         "with opened(sys.argv[1]) as store:\n"
-        "    asyncio.run(store.commit(SCOPE, report('a', 1, verdict=Done(1, True)), me))\n"
+        "    end = report('a', 1, verdict=Done(1, True))\n"
+        "    asyncio.run(store.write(SCOPE, loops.commit, end, me))\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"
     )
     other = python(program, tmp_path / "a.db")
     assert other.stdout is not None
     assert other.stdout.readline() == "ready\n"
     with opened(tmp_path / "a.db") as store:
-        stored = asyncio.run(store.claim(SCOPE, "a", Head("task"), new_owner()))
+        stored = asyncio.run(store.write(SCOPE, loop_store.claim, "a", Head("task"), new_owner()))
     assert (stored.epoch, stored.verdicts) == (2, (Done(1, True),))
     ended(other)
 
@@ -304,12 +324,14 @@ CLAIM = """
 import asyncio, sys
 from heedful.errors import LeaseLost
 from heedful.store.loops import enter, new_owner
+from heedful.store import loops
 from tests.store.support import *
 
 me = new_owner(); enter(me)
 with opened(sys.argv[1]) as store:
     try:
-        print("epoch", asyncio.run(store.claim(SCOPE, "a", Head("task"), me)).epoch, flush=True)
+        stored = asyncio.run(store.write(SCOPE, loops.claim, "a", Head("task"), me))
+        print("epoch", stored.epoch, flush=True)
     except LeaseLost:
         print("refused", flush=True)
     sys.stdin.readline()
@@ -320,7 +342,7 @@ with opened(sys.argv[1]) as store:
 def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tmp_path):
     path = tmp_path / "a.db"
     with opened(path) as store:
-        asyncio.run(store.count(SCOPE))
+        asyncio.run(store.read(SCOPE, lessons.count))
     both = [python(CLAIM, path) for _ in range(2)]
     said = [p.stdout.readline().strip() for p in both if p.stdout]
     assert sorted(said) == ["epoch 1", "refused"]
@@ -345,25 +367,32 @@ def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tm
 def test_what_is_read_is_what_was_committed(loop, policy, text):
     """Loops of all kinds, with lone surrogates and control characters in their texts."""
 
-    async def scenario(store: SqlStore) -> None:
+    async def scenario(store: Store) -> None:
         owner = "nobody"
         head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
-        await store.claim(SCOPE, "a", head, owner)
+        await store.write(SCOPE, loop_store.claim, "a", head, owner)
         grown = Loop("a", loop.goals)
         for told in loop.overrides:
             override = replace(told, by=storable(told.by), why=storable(told.why))
-            await store.commit(SCOPE, Entry("a", 1, override=override), owner)
+            await store.write(
+                SCOPE, loop_store.commit, JournalEntry("a", 1, override=override), owner
+            )
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
         for attempt in loop.attempts:
             grown = grown.then(attempt)
             verdicts.append(decide(grown, policy))
             grown = spent(grown, verdicts[-1])
-            entry = Entry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
-            await store.commit(SCOPE, entry, owner)
-        await store.commit(SCOPE, Entry("a", 1, extra=loop.extra, cancelled=loop.cancelled), owner)
+            entry = JournalEntry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
+            await store.write(SCOPE, loop_store.commit, entry, owner)
+        await store.write(
+            SCOPE,
+            loop_store.commit,
+            JournalEntry("a", 1, extra=loop.extra, cancelled=loop.cancelled),
+            owner,
+        )
         grown = replace(grown, extra=loop.extra, cancelled=storable(loop.cancelled))
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loop_store.read, "a")
         assert stored.loop == replace(grown, at=stored.decisions[-1].at if loop.overrides else 0.0)
         assert stored.verdicts == tuple(verdicts)
         assert stored.head == head
@@ -376,18 +405,27 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
 def test_newest_first_by_prefix_and_within_the_scope(store, owner):
     async def scenario() -> None:
         for id in ("a1", "b1", "a2", "a%"):
-            await store.commit(SCOPE, report(id, 1), owner)
-        await store.commit(Scope("other"), report("a3", 1), owner)
-        assert [s.id for s in await store.loops(SCOPE, 9)] == ["a%", "a2", "b1", "a1"]
-        assert [s.id for s in await store.loops(SCOPE, 9, "a")] == ["a%", "a2", "a1"]
-        assert [s.id for s in await store.loops(SCOPE, 9, "a%")] == ["a%"]
-        assert [s.id for s in await store.loops(SCOPE, 1)] == ["a%"]
+            await store.write(SCOPE, loop_store.commit, report(id, 1), owner)
+        await store.write(Scope("other"), loop_store.commit, report("a3", 1), owner)
+        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9)] == [
+            "a%",
+            "a2",
+            "b1",
+            "a1",
+        ]
+        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9, "a")] == [
+            "a%",
+            "a2",
+            "a1",
+        ]
+        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9, "a%")] == ["a%"]
+        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 1)] == ["a%"]
 
     asyncio.run(scenario())
 
 
 def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
-    def found(id: str, number: int, *findings: Any) -> Entry:
+    def found(id: str, number: int, *findings: Any) -> JournalEntry:
         entry = report(id, number)
         assert entry.attempt is not None
         evaluation = replace(loops.evaluated(), findings=findings)
@@ -397,16 +435,19 @@ def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
     warning, tag = loops.finding("w", level="warning"), loops.finding("tag", persistent=True)
 
     async def scenario() -> None:
-        await store.commit(SCOPE, found("a", 1, x, x, note), owner)
-        await store.commit(SCOPE, found("a", 2, x, warning), owner)
-        await store.commit(SCOPE, found("b", 1, x), owner)
-        await store.commit(SCOPE, found("mine", 1, x), owner)
-        await store.commit(Scope("other"), found("c", 1, x), owner)
-        await store.commit(SCOPE, found("mended", 1, x, tag), owner)
-        await store.commit(SCOPE, found("mended", 2), owner)
+        await store.write(SCOPE, loop_store.commit, found("a", 1, x, x, note), owner)
+        await store.write(SCOPE, loop_store.commit, found("a", 2, x, warning), owner)
+        await store.write(SCOPE, loop_store.commit, found("b", 1, x), owner)
+        await store.write(SCOPE, loop_store.commit, found("mine", 1, x), owner)
+        await store.write(Scope("other"), loop_store.commit, found("c", 1, x), owner)
+        await store.write(SCOPE, loop_store.commit, found("mended", 1, x, tag), owner)
+        await store.write(SCOPE, loop_store.commit, found("mended", 2), owner)
         # The second attempt of a is an improvement; what "mended" had is gone, but for its tag.
-        assert await store.echoes(SCOPE, "mine", 20) == {"x": 2, "w": 1, "tag": 1}
-        assert await store.echoes(SCOPE, "mine", 2) == {"x": 1, "tag": 1}  # the newest others
+        assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {"x": 2, "w": 1, "tag": 1}
+        assert await store.read(SCOPE, loop_store.echoes, "mine", 2) == {
+            "x": 1,
+            "tag": 1,
+        }  # the newest others
 
     asyncio.run(scenario())
 
@@ -414,7 +455,10 @@ def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
 def test_a_hundred_loops_at_once_are_all_there(store, owner, tmp_path):
     async def scenario() -> None:
         await asyncio.gather(
-            *(store.commit(SCOPE, report(f"loop {n}", 1, f"{n}"), owner) for n in range(100))
+            *(
+                store.write(SCOPE, loop_store.commit, report(f"loop {n}", 1, f"{n}"), owner)
+                for n in range(100)
+            )
         )
 
     asyncio.run(scenario())
@@ -428,12 +472,14 @@ def test_lessons_and_verdict_are_one_transaction(store, owner):
 
     async def scenario() -> None:
         with pytest.raises(StoreError):
-            await store.commit(SCOPE, report("a", 1, reflections=[good, bad]), owner)
-        assert await store.count(SCOPE) == 0
+            await store.write(
+                SCOPE, loop_store.commit, report("a", 1, reflections=[good, bad]), owner
+            )
+        assert await store.read(SCOPE, lessons.count) == 0
         with pytest.raises(NotFound):
-            await store.read(SCOPE, "a")
-        await store.commit(SCOPE, report("a", 1, reflections=[good]), owner)
-        assert await store.count(SCOPE) == 1
+            await store.read(SCOPE, loop_store.read, "a")
+        await store.write(SCOPE, loop_store.commit, report("a", 1, reflections=[good]), owner)
+        assert await store.read(SCOPE, lessons.count) == 1
 
     asyncio.run(scenario())
 
@@ -443,8 +489,8 @@ def test_what_a_loop_was_shown_is_written_once(store, owner, tmp_path):
     other = replace(shown, shown=False, share=0.1, examples=())
 
     async def scenario() -> None:
-        await store.commit(SCOPE, report("a", 1, exposures=[shown]), owner)
-        await store.commit(SCOPE, report("a", 2, exposures=[other]), owner)
+        await store.write(SCOPE, loop_store.commit, report("a", 1, exposures=[shown]), owner)
+        await store.write(SCOPE, loop_store.commit, report("a", 2, exposures=[other]), owner)
 
     asyncio.run(scenario())
     found = rows(tmp_path / "a.db", "select loop, kind, signature, shown, examples from exposure")
@@ -458,7 +504,7 @@ def test_the_database_is_durable_and_marked(store, owner, tmp_path):
             names = ("journal_mode", "synchronous", "foreign_keys")
             return tuple(db.execute(f"pragma {name}").fetchone()[0] for name in names)
 
-        return await store._access.write(Scope(), look)
+        return await store.write(Scope(), look)
 
     assert asyncio.run(scenario()) == ("wal", 2, 1)
     assert rows(tmp_path / "a.db", "pragma application_id") == [(0x65727261,)]

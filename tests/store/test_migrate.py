@@ -161,8 +161,8 @@ from heedful.errors import StoreError
 from heedful.drive.drive import run
 from heedful.memory.memory import Memory
 from heedful.loop.record import Finding
-from heedful.protocols import Scope
-from heedful.store import open_store
+from heedful.lessons.lesson import Scope
+from heedful.store import loops, open_store
 
 async def answer(task, hint):
     return "second" if hint else "first"
@@ -173,7 +173,8 @@ def not_at_once(candidate, context):
 async def use(store):
     before = await (memory := Memory(store)).count()
     result = await run("task", generate=answer, checks=[not_at_once], store=store, id=sys.argv[2])
-    assert (await store.read(Scope(), sys.argv[2])).values == ("first", "second"), result
+    stored = await store.read(Scope(), loops.read, sys.argv[2])
+    assert stored.values == ("first", "second"), result
     told = await memory.remember("E", f"a lesson of {sys.argv[2]} rises too late", lesson="bake it")
     assert told.created
     assert await memory.seen("E", f"a lesson of {sys.argv[2]} rises too late")

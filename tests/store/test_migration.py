@@ -20,6 +20,7 @@ from heedful.loop.codec import attempt_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Trigger
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, Usage
 from heedful.loop.stop import MaxAttempts, Stop
+from heedful.store import lessons, loops
 from heedful.store.database import read_sql
 from heedful.store.sqlite import APPLICATION, SCHEMA, in_file
 from tests.drive.support import WANTED, Check, Generator
@@ -90,7 +91,7 @@ def columns(path: Path) -> list[str]:
 
 def read(path: Path) -> Any:
     with opened(path) as store:
-        return asyncio.run(store.read(SCOPE, "a"))
+        return asyncio.run(store.read(SCOPE, loops.read, "a"))
 
 
 def test_schema_1_is_what_it_was(old):
@@ -162,7 +163,7 @@ def schema(path: Path) -> list[tuple[Any, ...]]:
 def test_it_is_then_like_a_new_one(old, tmp_path):
     new = tmp_path / "new.db"
     with opened(new) as store:
-        asyncio.run(store.count(SCOPE))
+        asyncio.run(store.read(SCOPE, lessons.count))
     read(old)
     assert schema(old) == schema(new)
     for (table,) in rows(new, "select name from sqlite_schema where type = 'table'"):
@@ -174,14 +175,14 @@ def test_it_is_migrated_once(old):
     for _ in range(2):
         read(old)
         with opened(old) as store:
-            asyncio.run(store.commit(SCOPE, report("b", 1), "me"))
+            asyncio.run(store.write(SCOPE, loops.commit, report("b", 1), "me"))
     assert columns(old).count("until") == 1
 
 
 def test_many_that_open_it_at_once_migrate_it_once(old):
     async def scenario() -> None:
         stores = [in_file(str(old)) for _ in range(8)]
-        found = await asyncio.gather(*(store.read(SCOPE, "a") for store in stores))
+        found = await asyncio.gather(*(store.read(SCOPE, loops.read, "a") for store in stores))
         assert all(len(stored.loop.overrides) == 2 for stored in found)
         for store in stores:
             await store.close()
@@ -232,5 +233,5 @@ def test_a_stranger_with_our_version_is_a_stranger(tmp_path):
     db.execute("create table override (x)")
     db.close()
     with pytest.raises(StoreCorrupt, match="another program's database"), opened(path) as store:
-        asyncio.run(store.read(Scope(), "a"))
+        asyncio.run(store.read(Scope(), loops.read, "a"))
     assert columns(path) == ["x"]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from heedful.lessons.lesson import Scope
+from heedful.store import idempotency, keys, lessons
 from heedful.store.database import read_sql
 from heedful.store.idempotency import Beside, Call, beside
 from heedful.store.keys import append
@@ -43,8 +44,8 @@ def tables(path):
 def test_it_has_them_once_it_is_opened_and_keeps_all_else(old, tmp_path):
     assert tables(old) == []
     with opened(old) as store, opened(tmp_path / "new.db") as new:
-        asyncio.run(store.count(Scope()))
-        asyncio.run(new.count(Scope()))
+        asyncio.run(store.read(Scope(), lessons.count))
+        asyncio.run(new.read(Scope(), lessons.count))
     assert sorted(tables(old)) == sorted(NEW)
     assert rows(old, "pragma user_version") == [(SCHEMA,)]
     assert rows(old, "select digest, state from episode") == [("d", "waiting")]
@@ -59,11 +60,13 @@ def test_what_is_new_works_there(old):
         with opened(old) as store:
             with beside(Beside()) as call:
                 call.also(lambda db: append(db, "default", "me", "key.create", "a", {}))
-                made, text = await store.keys.create("default", "a", expires=time.time() + 60)
-            assert (await store.keys.holder(text)).id == made.id
-            assert (await store.audit.verify("default")).rows == 1
+                made, text = await keys.create(store, "default", "a", expires=time.time() + 60)
+            assert (await keys.holder(store, text)).id == made.id
+            assert (await store.apart(Scope("default"), keys.verify_audit)).rows == 1
             once = Call("default", made.id, "once", "digest")
-            await store.answers.keep(once, {"status": 200})
-            assert (await store.answers.before(once)).answer == {"status": 200}
+            await store.write(Scope(once.tenant), idempotency.keep, once, {"status": 200})
+            assert (await store.read(Scope(once.tenant), idempotency.before, once)).answer == {
+                "status": 200
+            }
 
     asyncio.run(scenario())

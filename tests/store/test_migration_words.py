@@ -146,7 +146,7 @@ def test_an_old_lesson_is_seen_again_and_forgotten_with_the_rest(old):
         await memory.clear()
         assert await memory.recall("billing host sleeps") == []
         check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store._access.write(Scope(), lambda db: db.execute(check).fetchall())
+        await store.write(Scope(), lambda db, _: db.execute(check).fetchall())
 
     with opened(old) as store:
         asyncio.run(scenario())

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from heedful.lessons.lesson import Scope
+from heedful.store import lessons
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 
@@ -14,7 +15,7 @@ def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: 
     async def opened(path: Path) -> list[int]:
         stores = [in_file(str(path)) for _ in range(12)]
         try:
-            return await asyncio.gather(*(store.count(Scope()) for store in stores))
+            return await asyncio.gather(*(store.read(Scope(), lessons.count) for store in stores))
         finally:
             for store in stores:
                 await store.close()

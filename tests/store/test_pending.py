@@ -17,8 +17,9 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.filing import unfiled
 from heedful.memory.ingest import Gathered, Patience, gather, receive
-from heedful.store.contract import Bounds
-from heedful.store.episodes import LATE
+from heedful.store import episodes as episode_store
+from heedful.store import lessons
+from heedful.store.episodes import LATE, Bounds
 from heedful.traces import reading as traces
 from heedful.traces.otlp import from_json
 from heedful.traces.pieces import LONGEST, Piece, episodes, pieces
@@ -54,7 +55,7 @@ def whole(spans: list[Data]) -> Any:
 
 
 def kept(store, scope: Scope = SCOPE) -> list[Any]:
-    return [unfiled(one) for one in run(store.episodes.newest(scope, 99))]
+    return [unfiled(one) for one in run(store.read(scope, episode_store.newest, 99))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,9 +118,9 @@ def test_a_trace_that_never_ends_is_given_up(store):
     assert run(gather(store, SCOPE, AT_ONCE)) == Gathered(again=0.0)
     ending = Patience(settled=0.0, missing=0.0, ending=-1.0)
     assert run(gather(store, SCOPE, ending)) == Gathered(given_up=1)
-    assert run(store.pending.pieces(SCOPE, TRACE)) == []
+    assert run(store.read(SCOPE, episode_store.spans, TRACE)) == []
     assert sent(store, [root]) == Counter({LATE: 1})
-    run(store.pending.give_up(SCOPE, 0.0, 4e9))  # and is not known for ever
+    run(store.write(SCOPE, episode_store.give_up_traces, 0.0, 4e9))  # and is not known for ever
     assert sent(store, [root]) == Counter()
 
 
@@ -150,9 +151,9 @@ def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
 def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     *children, root = genai()
     sent(store, [*children[1:], root])
-    [one] = run(store.pending.ended(SCOPE, 4e9, 4e9, 4e9))
+    [one] = run(store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9, 4e9))
     sent(store, children[:1])
-    assert run(store.pending.finish(SCOPE, one, None)) is False
+    assert run(episode_store.finish_trace(store, SCOPE, one, None)) is False
     assert len(run(gather(store, SCOPE, PATIENT)).episodes) == 1
     assert kept(store)[0][0].digest == whole(genai()).digest
 
@@ -167,9 +168,9 @@ def test_scopes_do_not_see_the_spans_of_others(store):
     assert [len(episode.events) for episode, _ in kept(store, other)] != [
         len(whole(genai()).events)
     ]
-    assert run(store.pending.counts(SCOPE))[0] == 1
-    run(store.clear(SCOPE))
-    assert run(store.pending.counts(SCOPE))[:2] == (0, 0)
+    assert run(store.read(SCOPE, episode_store.count_traces))[0] == 1
+    run(store.write(SCOPE, lessons.clear))
+    assert run(store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
 
 
 def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
@@ -191,7 +192,7 @@ def test_a_trace_and_a_scope_have_bounds(store):
     assert sum(sent(store, children, bounds=Bounds(bytes=100)).values()) == size
     assert sum(sent(store, children, bounds=Bounds(traces=0)).values()) == size
     assert sum(sent(store, children, bounds=Bounds(whole=100)).values()) == size
-    assert run(store.pending.counts(SCOPE))[:2] == (0, 0)
+    assert run(store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
     assert sent(store, children, bounds=Bounds(spans=size, traces=1)) == Counter()
     assert sum(sent(store, [root], bounds=Bounds(spans=size, traces=1)).values()) == 1
     assert sent(store, [root], bounds=Bounds(traces=1)) == Counter()  # it is of the same trace
@@ -212,7 +213,7 @@ def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(store, ch
     root = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
     change = {**change, "attributes": [root, *change.get("attributes", ())]}
     assert sum(sent(store, [first | change, *rest]).values()) == 1
-    assert len(run(store.pending.pieces(SCOPE, TRACE))) == len(rest)
+    assert len(run(store.read(SCOPE, episode_store.spans, TRACE))) == len(rest)
 
 
 @pytest.mark.parametrize("body", [b"\xff\xff", b"\x0a\xff", {"resourceSpans": 1}, [], None])

@@ -40,7 +40,7 @@ def judge(text: str, at: Context) -> Evaluation:
     return Evaluation(found if at.attempt == 1 else (), {"quality": 0.5 * at.attempt, text: 0.5})
 
 
-async def looped(store: heedful.protocols.Store, text: str, id: str) -> list[str]:
+async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
     """Loops of all endings with the text in whatever they are given; what the errors said."""
     said: list[str] = []
 
@@ -79,7 +79,7 @@ async def looped(store: heedful.protocols.Store, text: str, id: str) -> list[str
     return said
 
 
-async def remembered(store: heedful.protocols.Store, text: str) -> None:
+async def remembered(store: heedful.Store, text: str) -> None:
     memory = heedful.Memory(store)
     example = heedful.Example(text, text, text, text, {text: 0.1}, {text: 0.2}, text, text)
     fields: dict[str, Any] = {"tags": [text, "tag"], "context": text, "source": text[:200]}

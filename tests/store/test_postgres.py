@@ -140,7 +140,7 @@ async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, nu
     stores: list[Any] = [open_store(postgres.service), open_store(str(tmp_path / "a.db"))]
     for store in stores:
         with pytest.raises(InvalidInput, match="64 bits"):
-            await store._access.read(ONE, lambda db: db.execute("select :n", {"n": number}))
+            await store.read(ONE, lambda db, _: db.execute("select :n", {"n": number}))
 
 
 # --- transactions

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from heedful.drive.report import Told, open_loop
 from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
-from heedful.store import open_store
+from heedful.store import loops, open_store
 from heedful.store.database import Db
 from heedful.store.loops import new_owner
 from heedful.store.postgres import addressed
@@ -182,13 +182,13 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
     """The loop has the attempt once, whether the first report came through or not."""
     with wired(postgres.service) as wire:
         store, owner = open_store(wire.url), new_owner()
-        await store.claim(SCOPE, "a", Head("task"), owner)
+        await store.write(SCOPE, loops.claim, "a", Head("task"), owner)
         wire.cut = cut
         with pytest.raises(StoreInDoubt):
-            await store.commit(SCOPE, report("a", 1), owner)
+            await store.write(SCOPE, loops.commit, report("a", 1), owner)
         wire.cut = ""
-        await store.commit(SCOPE, report("a", 1), owner)
-        stored = await store.read(SCOPE, "a")
+        await store.write(SCOPE, loops.commit, report("a", 1), owner)
+        stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
     assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
 
@@ -204,7 +204,7 @@ async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut)
             await reported(store, SCOPE, "a", 1, Told("text"))
         wire.cut = ""
         again = await reported(store, SCOPE, "a", 1, Told("text"))
-        stored = await store.read(SCOPE, "a")
+        stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
     assert again.new is (cut == "before")
     assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)

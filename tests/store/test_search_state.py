@@ -24,6 +24,8 @@ from heedful.lessons.learn import Reflection
 from heedful.lessons.lesson import Filter, Found, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
+from heedful.store import exposures, lessons
+from heedful.store import search as search_store
 from heedful.store import search as texts
 from heedful.store.lessons import token
 from heedful.store.sqlite import in_file
@@ -75,12 +77,12 @@ class Searched(RuleBasedStateMachine):
 
     def change(self, side: int, sql: str, *values: Any) -> None:
         asyncio.run(
-            self.stores[side]._access.write(Scope(), lambda db: db.execute(sql, values).fetchall())
+            self.stores[side].write(Scope(), lambda db, _: db.execute(sql, values).fetchall())
         )
 
     def read(self, sql: str, *values: Any) -> list[Any]:
         return asyncio.run(
-            self.stores[0]._access.read(Scope(), lambda db: db.execute(sql, values).fetchall())
+            self.stores[0].read(Scope(), lambda db, _: db.execute(sql, values).fetchall())
         )
 
     def pick(self, table: str, pick: int) -> int:
@@ -113,7 +115,7 @@ class Searched(RuleBasedStateMachine):
             vector=vector,
             importance=importance,
         )
-        asyncio.run(self.stores[side].remember(scope, [one]))
+        asyncio.run(self.stores[side].write(scope, exposures.remember, [one]))
 
     @rule(side=sides, pick=picks, state=states)
     def restate_example(self, side, pick, state):
@@ -165,7 +167,7 @@ class Searched(RuleBasedStateMachine):
 
     @rule(side=sides, scope=scopes)
     def clear(self, side, scope):
-        asyncio.run(self.stores[side].clear(scope))
+        asyncio.run(self.stores[side].write(scope, lessons.clear))
 
     @rule(scope=scopes, text=said, vector=vectors, least=st.sampled_from([0.0, 0.5]))
     def search(self, scope, text, vector, least):
@@ -197,7 +199,9 @@ class Searched(RuleBasedStateMachine):
         self, side: int, scope: Scope, text: str, vector: Any, limit: int, least: float
     ) -> Sequence[Found]:
         only = Filter(importance=least)
-        return asyncio.run(self.stores[side].search(scope, text, "a", vector, limit, only))
+        return asyncio.run(
+            self.stores[side].read(scope, search_store.search, text, "a", vector, limit, only)
+        )
 
     @invariant()
     def counts_agree(self):
@@ -211,7 +215,7 @@ class Searched(RuleBasedStateMachine):
             assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
             counted = Counter(word for row in live for word in set(row["words"].split()))
             count = partial(texts.count_texts, corpus={"mark": f"s{corpus[0]['id']}x"}, words=WORDS)
-            found = asyncio.run(self.stores[1]._access.read(Scope(), count))
+            found = asyncio.run(self.stores[1].read(Scope(), count))
             assert found == {word: counted[word] for word in WORDS}
 
     @invariant()

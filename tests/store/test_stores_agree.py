@@ -24,7 +24,8 @@ from heedful.memory import memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
-from heedful.store import dreams, episodes
+from heedful.store import dreams, episodes, exposures, lessons, patterns, quarantine, search
+from heedful.store import loops as loop_store
 from heedful.store import store as sqlstore
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -68,7 +69,7 @@ class Told:
 
     async def remember(self, n: int, trust: Any, source: str, worked: bool, pinned: bool) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
-        known = await self.store.held(ONE, None)
+        known = await self.store.read(ONE, quarantine.entries, None)
         parents = [one.id for one in known[:1]] if pinned and worked else []
         answer = await self.memory.remember(
             f"E{n % 2}", TEXTS[n], lesson=f"lesson {n}" if pinned else "", example=example,
@@ -93,18 +94,20 @@ class Told:
         entry = report(
             f"loop {n}", 1, TEXTS[n], verdict, reflections=[lesson], exposures=told, outcome=outcome
         )
-        await self.store.commit(ONE, entry, "nobody")
-        stored = await self.store.read(ONE, f"loop {n}")
+        await self.store.write(ONE, loop_store.commit, entry, "nobody")
+        stored = await self.store.read(ONE, loop_store.read, f"loop {n}")
         return stored.loop, stored.values, stored.verdicts, stored.epoch
 
     async def settle(self, n: int, release: bool) -> Any:
-        waiting = sorted(one.id for one in await self.store.held(ONE, None))
+        waiting = sorted(one.id for one in await self.store.read(ONE, quarantine.entries, None))
         ids = waiting[: n % 3] or [1_000_000]
         act = self.memory.quarantine.release if release else self.memory.quarantine.reject
         await act(ids, by="ada", why=f"of {n}")
 
     async def revoke(self, source: str, dry: bool) -> Any:
-        return await self.store.revoke(ONE, source or "loop:loop 1", "ada", "wrong", dry)
+        return await self.store.write(
+            ONE, quarantine.revoke, source or "loop:loop 1", "ada", "wrong", dry
+        )
 
     async def prune(self, n: int, keep: int) -> Any:
         gone = await self.memory.prune(by="ada", unused_for=n * DAY, keep=keep)
@@ -112,11 +115,11 @@ class Told:
 
     async def pin(self, n: int, pinned: bool) -> Any:
         ids = sorted(one["id"] for one in await self.memory.top(99))
-        await self.store.pin(ONE, ids[n % len(ids)] if ids else 1, pinned, "ada", "")
+        await self.store.write(ONE, lessons.pin, ids[n % len(ids)] if ids else 1, pinned, "ada", "")
 
     async def apart(self, n: int, apart: bool) -> Any:
         digest = signature(f"E{n % 2}", TEXTS[n]).digest
-        await self.store.set_apart(ONE, [digest], apart, "ada", "")
+        await self.store.write(ONE, patterns.set_apart, [digest], apart, "ada", "")
 
     async def dream(self, undo: bool) -> Any:
         if undo:
@@ -135,8 +138,8 @@ class Told:
     async def prove(self, n: int) -> Any:
         names = [f"{one['kind']}/{one['signature']}" for one in await self.memory.top(99)]
         proof = await self.memory.prove()
-        await self.store.conclude(ONE, dict.fromkeys(names[:2], 0.5 + n / 9), [])
-        return proof, await self.store.evidence(ONE, 5)
+        await self.store.write(ONE, exposures.conclude, dict.fromkeys(names[:2], 0.5 + n / 9), [])
+        return proof, await self.store.read(ONE, exposures.evidence, 5)
 
     async def move(self, owned: bool, back: bool) -> Any:
         """Out of one project and into another, with vectors."""
@@ -156,7 +159,7 @@ class Told:
             # A dream has a number, which SQLite gives again to the next one after the last is gone.
             told = re.sub(rb"dream/\d+", b"dream", await exported(memory, vectors=True))
             asked += [told.splitlines()[:-1], await memory.count(), await memory.spaces()]
-            ruled = _bare(await self.store.rulings(scope, 99))
+            ruled = _bare(await self.store.read(scope, exposures.rulings, 99))
             asked += [[{**one, "subject": one["subject"].split("/")[0]} for one in ruled]]
             asked += [_bare(await memory.top(99)), await memory.patterns()]
             for n, text in enumerate(TEXTS[::2]):
@@ -164,19 +167,19 @@ class Told:
                 asked += [seen.count, _bare(seen.lessons), seen.group]
                 for only in (Filter(), Filter(("a", "t1"), "all"), Filter(importance=0.4)):
                     asked.append(_found(await self._search(memory, text, only)))
-            held = await self.store.held(scope, None)
+            held = await self.store.read(scope, quarantine.entries, None)
             asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
             for one in held[:3]:
-                whence = await self.store.provenance(scope, one)
+                whence = await self.store.read(scope, quarantine.provenance, one)
                 asked += [whence.sources, len(whence.parents), whence.sightings]
             asked.append([one.report if hasattr(one, "report") else (one.by, one.at, one.undone,
                           one.before) for one in await Dreams(memory).log()])  # fmt: skip
-        loops = await self.store.loops(ONE, 99)
+        loops = await self.store.read(ONE, loop_store.newest, 99)
         return [*asked, [(one.id, one.loop, one.decisions) for one in loops]]
 
     async def _search(self, memory: Memory, text: str, only: Filter) -> Any:
         (vector,) = await FixedEmbedder().embed([text])
-        return await self.store.search(memory.scope, text, "fixed/64", vector, 5, only)
+        return await self.store.read(memory.scope, search.search, text, "fixed/64", vector, 5, only)
 
 
 def _bare(rows: Any) -> list[dict[str, Any]]:

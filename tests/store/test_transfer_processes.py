@@ -13,7 +13,8 @@ import pytest
 from heedful.lessons.learn import Example
 from heedful.memory.memory import Memory
 from heedful.memory.transfer import RECORDS
-from heedful.store.store import SqlStore
+from heedful.store import transfer
+from heedful.store.store import Store
 from tests.memory.transfers import exported, fresh, full, moved, only, records, sealed
 from tests.store.support import ended, opened, python, rows
 
@@ -21,7 +22,7 @@ IMPORTER = """
 import asyncio, sys
 from heedful.memory.memory import Memory
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 def told(what, done, total):
     print(what, flush=True)
@@ -123,7 +124,7 @@ def test_who_remembers_meanwhile_is_counted_too(tmp_path, data, file):
 def test_an_export_is_as_of_one_moment(tmp_path):
     """What is learnt while it is written is not in it, and nobody waits for it."""
 
-    async def scenario(store: SqlStore) -> None:
+    async def scenario(store: Store) -> None:
         memory = Memory(store)
         await moved(await exported(await full()), memory)
         before = await exported(memory)
@@ -155,7 +156,9 @@ def test_what_is_forgotten_while_it_comes_stays_forgotten():
         await memory.clear()
         store, scope = memory.store, memory.scope
         rest = [one for one in made if one["is"] in ("example", "sighting", "lineage")]
-        assert set(await store.absorb(scope, rest, "import:x", "ada", "mine")) == {"known"}
+        assert set(await store.write(scope, transfer.absorb, rest, "import:x", "ada", "mine")) == {
+            "known"
+        }
         assert await memory.count() == 0
 
     asyncio.run(scenario())

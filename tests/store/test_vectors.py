@@ -13,8 +13,10 @@ import pytest
 from heedful.lessons.learn import Reflection
 from heedful.lessons.lesson import Filter, Found, Scope
 from heedful.lessons.signature import signature
+from heedful.store import exposures, search
+from heedful.store import lessons as lesson_store
 from heedful.store.search import MATCHES, Vectors
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.store.support import opened
 
 WIDTH = 32
@@ -36,7 +38,7 @@ def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
 
 
 def keep(
-    store: SqlStore, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
+    store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
     """A lesson a vector; their ids."""
     lessons = [
@@ -54,25 +56,23 @@ def keep(
         )
         for n, vector in enumerate(vectors)
     ]
-    return [one.id for one in asyncio.run(store.remember(scope, lessons))]
+    return [one.id for one in asyncio.run(store.write(scope, exposures.remember, lessons))]
 
 
-def found(store: SqlStore, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
+def found(store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
     only = {"only": Filter(**only)}
-    near = asyncio.run(store.search(scope, "", "s", vector, limit, **only))
+    near = asyncio.run(store.read(scope, search.search, "", "s", vector, limit, **only))
     return sorted(near, key=lambda one: -(one.cosine or 0.0))
 
 
 def kept(store):
     """What the connection that reads keeps of vectors."""
-    return asyncio.run(store._access.read(Scope(), lambda db: db.kept(Vectors)))
+    return asyncio.run(store.read(Scope(), lambda db, _: db.kept(Vectors)))
 
 
 def let_keep(store, vectors):
     """Let it keep these."""
-    asyncio.run(
-        store._access.read(Scope(), lambda db: db._kept._kept.__setitem__(Vectors, vectors))
-    )
+    asyncio.run(store.read(Scope(), lambda db, _: db._kept._kept.__setitem__(Vectors, vectors)))
 
 
 def test_the_nearest_are_those_of_an_exact_scan(store):
@@ -95,9 +95,9 @@ def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
 def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store):
     keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
     keep(store, HERE, [None] * (MATCHES + 100), text="weigh parcels")
-    ask = store.search(HERE, "weigh parcels", "", None, 10, Filter(tags=("wanted",)))
+    ask = store.read(HERE, search.search, "weigh parcels", "", None, 10, Filter(tags=("wanted",)))
     assert [one.lesson for one in asyncio.run(ask)] == ["weigh old parcels"]
-    newest = asyncio.run(store.search(HERE, "weigh parcels", "", None, 10))
+    newest = asyncio.run(store.read(HERE, search.search, "weigh parcels", "", None, 10))
     assert {one.lesson for one in newest} == {"weigh parcels"}
 
 
@@ -113,7 +113,7 @@ def test_what_went_is_forgotten_with_its_memory(store):
     keep(store, HERE, units(2_000))
     found(store, HERE, query)
     full = kept(store).bytes
-    asyncio.run(store.clear(HERE))
+    asyncio.run(store.write(HERE, lesson_store.clear))
     keep(store, HERE, [query])
     assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([1])
     assert kept(store).bytes < full / 10
@@ -125,7 +125,7 @@ def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
     ids = np.array(keep(store, HERE, places))
     found(store, HERE, query)
     sql = f"update reflection set state = 'retired' where id in {tuple(ids[order[:200]].tolist())}"
-    asyncio.run(store._access.write(Scope(), lambda db: db.execute(sql).fetchall()))
+    asyncio.run(store.write(Scope(), lambda db, _: db.execute(sql).fetchall()))
     for _ in range(2):
         left = [one.reflection for one in found(store, HERE, query)]
         assert left == ids[order[200:210]].tolist()
@@ -140,7 +140,7 @@ def test_they_grow_and_places_are_used_again(store):
         left |= set(ids[90:])
         assert {one.reflection for one in found(store, HERE, query, 1_000)} == left | set(ids)
         sql = f"delete from reflection where id between {ids[0]} and {ids[89]}"
-        asyncio.run(store._access.write(Scope(), lambda db, sql=sql: db.execute(sql).fetchall()))
+        asyncio.run(store.write(Scope(), lambda db, _, sql=sql: db.execute(sql).fetchall()))
     assert {one.reflection for one in found(store, HERE, query, 1_000)} == left
 
 

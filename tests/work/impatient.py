@@ -2,10 +2,10 @@
 
 from heedful.cli import main
 from heedful.service import worker as queued
-from heedful.store import records as lessons
+from heedful.store import episodes
 
 if __name__ == "__main__":
-    lessons.LEASE = 0.5
+    episodes.LEASE = 0.5
     queued.BEAT, queued.SILENT, queued.POLL = 0.2, 1.0, 0.1
     queued.REVIVAL = "* * * * * *"
     main()

@@ -9,8 +9,9 @@ from heedful.drive.drive import Run
 from heedful.lessons.lesson import Scope
 from heedful.memory.filing import file
 from heedful.service.jobs import Job
-from heedful.store.contract import Store
+from heedful.store import episodes, loops
 from heedful.store.records import Head
+from heedful.store.store import Store
 
 SCOPE = Scope("acme", "shop")
 OTHER = Scope("other", "shop")
@@ -30,14 +31,14 @@ async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     digests = []
     for word in words:
         one = episode(word)
-        await store.episodes.put(scope, file(one, one.digest, "operator"))
+        await episodes.put(store, scope, file(one, one.digest, "operator"))
         digests.append(one.digest)
     return digests
 
 
 async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
     """A loop that is stored and not driven by anybody."""
-    await store.claim(scope, id, Head(task), "")
+    await store.write(scope, loops.claim, id, Head(task), "")
 
 
 def short(task: str, **given: Any) -> Run[Any]:

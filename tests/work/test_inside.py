@@ -25,6 +25,7 @@ from heedful.service import worker as inside
 from heedful.service.jobs import LONGEST_WAIT as LONGEST
 from heedful.service.jobs import TRIES, Tools, again_in, night, sweep
 from heedful.service.worker import Inside
+from heedful.store import episodes
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
 
@@ -134,7 +135,7 @@ def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch
     asyncio.run(run())
     assert heard.of("reflect").count("again") == TRIES - 1
     assert heard.of("reflect")[-1].startswith("given up: ModelUnavailable")
-    (failed,) = asyncio.run(store.episodes.newest(SCOPE, 9))
+    (failed,) = asyncio.run(store.read(SCOPE, episodes.newest, 9))
     assert (failed.state, failed.tries) == ("failed", TRIES)
 
 
@@ -148,7 +149,7 @@ def test_what_waits_in_the_store_is_taken_up_at_the_beginning(store):
             await seen(lambda: len(heard.ended()) == 3)
             await work.drain()
         for scope, number in ((SCOPE, 2), (OTHER, 1)):
-            assert await store.episodes.counts(scope) == {"reflected": number}
+            assert await store.read(scope, episodes.counts) == {"reflected": number}
 
     asyncio.run(run())
     assert heard.ended() == ["reflect"] * 3
@@ -196,11 +197,11 @@ def test_at_the_end_what_runs_is_given_back_and_nothing_new_begins(store, monkey
         await put(store, SCOPE, "pot", "pan")
         async with Inside(Tools(store, Function(slow)), concurrency=1, told=heard):
             await asked.wait()
-        (taken, left) = await store.episodes.newest(SCOPE, 9)
+        (taken, left) = await store.read(SCOPE, episodes.newest, 9)
         assert {taken.state, left.state} == {"waiting"}
         assert sorted((taken.tries, left.tries)) == [0, 1]
         with suppress(NotFound):
-            assert await store.episodes.take(SCOPE, 4e9) is not None  # free at once
+            assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
 
     asyncio.run(run())
     assert heard.ended() == []

@@ -12,6 +12,7 @@ import pytest
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience, receive
 from heedful.service.jobs import Depth, Tools, sweep
+from heedful.store import episodes
 from tests.engines import opened
 from tests.traces.runs import document, genai
 from tests.work.support import OTHER, SCOPE
@@ -42,6 +43,6 @@ def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(tmp_path, mon
         later = real() + Patience().settled + 1
         monkeypatch.setattr(time, "time", lambda: later)
         asyncio.run(sweep(work, Tools(store)))
-        [one] = asyncio.run(store.episodes.newest(SCOPE, 9))
+        [one] = asyncio.run(store.read(SCOPE, episodes.newest, 9))
         assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
-        assert asyncio.run(store.episodes.counts(OTHER)) == {}
+        assert asyncio.run(store.read(OTHER, episodes.counts)) == {}

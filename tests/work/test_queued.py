@@ -22,7 +22,8 @@ from heedful.service import jobs as doing
 from heedful.service import worker as queued
 from heedful.service.jobs import Tools
 from heedful.service.worker import Queued
-from heedful.store import open_store
+from heedful.store import episodes, loops, open_store
+from heedful.store import lessons as lesson_store
 from heedful.testing import ScriptedModel
 from tests.postgres import Urls, rows
 from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
@@ -83,9 +84,9 @@ def test_the_same_waits_once_and_the_urgent_comes_first(url):
                 await queue.defer("sleep", SCOPE)
             await queue.work(tools, concurrency=1, once=True, told=heard)
             assert [one for one in await queue.depth() if one.queue != queued.UPKEEP] == []
-        assert (await store.read(SCOPE, "l1")).values == ("ok",)
+        assert (await store.read(SCOPE, loops.read, "l1")).values == ("ok",)
         for scope in (SCOPE, OTHER):
-            assert await store.episodes.counts(scope) == {"reflected": 1}
+            assert await store.read(scope, episodes.counts) == {"reflected": 1}
 
     asyncio.run(run())
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "prove", "dream", "prune"]
@@ -119,7 +120,7 @@ def test_two_workers_share_what_there_is(url):
             )
             await asyncio.gather(*working)
         for id in "abcdef":
-            assert len((await store.read(SCOPE, id)).values) == 1
+            assert len((await store.read(SCOPE, loops.read, id)).values) == 1
 
     asyncio.run(run())
     first, second = (one.ended() for one in heard)
@@ -295,7 +296,7 @@ def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
             working.cancel()
             await asyncio.wait([working])
             assert working.cancelled()
-            assert await store.episodes.take(SCOPE, 4e9, one) is not None
+            assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
 
     asyncio.run(run())
     assert heard.lines[-1] == ("reflect", "given back")
@@ -335,7 +336,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(tm
             await queue.defer("reflect", SCOPE, digest=one)
 
     def counts() -> Mapping[Any, int]:
-        return asyncio.run(open_store(url).episodes.counts(SCOPE))
+        return asyncio.run(open_store(url).read(SCOPE, episodes.counts))
 
     asyncio.run(handed())
     first = worker(tmp_path, url, "--model", "slow:answer")
@@ -351,5 +352,5 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(tm
     assert "reflect" in said
     assert "SIGTERM: begins nothing new" in said
     assert calls.read_text(encoding="utf-8") == "x"
-    lessons = asyncio.run(open_store(url).reflections(SCOPE, 9))
+    lessons = asyncio.run(open_store(url).read(SCOPE, lesson_store.top, 9))
     assert {lesson["seen"] for lesson in lessons} == {1}

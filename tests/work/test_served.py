@@ -10,7 +10,7 @@ from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Tools
 from heedful.service.setup import Setup
 from heedful.service.worker import Queued
-from heedful.store import open_store
+from heedful.store import episodes, open_store
 from tests.http.support import PROJECT, TENANT, Api
 from tests.postgres import Urls
 from tests.test_telemetry import PARENT, Told, told  # noqa: F401 - a fixture
@@ -25,7 +25,7 @@ RUN = {
 @pytest.fixture
 def api(postgres: Urls) -> Iterator[Api]:
     queue = Queued(postgres.service)
-    one = Api(Setup(open_store(postgres.service), work=queue))  # type: ignore[arg-type]
+    one = Api(Setup(open_store(postgres.service), work=queue))
     one.run(queue.__aenter__())
     yield one
     one.run(queue.__aexit__(None, None, None))
@@ -60,7 +60,7 @@ def test_an_episode_is_reflected_on_by_a_worker_in_the_trace_of_its_request(
     api.run(worked())
     assert waiting not in "".join(jobs(api))
     assert api.post("/v1/episodes", json=RUN).status_code == 200
-    counts = api.run(api.setup.store.episodes.counts(Scope(TENANT, PROJECT)))
+    counts = api.run(api.setup.store.read(Scope(TENANT, PROJECT), episodes.counts))
     assert counts == {"reflected": 1}
     task = told.spans("heedful.task reflect")[0]
     request = told.spans("POST /v1/episodes")[0]

@@ -21,6 +21,8 @@ from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
 from heedful.models.function import Function
 from heedful.service.jobs import LONGEST, TASKS, Job, Tools
+from heedful.store import episodes, exposures, loops, search
+from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
@@ -44,7 +46,7 @@ def done(tools: Tools, task: str, scope: Scope = SCOPE, **arguments: str) -> Non
 
 
 def states(store, scope: Scope = SCOPE) -> dict[str, int]:
-    return dict(run(store.episodes.counts(scope)))
+    return dict(run(store.read(scope, episodes.counts)))
 
 
 def test_an_episode_is_reflected_on_once_and_the_others_wait_on(store):
@@ -54,7 +56,7 @@ def test_an_episode_is_reflected_on_once_and_the_others_wait_on(store):
         done(Tools(store), "reflect", digest=one)
     assert states(store) == {"reflected": 1, "waiting": 1}
     assert states(store, OTHER) == {"waiting": 1}
-    lessons = run(store.reflections(SCOPE, 9))
+    lessons = run(store.read(SCOPE, lesson_store.top, 9))
     assert {lesson["seen"] for lesson in lessons} == {1}
 
 
@@ -79,7 +81,7 @@ def test_an_episode_that_fails_holds_up_no_other_and_is_raised(store):
 
 def test_an_episode_that_another_worker_holds_is_left_to_it(store):
     (one,) = run(put(store, SCOPE, "pot"))
-    assert run(store.episodes.take(SCOPE, 4e9, one)) is not None
+    assert run(store.write(SCOPE, episodes.take, 4e9, one)) is not None
     with pytest.raises(LeaseLost, match="try again"):
         done(Tools(store), "reflect", digest=one)
     with pytest.raises(NotFound):
@@ -88,11 +90,11 @@ def test_an_episode_that_another_worker_holds_is_left_to_it(store):
 
 def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
     (one,) = run(put(store, SCOPE, "pot"))
-    monkeypatch.setattr("heedful.store.records.LEASE", 0.03)
+    monkeypatch.setattr("heedful.store.episodes.LEASE", 0.03)
 
     async def taken() -> Any:
         sql = "select taken from episode"
-        return await store._access.read(SCOPE, lambda db: db.execute(sql).fetchone()[0])
+        return await store.read(SCOPE, lambda db, _: db.execute(sql).fetchone()[0])
 
     async def slow(messages):
         claimed = {await taken()}
@@ -109,10 +111,10 @@ def test_vectors_that_are_missing_are_made(store):
     memory = Memory(store, SCOPE)
     run(memory.remember("k", "one")), run(memory.remember("k", "two"))
     done(Tools(store), "embed")  # without an embedder there is nothing to do
-    assert run(store.spaces(SCOPE)) == {"": 2}
+    assert run(store.read(SCOPE, search.spaces)) == {"": 2}
     for _ in range(2):
         done(Tools(store, embedder=FixedEmbedder()), "embed")
-    assert run(store.spaces(SCOPE)) == {"fixed/64": 2}
+    assert run(store.read(SCOPE, search.spaces)) == {"fixed/64": 2}
 
 
 def test_dreams_are_on_record_as_the_workers(store):
@@ -137,7 +139,7 @@ def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
     for n in range(3):
         run(Memory(store, SCOPE).remember("k", f"lesson {'abc'[n]}"))
     done(Tools(store, keep=keep), "prune")
-    assert run(store.count(SCOPE)) == left
+    assert run(store.read(SCOPE, lesson_store.count)) == left
 
 
 def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
@@ -151,10 +153,10 @@ def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
     async def past() -> None:
         for n in range(141):  # no number after which a loop itself would look
             loop, shown = f"l{n}", n % 2 == 0
-            await store.claim(SCOPE, loop, Head("t"), "")
+            await store.write(SCOPE, loops.claim, loop, Head("t"), "")
             exposure = Exposure(name, loop, shown, share=0.5)
             outcome = Outcome(loop, not shown, 1 + 9 * shown)
-            await store.remember(SCOPE, (), exposures=[exposure], outcome=outcome)
+            await store.write(SCOPE, exposures.remember, (), exposures=[exposure], outcome=outcome)
 
     run(past())
     for _ in range(2):
@@ -167,7 +169,7 @@ def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
     tools = Tools(store, loops={"short": short})
     for _ in range(2):
         done(tools, "drive", loop="l1", by="short")
-    stored = run(store.read(SCOPE, "l1"))
+    stored = run(store.read(SCOPE, loops.read, "l1"))
     assert stored.values == ("ok",)
     assert [verdict.passed for verdict in stored.verdicts] == [True]
     with pytest.raises(UnknownName, match="short"):
@@ -181,7 +183,7 @@ def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
 
     goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
     head = Head("t", [goal_to(goal)], policy_to(policy))
-    run(store.claim(SCOPE, "l1", head, ""))
+    run(store.write(SCOPE, loops.claim, "l1", head, ""))
 
     def low(task, **given):
         def evaluate(candidate, at):
@@ -190,9 +192,9 @@ def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
         return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
 
     done(Tools(store, loops={"low": low}), "drive", loop="l1", by="low")
-    (*_, verdict) = run(store.read(SCOPE, "l1")).verdicts
+    (*_, verdict) = run(store.read(SCOPE, loops.read, "l1")).verdicts
     assert [stop.rule for stop in verdict.stopped_by] == ["attempts"]
-    assert len(run(store.read(SCOPE, "l1")).values) == 2
+    assert len(run(store.read(SCOPE, loops.read, "l1")).values) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from heedful.cli.app import PLAIN
 from heedful.cli.key import Tenant, done
 from heedful.cli.output import MOST, Db, Json, counted, print_json, show, table, when
 from heedful.cli.settings import settings
+from heedful.lessons.lesson import Scope
+from heedful.store import keys
 from heedful.store.keys import Verified
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
@@ -34,7 +36,7 @@ def listed(
     values = settings(db=db, tenant=tenant)
 
     async def newest(store: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await store.audit.newest(values.tenant, limit)
+        found: list[dict[str, Any]] = await store.read(Scope(values.tenant), keys.audit_rows, limit)
         return found
 
     found = done(values, newest)
@@ -63,7 +65,7 @@ def verify(
     values = settings(db=db, tenant=tenant)
 
     async def verified(store: Any) -> Verified:
-        found: Verified = await store.audit.verify(values.tenant, kept)
+        found: Verified = await store.apart(Scope(values.tenant), keys.verify_audit, kept)
         return found
 
     found = done(values, verified)

@@ -22,6 +22,7 @@ from heedful.cli.settings import Settings, settings
 from heedful.errors import InvalidInput
 from heedful.models.contract import Embedder
 from heedful.models.weights import Weights
+from heedful.store import lessons as lesson_store
 
 RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"
 
@@ -111,7 +112,7 @@ async def _run(plan: Plan, values: Settings, out: Path, fresh: bool, again: str)
     async with stored(values, new=True) as store, model_of(values) as model:
         say(f"{_title(plan)}\n{LEGEND}\n")
         ran = await Lab(plan, store, model, embedder, screen).run()
-        lessons = await store.reflections(SCOPE, TOP)
+        lessons = await store.read(SCOPE, lesson_store.top, TOP)
     threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return measured(plan, ran, lessons, db, {"threads": threads, "command": again})
 

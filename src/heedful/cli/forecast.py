@@ -25,6 +25,7 @@ from heedful.models.contract import Model
 from heedful.pages.words import failures, happened, worked
 from heedful.reports import Report, StageReport
 from heedful.runs import loop_of, report_of
+from heedful.store import exposures
 
 EXAMPLE = Path("forecast", "forecast.py")
 DB = "heedful.db"
@@ -180,7 +181,7 @@ async def _unended(memory: Memory, model: Model | None) -> str:
 
 
 async def _told(memory: Memory, report: Report, stage: StageReport) -> bool:
-    past = await memory.store.past(memory.scope, loop_of(report.run, stage.name))
+    past = await memory.store.read(memory.scope, exposures.past, loop_of(report.run, stage.name))
     return any(one.shown for one in past.exposures)
 
 

@@ -15,6 +15,8 @@ from heedful.cli.opening import stored
 from heedful.cli.output import Db, Json, print_json, show, table, when
 from heedful.cli.override import seconds
 from heedful.cli.settings import Settings, settings
+from heedful.lessons.lesson import Scope
+from heedful.store import keys
 from heedful.store.idempotency import Beside, also, beside
 from heedful.store.keys import Key, append, id_of, new_id
 
@@ -57,8 +59,8 @@ def create(
     async def make(store: Any) -> tuple[Key, str]:
         bound, id = project or [], new_id()
         record(values.tenant, "key.create", name, id=id, projects=bound, may=held)
-        made: tuple[Key, str] = await store.keys.create(
-            values.tenant, name, projects=bound, may=held, by=BY, expires=until, id=id
+        made: tuple[Key, str] = await keys.create(
+            store, values.tenant, name, projects=bound, may=held, by=BY, expires=until, id=id
         )
         return made
 
@@ -81,7 +83,7 @@ def listed(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
         found: list[Key] = []
         while True:
             after = (found[-1].at, found[-1].id) if found else None
-            page = await store.keys.newest(values.tenant, PAGE, after)
+            page = await store.read(Scope(values.tenant), keys.newest, PAGE, after)
             found += page
             if len(page) < PAGE:
                 return found
@@ -108,7 +110,7 @@ def revoke(
 
     async def end(store: Any) -> Key:
         record(values.tenant, "key.revoke", id_of(id))
-        revoked: Key = await store.keys.revoke(values.tenant, id)
+        revoked: Key = await store.write(Scope(values.tenant), keys.revoke, id)
         return revoked
 
     one = done(values, end)

@@ -25,7 +25,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Message, Model
-from heedful.store.contract import Store
+from heedful.store.store import Store
 
 RUNS = {WITHOUT: "without", MEMORY: "with"}
 SCOPE = Scope()

@@ -15,7 +15,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES
-from heedful.store.contract import Store
+from heedful.store.store import Store
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]

@@ -26,7 +26,8 @@ from heedful.lessons.lesson import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Again, Reasoning, Verdict, reasoning
 from heedful.loop.feedback import clean
-from heedful.store.contract import Store
+from heedful.store import loops as loop_store
+from heedful.store.store import Store
 
 HEADS = ("loop", "decided", "why", "overridden by", "attempt", "fatigue", "echoes", "at")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -87,7 +88,7 @@ def log(
     """List decisions: why again, why stopped, which rules were overridden and by whom."""
 
     async def found(store: Store, scope: Scope) -> list[Reasoning]:
-        loops = await store.loops(scope, limit, loop)
+        loops = await store.read(scope, loop_store.newest, limit, loop)
         if loop and not loops:
             raise NotFound("loop that begins with", loop, store.url)
         return [one for stored in loops for one in reasoning(stored.loop, stored.decisions)]

@@ -13,8 +13,9 @@ from heedful.cli.app import PLAIN
 from heedful.cli.opening import ask
 from heedful.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
 from heedful.cli.progress import Progress
-from heedful.lessons.trust import Held
+from heedful.lessons.trust import QuarantinedLesson
 from heedful.loop.feedback import clean
+from heedful.store import exposures
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
 
@@ -120,7 +121,7 @@ def log(
     json: Json = False,
 ) -> int:
     """List what was ruled on lessons and sources, by whom and why."""
-    found = ask(db, lambda memory: memory.store.rulings(memory.scope, limit))
+    found = ask(db, lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     if json:
         print_json({"rulings": found})
     elif found:
@@ -139,7 +140,7 @@ def _ruled(what: str, ids: Sequence[int], by: str, why: str, db: str | None, jso
     return 0
 
 
-def _row(one: Held) -> tuple[Any, ...]:
+def _row(one: QuarantinedLesson) -> tuple[Any, ...]:
     lesson, source = clean(one.lesson, BRIEF), clean(one.source, BRIEF)
     why = one.why[0] if one.why else ""
     return (lesson, source, why, one.id, f"{one.score:.2f}", one.trust, one.seen, when(one.at))
@@ -152,7 +153,7 @@ def _ruling(one: Mapping[str, Any]) -> tuple[Any, ...]:
     return (one["action"], about, one["by"], one["why"], when(one["at"]))
 
 
-def _print(one: Held) -> None:
+def _print(one: QuarantinedLesson) -> None:
     def said(name: str, text: str) -> None:
         show(f"{name:<9} {clean(text, WORDS)}")
 
@@ -171,7 +172,7 @@ def _print(one: Held) -> None:
     _print_provenance(one)
 
 
-def _print_provenance(one: Held) -> None:
+def _print_provenance(one: QuarantinedLesson) -> None:
     came = one.provenance
     show(f"rests on  {', '.join(clean(source, WORDS) for source in came.sources) or 'no source'}")
     for name, ids in (("from", came.parents), ("into", came.children)):
@@ -185,7 +186,7 @@ def _print_provenance(one: Held) -> None:
         show(f"{ruled['action']:<9} {when(ruled['at'])}, {clean(ruled['by'], 60)}: {why}")
 
 
-def _document(one: Held, *, whole: bool = False) -> dict[str, Any]:
+def _document(one: QuarantinedLesson, *, whole: bool = False) -> dict[str, Any]:
     plain = asdict(one)
     if not whole:
         del plain["provenance"]

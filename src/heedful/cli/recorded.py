@@ -26,7 +26,7 @@ from heedful.loop.record import (
 )
 from heedful.loop.replay import Recorded
 from heedful.loop.stop import find_near_repeat as near
-from heedful.store import shown
+from heedful.store import loops, shown
 from heedful.store.history import recorded
 
 NOT_PASSED = Finding("recorded", "not passed")
@@ -113,7 +113,7 @@ async def from_store(values: Settings, last: int) -> list[Recorded]:
     """
     scope = scope_of(values)
     async with stored(values) as store:
-        found = await store.loops(scope, last)
+        found = await store.read(scope, loops.newest, last)
     made = recorded(found)
     if not made:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"

@@ -26,6 +26,7 @@ from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Model
+from heedful.store import episodes
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
@@ -132,7 +133,7 @@ async def _reflected(
             if model is not None:
                 progress.say(f"{told.name}: {told.error or 'reflected on'}")
         if not files:
-            counts = await store.episodes.counts(work.memory.scope)
+            counts = await store.read(work.memory.scope, episodes.counts)
             work.left = counts.get("waiting", 0)
         return work
 

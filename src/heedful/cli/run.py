@@ -36,10 +36,10 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Policy
 from heedful.loop.feedback import clean
-from heedful.store import shown
-from heedful.store.contract import Store
+from heedful.store import loops, shown
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
+from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
 NEWEST = 500  # loops among which a run is looked for
@@ -258,7 +258,7 @@ async def _fresh(
     It is taken by claiming the loop of the `first` task. Raises UsageError where it exists.
     """
     for free in [name] if name else (f"{_stem(path)}-{number}" for number in count(1)):
-        taken = await store.loops(scope, 1, f"{free}/")
+        taken = await store.read(scope, loops.newest, 1, f"{free}/")
         if not taken and await _take(store, scope, f"{free}/{first.id}", first, policy):
             return free
     raise UsageError(f"run {name!r} exists; add --resume to go on with it, or give another name")
@@ -267,10 +267,10 @@ async def _fresh(
 async def _existing(store: Store, scope: Scope, path: Path, name: str | None) -> str:
     """The name of a run to go on with: the one given, or the file's newest. Raises NotFound."""
     if name is not None:
-        found = name if await store.loops(scope, 1, f"{name}/") else ""
+        found = name if await store.read(scope, loops.newest, 1, f"{name}/") else ""
     else:
         numbered = re.compile(rf"({re.escape(_stem(path))}-\d+)/")
-        newest = await store.loops(scope, NEWEST, f"{_stem(path)}-")
+        newest = await store.read(scope, loops.newest, NEWEST, f"{_stem(path)}-")
         found = next((match[1] for one in newest if (match := numbered.match(one.id))), "")
     if not found:
         where = f"{store.url}; leave --resume out to begin it"
@@ -288,6 +288,6 @@ async def _take(store: Store, scope: Scope, loop: str, first: Task, policy: Poli
     goals = [goal_to(goal) for goal in first.goals or policy.goals]
     head = Head(first.task, goals, policy_to(policy))
     try:
-        return (await store.claim(scope, loop, head, new_owner())).epoch == 1
+        return (await store.write(scope, loops.claim, loop, head, new_owner())).epoch == 1
     except LeaseLost:
         return False

@@ -20,9 +20,11 @@ from heedful.cli.output import Db, ModelName, counted, following, show
 from heedful.cli.settings import Settings, settings
 from heedful.cli.worker import away
 from heedful.errors import PackageMissing, UsageError
+from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Work
 from heedful.service.setup import Setup
 from heedful.store import POSTGRES, shown
+from heedful.store import keys as key_store
 
 T = TypeVar("T")
 DEFAULT_JOBS = 2
@@ -102,7 +104,7 @@ async def _serve(values: Settings) -> int:
 
 async def _keyed(store: Any) -> bool:
     """Whether there is a key; the store is reached for the first time. Raises StoreError."""
-    return bool(await store.keys.any())
+    return bool(await store.read(Scope(), key_store.any_key))
 
 
 def _let_in(values: Settings, near: bool, keys: bool, listener: socket.socket) -> None:

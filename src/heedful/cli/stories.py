@@ -15,7 +15,8 @@ from heedful.loop.decide import Done
 from heedful.loop.explain import explain
 from heedful.loop.feedback import clean
 from heedful.loop.record import Attempt
-from heedful.store.contract import Store
+from heedful.store import loops
+from heedful.store.store import Store
 
 _SHOWN = """
 select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')
@@ -68,7 +69,7 @@ class Story:
 
 async def story(store: Store, scope: Scope, loop: str) -> Story:
     """The story of a loop that has ended. Raises NotFound, StoreError."""
-    stored = await store.read(scope, loop)
+    stored = await store.read(scope, loops.read, loop)
     done = stored.verdicts[-1]
     stops = done.stopped_by if isinstance(done, Done) else ()
     return Story(

@@ -35,8 +35,10 @@ from heedful.loop.feedback import clean
 from heedful.memory.memory import Memory, Spaces
 from heedful.reports import Report
 from heedful.runs import is_run, report_of
+from heedful.store import exposures as exposure_store
+from heedful.store import loops as loop_store
 from heedful.store.history import explained, state_of
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 CANDIDATE = 400
 COLUMNS = ("id", "state", "stopped_by", "attempts", "best", "calls", "tokens", "updated")
@@ -61,13 +63,13 @@ def why(
     Shows its attempts, what was wrong, what was fed back, and what would have changed the end.
     """
 
-    async def asked(memory: Memory) -> Report | tuple[Stored, Sequence[Exposure]]:
+    async def asked(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:
         one = await loop_of(memory, loop)
         if is_run(one):
             return await report_of(memory.store, memory.scope, one.id)
         if stage is not None:
             raise UsageError(f"loop {one.id!r} is no run of a pipeline: it has no stage {stage!r}")
-        return one, (await memory.store.past(memory.scope, one.id)).exposures
+        return one, (await memory.store.read(memory.scope, exposure_store.past, one.id)).exposures
 
     found = ask(db, asked)
     if isinstance(found, Report):
@@ -91,7 +93,9 @@ def loops(
 ) -> int:
     """List the newest loops; open ones run or were interrupted."""
     prefix = f"{run}/" if run else ""
-    found = ask(db, lambda memory: memory.store.loops(memory.scope, limit, prefix))
+    found = ask(
+        db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+    )
     rows = [_row(one) for one in found]
     if json:
         print_json({"loops": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
@@ -103,7 +107,7 @@ def loops(
     return 0
 
 
-def _row(stored: Stored) -> tuple[Any, ...]:
+def _row(stored: StoredLoop) -> tuple[Any, ...]:
     last = stored.verdicts[-1] if stored.verdicts else None
     rule = last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else ""
     loop, usage = stored.loop, stored.loop.usage
@@ -111,7 +115,7 @@ def _row(stored: Stored) -> tuple[Any, ...]:
     return (stored.id, state_of(stored), rule, *counts, stored.updated)
 
 
-def _document(stored: Stored, explanation: Explanation) -> dict[str, Any]:
+def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     attempts = [
         {
             **codec.attempt_to(attempt),
@@ -148,13 +152,13 @@ def _change(change: Change) -> dict[str, Any]:
     return {**words, "was": change.was, "to": change.to}
 
 
-def _feedback(stored: Stored, number: int) -> str:
+def _feedback(stored: StoredLoop, number: int) -> str:
     """What the attempt after this one was told; "" where none followed or nothing was said."""
     said = [one.feedback for one in stored.verdicts if isinstance(one, Again)]
     return said[number - 1] if number <= len(said) else ""
 
 
-def _print(stored: Stored, explanation: Explanation, exposures: Sequence[Exposure]) -> None:
+def _print(stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exposure]) -> None:
     loop, usage = stored.loop, stored.loop.usage
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
     policy = stored.head.policy.get("name") or "of its own"

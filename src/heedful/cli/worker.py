@@ -24,10 +24,11 @@ from heedful.cli.override import seconds
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, settings
 from heedful.errors import UnknownName, UsageError
+from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import clean
 from heedful.models.contract import Model
 from heedful.service.jobs import Job, Opens, Tools
-from heedful.store import POSTGRES, shown
+from heedful.store import POSTGRES, lessons, shown
 from heedful.telemetry import Seldom
 
 KILLED = 143  # as of a process that SIGTERM ended
@@ -179,7 +180,7 @@ async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Hea
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
     work = Inside(tools, told=heard, **given)
     await sweep(work, tools)
-    for scope in await tools.store.scopes() if tools.embedder else ():
+    for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
         await work.defer("embed", scope)
     await work.drain()
 

@@ -48,9 +48,10 @@ from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redacted
+from heedful.store import loops as loop_store
 from heedful.store import open_store
-from heedful.store.contract import Store
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
+from heedful.store.store import Store
 
 SEVERITY = 0.5  # of a bias tag that comes without
 PESSIMIST, SUMMARY = "pessimist", "summary"
@@ -256,7 +257,7 @@ class Guarded:
 
     async def told(self, id: str, number: int | None = None) -> Told:
         """How a loop stands, or stood after an attempt. Raises NotFound, StoreError."""
-        stored = await self.store.read(self.scope, id)
+        stored = await self.store.read(self.scope, loop_store.read, id)
         return Told(stored, await next_name(self.store, self.scope, stored), number)
 
     async def known(self, name: str) -> Place:
@@ -268,7 +269,7 @@ class Guarded:
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Let a loop go on past rules, all of which may be lifted. Raises OverrideRefused."""
-        stored = await self.store.read(self.scope, id)
+        stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
             given = Override(rule, by, why)
             admit(given, latest(stored.decisions), policy_from(stored.head.policy))
@@ -277,7 +278,7 @@ class Guarded:
                 self.overriding(id, rule)
             await override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
-    async def _opened(self, name: str, one: Completion) -> Stored:
+    async def _opened(self, name: str, one: Completion) -> StoredLoop:
         if not one.reports:
             raise NotFound("loop", name, self.store.url)
         reflecting(one, self.judge, self.critics, "")  # raises before anything is stored
@@ -288,7 +289,12 @@ class Guarded:
         return found[0]
 
     async def _report(
-        self, stored: Stored, number: int, name: str, one: Completion, personas: Mapping[str, str]
+        self,
+        stored: StoredLoop,
+        number: int,
+        name: str,
+        one: Completion,
+        personas: Mapping[str, str],
     ) -> None:
         if not one.reports:
             allowed = "told: a summary, an output or the scores of this attempt, to reflect on"
@@ -434,7 +440,7 @@ async def detect_bias_repetition(
     loops, one = Guarded.of(store), Completion(bias_tags=bias_tags)
     echo, place = Echo(threshold, across="scope"), await find(loops.store, loops.scope, loop_id)
     before = place.stored.loop if place.stored else Loop(loop_id)
-    earlier = await loops.store.echoes(loops.scope, place.id, ECHO_WINDOW)
+    earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
     loop = _then(replace(before, echoes=earlier), one.evaluation or Evaluation())
     counts = {tag(key): n for key, n in echo.counts(loop).items()}
     repeated = [one for one, n in counts.items() if n >= threshold]

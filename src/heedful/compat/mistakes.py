@@ -17,7 +17,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.evaluation import as_entry, corrected, learn_from_evaluation
 from heedful.lessons.learn import Example, Trust
 from heedful.lessons.learn import Reflection as Lesson
-from heedful.lessons.lesson import Found, Wanted
+from heedful.lessons.lesson import Found, LessonFilter
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import fraction, integer, texts
@@ -26,6 +26,7 @@ from heedful.loop.record import LARGEST, number
 from heedful.memory.memory import Memory
 from heedful.redact import redacted
 from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.store import patterns, search
 
 MERGE = 0.85  # the similarity from which on two lessons may be one
 COMPARED = 50  # lessons of the same type, the newest, that a new one is compared with
@@ -149,8 +150,8 @@ async def _of(
     signature: str, memory: Memory, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
     texts(signature=signature, error_type=error_type)
-    wanted = Wanted(kind="error", error_type=error_type, tag=f"sig:{signature}")
-    return await memory.store.listed(memory.scope, wanted, limit)
+    wanted = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
+    return await memory.store.read(memory.scope, patterns.list_lessons, wanted, limit)
 
 
 def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,8 +165,12 @@ async def _suggest(
     """Say which lessons are so like a new one that they may be one."""
     if memory.embedder is None:
         return
-    wanted = Wanted(kind="error", error_type=error_type, before=id)
-    rows = [one for one in await memory.store.listed(memory.scope, wanted, COMPARED) if one["text"]]
+    wanted = LessonFilter(kind="error", error_type=error_type, before=id)
+    rows = [
+        one
+        for one in await memory.store.read(memory.scope, patterns.list_lessons, wanted, COMPARED)
+        if one["text"]
+    ]
     new, *others = await memory.embedder.embed([content, *(one["text"] for one in rows)])
     for one, other in zip(rows, others, strict=True):
         cosine = sum(a * b for a, b in zip(new, other, strict=True))
@@ -236,7 +241,7 @@ async def clear(memory: Memory) -> int:
 
 async def count(memory: Memory) -> int:
     """How many entries there are that may be recalled."""
-    return sum((await memory.store.spaces(memory.scope)).values())
+    return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
 def _share(asked: frozenset[str], one: Found) -> float:

@@ -19,7 +19,7 @@ from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
 from heedful.models.contract import Model
-from heedful.store.contract import Store
+from heedful.store.store import Store
 from heedful.traces.gather import Limits, opaque
 from heedful.traces.lines import Lines
 

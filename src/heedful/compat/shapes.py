@@ -19,8 +19,9 @@ from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, reasoning
 from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, number
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
-from heedful.store.contract import Store
-from heedful.store.records import Stored
+from heedful.store import loops
+from heedful.store.records import StoredLoop
+from heedful.store.store import Store
 
 MOST = LONGEST + 20  # characters of the name of a rerun
 NAME = "loop_id"  # the label of an attempt that says under what name it was reported
@@ -32,7 +33,7 @@ class Place:
 
     id: str
     number: int
-    stored: Stored | None
+    stored: StoredLoop | None
 
     @property
     def made(self) -> bool:
@@ -61,13 +62,13 @@ async def find(store: Store, scope: Scope, name: str) -> Place:
     return Place(name, 1, None)
 
 
-def name_of(stored: Stored, number: int) -> str:
+def name_of(stored: StoredLoop, number: int) -> str:
     """The name of an attempt that was made: the one it was reported under, if it was."""
     told = stored.loop.attempts[number - 1].labels.get(NAME)
     return stored.id if number == 1 else told or f"{stored.id}_r{number - 1}"
 
 
-async def next_name(store: Store, scope: Scope, stored: Stored) -> str:
+async def next_name(store: Store, scope: Scope, stored: StoredLoop) -> str:
     """The name of the attempt to come: `ID_r1` of the second, unless a loop has that for its id."""
     number = len(stored.loop.attempts)
     names = (f"{stored.id}{'_' * length}r{number}" for length in count(1))
@@ -76,9 +77,9 @@ async def next_name(store: Store, scope: Scope, stored: Stored) -> str:
     return name
 
 
-async def _read(store: Store, scope: Scope, id: str) -> Stored | None:
+async def _read(store: Store, scope: Scope, id: str) -> StoredLoop | None:
     try:
-        return await store.read(scope, id)
+        return await store.read(scope, loops.read, id)
     except NotFound:
         return None
 
@@ -190,8 +191,8 @@ class Told:
     counts 0 and flags false.
     """
 
-    def __init__(self, stored: Stored, following: str, number: int | None = None) -> None:
-        self.stored: Stored = stored
+    def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
+        self.stored: StoredLoop = stored
         self.following: str = following
         self.policy: Policy = policy_from(stored.head.policy)
         self.loop: Loop = replace(stored.loop, improves=self.policy.improvement)

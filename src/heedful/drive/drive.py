@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
-from heedful.drive.journal import Remembering, attempted, cancelled, decided, journal, text_of
+from heedful.drive.journal import LoopRecorder, attempted, cancelled, decided, journal, text_of
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
@@ -36,8 +36,8 @@ from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redacted
-from heedful.store.contract import Store
-from heedful.store.records import Entry
+from heedful.store.records import JournalEntry
+from heedful.store.store import Store
 
 C = TypeVar("C")
 
@@ -165,7 +165,7 @@ class Run(Generic[C]):
         there = scope or (remembers.scope if remembers else None)
         self._journal = journal(store, there, self.id, known=bool(id))
         judged = bool(checks or evaluate)
-        self._record = Remembering(self._journal, remembers, text_of(task), judged, examples)
+        self._record = LoopRecorder(self._journal, remembers, text_of(task), judged, examples)
         self._lock, self._began = asyncio.Lock(), 0.0
 
     @property
@@ -233,7 +233,7 @@ class Run(Generic[C]):
             loop = replace(state.loop, at=time.time())
             after, verdict = overridden(loop, self.policy, state.verdict, given)
             verdict = await self._worded(state, after, verdict)
-            entry = Entry(self.id, 0)
+            entry = JournalEntry(self.id, 0)
             if isinstance(state.verdict, Done):
                 await self._record.brief(self.id, begins=False)
                 entry = decided(loop, self.policy, verdict)
@@ -308,7 +308,7 @@ class Run(Generic[C]):
         """The state after this attempt, its verdict and all written down."""
         loop = attempted(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide(loop, self.policy))
-        entry = Entry(self.id, 0, verdict=verdict)
+        entry = JournalEntry(self.id, 0, verdict=verdict)
         if self._journal.durable:
             entry = decided(loop, self.policy, verdict)
         await self._record.commit(replace(entry, attempt=attempt, value=value), loop)
@@ -335,7 +335,7 @@ class Run(Generic[C]):
             produced = Produced(produced.values, cost)
             plain = produced.plain() if self._journal.durable else None
             if plain and not self._pure:
-                await self._record.commit(Entry(self.id, 0, step=(key, plain)), loop)
+                await self._record.commit(JournalEntry(self.id, 0, step=(key, plain)), loop)
             self._state = _State(loop, state.values, state.verdict, (key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
         candidate = Candidate.of(value)
@@ -415,7 +415,7 @@ class Run(Generic[C]):
             extra = (judging or Usage()).lasting(seconds)
             step = (key, produced.plain()) if self._journal.durable else None
         loop = replace(state.loop, extra=state.loop.extra + extra)
-        await self._record.commit(Entry(self.id, 0, step=step, extra=loop.extra), loop)
+        await self._record.commit(JournalEntry(self.id, 0, step=step, extra=loop.extra), loop)
         self._state = replace(state, loop=loop)
 
     def _result(self, verdict: Done) -> Result[C]:

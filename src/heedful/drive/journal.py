@@ -25,10 +25,11 @@ from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing
 from heedful.loop.record import Attempt, Candidate, Goal, Loop
 from heedful.memory.memory import Memory
-from heedful.store import open_store
-from heedful.store.contract import Store
+from heedful.store import exposures as exposure_store
+from heedful.store import loops, open_store
 from heedful.store.loops import LEASE_SECONDS, enter, leave, new_owner
-from heedful.store.records import Entry, Head, Known, Stored
+from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.store import Store
 
 
 def attempted(loop: Loop, attempt: Attempt, now: float) -> Loop:
@@ -37,13 +38,15 @@ def attempted(loop: Loop, attempt: Attempt, now: float) -> Loop:
     return replace(loop, at=now) if loop.overrides else loop
 
 
-def decided(loop: Loop, policy: Policy, verdict: Verdict) -> Entry:
+def decided(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
     """That the verdict fell, at the time of the loop; the epoch is its journal's to fill in."""
     worn = standing(loop, policy)
-    return Entry(loop.id, 0, verdict=verdict, standing=worn, decided=loop.at)
+    return JournalEntry(loop.id, 0, verdict=verdict, standing=worn, decided=loop.at)
 
 
-def cancelled(loop: Loop, policy: Policy, by: str, now: float) -> tuple[Loop, Verdict, Entry]:
+def cancelled(
+    loop: Loop, policy: Policy, by: str, now: float
+) -> tuple[Loop, Verdict, JournalEntry]:
     """The loop that somebody ends, its verdict, and what is written down of it."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
@@ -54,10 +57,10 @@ def cancelled(loop: Loop, policy: Policy, by: str, now: float) -> tuple[Loop, Ve
 ECHO_WINDOW = 20
 
 
-class Written(Protocol):
+class Journal(Protocol):
     """Where what becomes of a loop is written."""
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Write down all of `entry` or nothing."""
         ...
 
@@ -66,7 +69,7 @@ class Written(Protocol):
         ...
 
 
-class Journal(Written, Protocol):
+class LoopJournal(Journal, Protocol):
     """What a driver asks of its journal."""
 
     durable: bool
@@ -75,7 +78,7 @@ class Journal(Written, Protocol):
         """Hold the loop while an attempt is under way."""
         ...
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """What is stored of the loop; None where it begins."""
         ...
 
@@ -88,7 +91,7 @@ class Journal(Written, Protocol):
         ...
 
 
-class Volatile:
+class MemoryJournal:
     """No journal: the trace lives in the result alone."""
 
     durable = False
@@ -97,7 +100,7 @@ class Volatile:
         """Nothing to hold."""
         return nullcontext()
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """Nothing is stored."""
         return None
 
@@ -105,7 +108,7 @@ class Volatile:
         """No other loop is known."""
         return {}
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Nothing is written."""
 
     def reread(self) -> bool:
@@ -117,7 +120,7 @@ class Volatile:
         return False
 
 
-class Durable:
+class StoreJournal:
     """A journal in a store. `known` says that the caller named the loop, so it may exist already.
 
     A loop that only this process can know of is created by its first commit; one that was named is
@@ -152,7 +155,7 @@ class Durable:
                 beat.exception()  # told above, or too late to matter
             leave(self._owner)
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> Stored | None:
+    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
         _storable(task)
         head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
@@ -161,24 +164,24 @@ class Durable:
         self._head = None if same else head
         return stored
 
-    async def claim(self, head: Head) -> Stored:
+    async def claim(self, head: Head) -> StoredLoop:
         """Claim a loop, which is created where it is new. Raises LeaseLost."""
-        stored = await self._store.claim(self._scope, self._id, head, self._owner)
+        stored = await self._store.write(self._scope, loops.claim, self._id, head, self._owner)
         self._epoch, self._claimed = stored.epoch, True
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
         """Counted over the newest other loops of the scope."""
-        return await self._store.echoes(self._scope, self._id, ECHO_WINDOW)
+        return await self._store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Raises LeaseLost, Conflict and the other kinds of StoreError.
 
         Other goals or another policy than are stored are written with the first decision on them.
         """
         head = None if self._claimed and entry.verdict is None else self._head
-        await self._store.commit(
-            self._scope, replace(entry, epoch=self._epoch, head=head), self._owner
+        await self._store.write(
+            self._scope, loops.commit, replace(entry, epoch=self._epoch, head=head), self._owner
         )
         self._claimed = True
         self._head = None if head is not None else self._head
@@ -199,7 +202,7 @@ class Durable:
             if not self._claimed:
                 continue
             try:
-                await self._store.beat(self._scope, self._id, self._epoch)
+                await self._store.write(self._scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
                 if driven is not None:
                     driven.cancel()
@@ -208,14 +211,14 @@ class Durable:
                 continue  # the next one may get through; until then the epoch fences
 
 
-def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
+def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> LoopJournal:
     """No journal for None; else one on the store, or on the store of that name."""
     if store is None:
-        return Volatile()
+        return MemoryJournal()
     opened = open_store(store) if isinstance(store, str) else store
-    if not hasattr(opened, "commit"):
+    if not isinstance(opened, Store):
         raise InvalidInput("store", store, "a path, :memory:, a Store or None")
-    return Durable(opened, scope or Scope(), id, known)
+    return StoreJournal(opened, scope or Scope(), id, known)
 
 
 def _same(one: Head, other: Head) -> bool:
@@ -235,7 +238,7 @@ def _storable(task: Any) -> None:
 _log = logging.getLogger("heedful")
 
 
-class Remembering:
+class LoopRecorder:
     """The journal of one loop and its memory, where it has one.
 
     What the loop is shown is written with its first entry, so that it counts however the loop goes
@@ -250,7 +253,7 @@ class Remembering:
 
     def __init__(
         self,
-        journal: Written,
+        journal: Journal,
         memory: Memory | None,
         task: str,
         judged: bool,
@@ -287,14 +290,14 @@ class Remembering:
         """What somebody else has shown the loop, and written down."""
         self.briefing, self._begun = briefing, True
 
-    async def commit(self, entry: Entry, loop: Loop) -> None:
+    async def commit(self, entry: JournalEntry, loop: Loop) -> None:
         """Write down `entry`, by which the loop has become `loop`. Raises StoreError."""
         if self._memory is None:
             await self._journal.commit(entry)
         else:
             await self._commit(self._memory, entry, loop)
 
-    async def _commit(self, memory: Memory, entry: Entry, loop: Loop) -> None:
+    async def _commit(self, memory: Memory, entry: JournalEntry, loop: Loop) -> None:
         exposures = () if self._begun else self.briefing.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, end = self._ending(memory, loop) if ended else ((), None)
@@ -304,7 +307,9 @@ class Remembering:
             await self._journal.commit(entry)
         else:
             if exposures:
-                await memory.store.remember(memory.scope, (), exposures=exposures)
+                await memory.store.write(
+                    memory.scope, exposure_store.remember, (), exposures=exposures
+                )
             await self._journal.commit(entry)
             await _teach(memory, lessons, end)
         self._begun = True
@@ -324,7 +329,7 @@ class Remembering:
         return [replace(one, trust="model", state="candidate") for one in lessons]
 
     async def _settle(self, memory: Memory, loop: Loop) -> None:
-        past = await memory.store.past(memory.scope, loop.id)
+        past = await memory.store.read(memory.scope, exposure_store.past, loop.id)
         teaches = self._judged and not past.taught and self._lessons(memory, loop, Briefing())
         if not teaches and (past.number or loop.cancelled or not past.exposures):
             return
@@ -344,7 +349,9 @@ async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | N
     """Write to a memory elsewhere; it takes what a loop teaches, and what it came to, once."""
     if lessons or end:
         most = memory.max_entries or 0
-        await memory.store.remember(memory.scope, lessons, outcome=end, most=most)
+        await memory.store.write(
+            memory.scope, exposure_store.remember, lessons, outcome=end, most=most
+        )
 
 
 async def _look(memory: Memory, loop: str) -> None:
@@ -364,19 +371,19 @@ LONGEST = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Snapshot:
     """A loop as it is, and a journal for the one entry that comes of that."""
 
     store: Store
     scope: Scope
-    known: Known
+    known: LoopState
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: JournalEntry) -> None:
         """Write all of `entry`, or nothing where the loop has changed meanwhile."""
         try:
             stored = self.known.stored
             upon = replace(entry, epoch=stored.epoch, seen=stored.updated)
-            await self.store.commit(self.scope, upon, owner="")
+            await self.store.write(self.scope, loops.commit, upon, owner="")
         except LeaseLost as error:
             raise _Overtaken from error
 
@@ -393,14 +400,16 @@ class Turn:
             )
 
 
-async def settled(store: Store, scope: Scope, id: str, work: Callable[[Turn], Awaitable[T]]) -> T:
+async def retry_on_conflict(
+    store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
+) -> T:
     """What `work` answers to the loop as it is, once what it has committed has landed.
 
     Where another was quicker, `work` is called again with what that one has left. Raises NotFound,
     LeaseLost where others are always quicker, and what `work` raises.
     """
     for _ in range(TURNS):
-        turn = Turn(store, scope, await store.known(scope, id, ECHO_WINDOW))
+        turn = Snapshot(store, scope, await store.read(scope, loops.state, id, ECHO_WINDOW))
         try:
             return await work(turn)
         except _Overtaken:

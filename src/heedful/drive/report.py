@@ -16,7 +16,15 @@ from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
 from heedful.drive.drive import given
 from heedful.drive.generate import journalable
-from heedful.drive.journal import Remembering, Turn, attempted, cancelled, decided, settled, text_of
+from heedful.drive.journal import (
+    LoopRecorder,
+    Snapshot,
+    attempted,
+    cancelled,
+    decided,
+    retry_on_conflict,
+    text_of,
+)
 from heedful.errors import (
     AttemptTaken,
     Conflict,
@@ -43,10 +51,10 @@ from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, L
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory, placed, space_of
 from heedful.redact import redacted, redacted_data
-from heedful.store import open_store
-from heedful.store.contract import Store
-from heedful.store.records import Entry, Head, Stored
+from heedful.store import loops, open_store
+from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import reworded
+from heedful.store.store import Store
 
 
 async def override(
@@ -70,7 +78,7 @@ async def override(
     opened = open_store(store) if isinstance(store, str) else store
     given = Override(rule, by, why, decisions, until=until)
 
-    async def lifted(turn: Turn) -> Verdict:
+    async def lifted(turn: Snapshot) -> Verdict:
         stored = turn.known.stored
         was = latest(stored.decisions)
         policy = _policy(stored)
@@ -80,14 +88,14 @@ async def override(
         turn.free()
         verdict = reworded(after, verdict)
         stopped = isinstance(was, Done)
-        entry = decided(before, policy, verdict) if stopped else Entry(loop, 0)
+        entry = decided(before, policy, verdict) if stopped else JournalEntry(loop, 0)
         await turn.commit(replace(entry, override=given))
         return verdict
 
-    return await settled(opened, scope or Scope(), loop, lifted)
+    return await retry_on_conflict(opened, scope or Scope(), loop, lifted)
 
 
-def _policy(stored: Stored) -> Policy:
+def _policy(stored: StoredLoop) -> Policy:
     """The policy as it is stored. Raises OverrideRefused where that is not all that stops it."""
     policy = policy_from(stored.head.policy)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
@@ -178,7 +186,7 @@ async def open_loop(
     goals: Sequence[Goal] = (),
     policy: Policy = policies.default,
     context: Any = None,
-) -> tuple[Stored, bool]:
+) -> tuple[StoredLoop, bool]:
     """The loop of that id, created where it is new, and whether it is; nobody drives it.
 
     `context` is what checks find as `Context.data`. Raises InvalidInput, and Conflict where there
@@ -191,7 +199,7 @@ async def open_loop(
     if not whole(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
     listed = [goal_to(goal) for goal in tuple(goals) or policy.goals]
-    return await store.begin(scope, id, Head(task, listed, plain, context))
+    return await store.write(scope, loops.begin, id, Head(task, listed, plain, context))
 
 
 async def report(
@@ -209,7 +217,7 @@ async def report(
     journalable(told.output)
     judging = _Judging(told)
 
-    async def made(turn: Turn) -> Reported:
+    async def made(turn: Snapshot) -> Reported:
         stored = turn.known.stored
         if 0 < number <= len(stored.loop.attempts):
             return _before(stored, number, told.name)
@@ -224,7 +232,7 @@ async def report(
         telemetry.decided(loop, verdict)
         return Reported(loop, verdict, new=True)
 
-    return await settled(store, scope, id, made)
+    return await retry_on_conflict(store, scope, id, made)
 
 
 async def cancel(
@@ -232,7 +240,7 @@ async def cancel(
 ) -> Verdict:
     """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
 
-    async def ended(turn: Turn) -> Verdict:
+    async def ended(turn: Snapshot) -> Verdict:
         stored = turn.known.stored
         was = latest(stored.decisions)
         if isinstance(was, Done):
@@ -246,7 +254,7 @@ async def cancel(
         await record.commit(entry, loop)
         return verdict
 
-    return await settled(store, scope, id, ended)
+    return await retry_on_conflict(store, scope, id, ended)
 
 
 def _stored(verdict: Verdict) -> Verdict:
@@ -254,7 +262,7 @@ def _stored(verdict: Verdict) -> Verdict:
     return verdict_from(redacted_data(verdict_to(verdict)))
 
 
-def _before(stored: Stored, number: int, name: str) -> Reported:
+def _before(stored: StoredLoop, number: int, name: str) -> Reported:
     """What the same report got before. Raises AttemptTaken for another one."""
     loop = stored.loop.upto(number)
     if loop.attempts[-1].report != name:
@@ -263,7 +271,7 @@ def _before(stored: Stored, number: int, name: str) -> Reported:
     return Reported(loop, first.verdict, new=False)
 
 
-def _open(turn: Turn, number: int) -> Policy:
+def _open(turn: Snapshot, number: int) -> Policy:
     """The policy of a loop whose next attempt has that number, and that goes on."""
     stored = turn.known.stored
     following = len(stored.loop.attempts) + 1
@@ -287,7 +295,7 @@ class _Judging:
     told: Told
     _judged: Evaluation | None = None
 
-    async def attempt(self, stored: Stored, number: int) -> Attempt:
+    async def attempt(self, stored: StoredLoop, number: int) -> Attempt:
         """The attempt that is reported."""
         told, earlier = self.told, stored.loop.attempts
         names = [check_name(check) for check in told.checks]
@@ -302,7 +310,7 @@ class _Judging:
         seen = find_near_repeat(candidate, earlier) if earlier else None
         return Attempt(number, candidate, judged, usage, seen, labels, report=told.name)
 
-    async def _evaluated(self, stored: Stored, number: int) -> Evaluation:
+    async def _evaluated(self, stored: StoredLoop, number: int) -> Evaluation:
         told, last = self.told, latest(stored.decisions)
         at = Context(
             stored.head.task,
@@ -328,11 +336,13 @@ class _Given:
         return self.evaluation
 
 
-async def _record(turn: Turn, memory: Memory | None, verdict: Verdict, loop: Loop) -> Remembering:
+async def _record(
+    turn: Snapshot, memory: Memory | None, verdict: Verdict, loop: Loop
+) -> LoopRecorder:
     """The journal of the loop and its memory, told what it was shown."""
     known, task = turn.known, text_of(turn.known.stored.head.task)
     vouched = not any(UNVOUCHED in one.labels for one in loop.attempts)
-    record = Remembering(turn, memory, task, judged=True, measured=vouched)
+    record = LoopRecorder(turn, memory, task, judged=True, measured=vouched)
     if memory is None:
         return record
     if not turn.shares(memory.store, memory.scope):

@@ -105,7 +105,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LessonFilter:
     """Which lessons to list; a field that is left alone lets all through.
 
     Those with an id below `before`, so that the last id of a page asks for the next.

@@ -68,7 +68,7 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class QuarantinedLesson:
     """An entry of the quarantine: what was to be learnt, and from whom.
 
     `id` is that of its row among the examples, `example` None where it is a lesson without one.
@@ -102,7 +102,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RevocationResult:
     """What a revocation removes: rows of each, and lessons that nothing is left of."""
 
     examples: int = 0

@@ -41,7 +41,7 @@ from heedful.memory.prompts import Prompts
 from heedful.models.contract import Message, Model
 from heedful.redact import redacted
 from heedful.sanitize import between, cut, mark_of, neutral
-from heedful.store import open_store
+from heedful.store import dreams, open_store, search, transfer
 from heedful.telemetry import complete
 
 MOST = 10  # lessons of a group that the model reads
@@ -206,18 +206,18 @@ class Dreams:
     """The dreams of a memory: what each did and why, and taking one back. All raise StoreError."""
 
     def __init__(self, memory: Memory) -> None:
-        self._store, self._scope = memory.store.dreams, memory.scope
+        self._store, self._scope = memory.store, memory.scope
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
         """The newest first, also those that did nothing, `before` that id. Raises InvalidInput."""
         integer("limit", limit)
-        found = await self._store.log(self._scope, limit, before=before)
+        found = await self._store.read(self._scope, dreams.log, limit, before=before)
         return [Dream.of(one) for one in found]
 
     async def show(self, id: int) -> Dream:
         """One of them. Raises NotFound, InvalidInput."""
         numbered(id)
-        for one in await self._store.log(self._scope, 1, id):
+        for one in await self._store.read(self._scope, dreams.log, 1, id):
             return Dream.of(one)
         raise NotFound(
             "dream", str(id), f"the memory of {self._scope.tenant}/{self._scope.project}"
@@ -230,7 +230,7 @@ class Dreams:
         or a later dream builds on it, InvalidInput without an actor.
         """
         numbered(id)
-        return await self._store.undo(self._scope, id, by, why)
+        return await self._store.write(self._scope, dreams.undo, id, by, why)
 
 
 async def consolidate(
@@ -278,8 +278,8 @@ async def consolidate(
     report |= {"vetoes": found.vetoes, "vetoed": found.vetoed, "found": found.nothing}
     id = 0
     if not dry_run:
-        store = memory.store.dreams
-        id, tried = await store.supersede(memory.scope, report, tried, expected, made, by)
+        changes = report, tried, expected, made, by
+        id, tried = await memory.store.write(memory.scope, dreams.supersede, *changes)
     named = {n for one in tried for n in (*one.members, one.survivor)}
     texts = {n: one.text for n, one in expected.items() if n in named}
     told = [asdict(one) for one in tried]
@@ -315,7 +315,7 @@ async def _material(
 ) -> tuple[list[Lesson], list[Sequence[float]] | None]:
     """The lessons of the scope, and the places of their words where there is an embedder."""
     space, embedder = space_of(memory.embedder), memory.embedder
-    rows = await memory.store.dreams.material(memory.scope, space)
+    rows = await memory.store.read(memory.scope, dreams.material, space)
     lessons = [lesson for lesson, _ in rows]
     if embedder is None:
         return lessons, None
@@ -361,7 +361,7 @@ class _Rehearsal:
                 dropped = worse(became, before, await self._recalled(asked))
                 if not dropped:
                     break
-                await self._copy.dreams.undo(self._memory.scope, dream, DREAM, "")
+                await self._copy.write(self._memory.scope, dreams.undo, dream, DREAM, "")
                 for at in dropped:
                     left[at] = replace(left[at], outcome=WORSE)
         finally:
@@ -372,14 +372,14 @@ class _Rehearsal:
         """Copy lessons and examples, each lesson as often seen as it is."""
         records: list[Mapping[str, Any]] = []
         scope = self._memory.scope
-        await self._memory.store.export(scope, records.append, True)
+        await transfer.export(self._memory.store, scope, records.append, True)
         kept = [
             {**one, "listed": dict.fromkeys(one["listed"], 0)} if one["is"] == "lesson" else one
             for one in records
             if one["is"] in ("lesson", "example")
         ]
-        await self._copy.absorb(scope, kept, DREAM, DREAM, "")
-        there = await self._copy.dreams.material(scope, "")
+        await self._copy.write(scope, transfer.absorb, kept, DREAM, DREAM, "")
+        there = await self._copy.read(scope, dreams.material, "")
         self._there = {lesson.name: lesson for lesson, _ in there}
 
     async def _queries(
@@ -388,7 +388,7 @@ class _Rehearsal:
         """The stored queries of the members, and their own words; each with its place."""
         members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
         asked: dict[str, Vector] = {self._lessons[n].text: own.get(n) for n in members}
-        stored = await self._memory.store.dreams.asked(self._memory.scope, members)
+        stored = await self._memory.store.read(self._memory.scope, dreams.queries, members)
         new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
         embedder = self._memory.embedder
         if embedder is None:
@@ -402,7 +402,9 @@ class _Rehearsal:
         """The names of the first lessons that each query finds."""
         space, now, found = space_of(self._memory.embedder), time.time(), {}
         for n, (query, vector) in enumerate(asked.items(), 1):
-            there = await self._copy.search(self._memory.scope, query, space, vector, LEG)
+            there = await self._copy.read(
+                self._memory.scope, search.search, query, space, vector, LEG
+            )
             names = (f"{one.kind}/{one.signature}" for one in rank(query, there, len(there), now))
             found[query] = list(dict.fromkeys(names))[:FOUND]
             if self._progress is not None:
@@ -427,6 +429,6 @@ class _Rehearsal:
                 became |= {self._lessons[n].name: (at, name) for n in one.members}
         there = {lesson.id: lesson for lesson in self._there.values()}
         made = {at: replace(one, parents=()) for at, one in self._made.items()}
-        store = self._copy.dreams
-        id, _ = await store.supersede(self._memory.scope, {}, here, there, made, DREAM)
+        scope = self._memory.scope
+        id, _ = await self._copy.write(scope, dreams.supersede, {}, here, there, made, DREAM)
         return id, became

@@ -14,7 +14,7 @@ from heedful.lessons.learn import Trust
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NOTHING, Attempt, Loop, Usage
 from heedful.redact import redacted
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
@@ -120,7 +120,7 @@ def trust_of(event: Event, own: bool = False) -> Trust:
 
 
 def episode_of(
-    loop: Loop | Stored, task: str = "", verdict: Verdict | None = None, goal: str = ""
+    loop: Loop | StoredLoop, task: str = "", verdict: Verdict | None = None, goal: str = ""
 ) -> Episode:
     """A finished loop as an episode: each attempt an llm_response, what was wrong with it after it.
 
@@ -129,7 +129,7 @@ def episode_of(
     The outcome is success where the verdict says passed (without one, where the last evaluation
     passes), partial where it was cancelled or is to go on, else failure. Secrets are redacted.
     """
-    if isinstance(loop, Stored):
+    if isinstance(loop, StoredLoop):
         verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
         said = loop.head.task
         task = task or (said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))

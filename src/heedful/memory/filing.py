@@ -14,8 +14,8 @@ from heedful.errors import StoreError
 from heedful.lessons.learn import Trust
 from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
-from heedful.store import records as lessons
-from heedful.store.records import Filed
+from heedful.store import episodes
+from heedful.store.records import StoredEpisode
 from heedful.traces.gather import Limits
 from heedful.traces.lines import write
 from heedful.traces.reading import read
@@ -25,7 +25,7 @@ _log = logging.getLogger("heedful")
 RECORDED = 2_000
 
 
-def file(episode: Episode, digest: str, trust: Trust) -> Filed:
+def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
     """An episode as a store keeps it: of a long one its first events and its last."""
     events, half = episode.events, RECORDED // 2
     if len(events) > RECORDED:
@@ -33,10 +33,10 @@ def file(episode: Episode, digest: str, trust: Trust) -> Filed:
         episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
     (line,) = write([episode])
     record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
-    return Filed(digest, episode.id, episode.session, episode.outcome, record)
+    return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
 
 
-def unfiled(one: Filed) -> tuple[Episode, Trust]:
+def unfiled(one: StoredEpisode) -> tuple[Episode, Trust]:
     """The episode that a store kept, and from whom its task was."""
     line = json.dumps(one.record["episode"]).encode("ascii")
     limits = Limits(events=RECORDED, bytes=len(line))
@@ -62,9 +62,9 @@ class OnRecord:
 
     async def _beat(self, memory: Memory) -> None:
         while True:
-            await asyncio.sleep(lessons.LEASE / 3)
+            await asyncio.sleep(episodes.LEASE / 3)
             with suppress(StoreError):  # the next one may get through
-                await memory.store.episodes.beat(memory.scope, self._digest)
+                await memory.store.write(memory.scope, episodes.beat, self._digest)
 
     async def __aexit__(
         self,
@@ -83,7 +83,9 @@ class OnRecord:
             told = f"{type(error).__name__}: {error}"
         if self._memory is not None:
             with suppress(StoreError):  # what went wrong first is raised
-                await self._memory.store.episodes.failed(self._memory.scope, self._digest, told)
+                await self._memory.store.write(
+                    self._memory.scope, episodes.record_failure, self._digest, told
+                )
 
 
 def failed(error: Exception) -> None:

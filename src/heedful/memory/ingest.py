@@ -12,8 +12,10 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.filing import file
-from heedful.store.contract import Bounds, Store, Unfinished
-from heedful.store.records import Filed
+from heedful.store import episodes as episode_store
+from heedful.store.episodes import Bounds, Unfinished
+from heedful.store.records import StoredEpisode
+from heedful.store.store import Store
 from heedful.traces.otlp import Span, from_json, from_request
 from heedful.traces.pieces import Piece, episodes, pieces
 
@@ -67,7 +69,7 @@ async def receive(
     is not, StoreError.
     """
     found, refused = await asyncio.to_thread(_read, body)
-    refused.update(await store.pending.put(scope, found, trust, bounds))
+    refused.update(await store.write(scope, episode_store.put_spans, found, trust, bounds))
     return refused
 
 
@@ -92,24 +94,30 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
 
     Raises StoreError.
     """
-    now, pending = time.time(), store.pending
+    now = time.time()
     digests: list[str] = []
     empty = 0
     waited = (patience.settled, patience.missing, patience.elsewhere)
-    for one in await pending.ended(scope, *(now - each for each in waited)):
-        made = await asyncio.to_thread(_made, one, await pending.pieces(scope, one.id))
-        if await pending.finish(scope, one, made):
+    for one in await store.read(
+        scope, episode_store.ended_traces, *(now - each for each in waited)
+    ):
+        made = await asyncio.to_thread(
+            _made, one, await store.read(scope, episode_store.spans, one.id)
+        )
+        if await episode_store.finish_trace(store, scope, one, made):
             digests += [made.digest] if made else []
             empty += made is None
-    waiting, _, oldest = await pending.counts(scope)
+    waiting, _, oldest = await store.read(scope, episode_store.count_traces)
     given_up = 0
     if digests or (waiting and oldest < now - patience.ending):
-        given_up = await pending.give_up(scope, now - patience.ending, now - patience.known)
+        given_up = await store.write(
+            scope, episode_store.give_up_traces, now - patience.ending, now - patience.known
+        )
     again = patience.settled if waiting > given_up else None
     return Gathered(tuple(digests), empty, given_up, again)
 
 
-def _made(one: Unfinished, found: Sequence[Piece]) -> Filed | None:
+def _made(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
     """The episode of a trace as it is kept; None where it has no step of an agent."""
     for episode in episodes(found):
         return file(episode, episode.digest, one.trust)

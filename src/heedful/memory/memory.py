@@ -38,9 +38,9 @@ from heedful.lessons.ranking import (
 )
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import (
-    Held,
+    QuarantinedLesson,
     Quota,
-    Removed,
+    RevocationResult,
     bounds,
     integer,
     named,
@@ -55,8 +55,12 @@ from heedful.loop.record import Loop
 from heedful.memory.transfer import Exported, File, Imported, Told
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redacted
-from heedful.store import open_store
-from heedful.store.contract import Store
+from heedful.store import exposures as exposure_store
+from heedful.store import lessons as lesson_store
+from heedful.store import open_store, search
+from heedful.store import patterns as pattern_store
+from heedful.store import quarantine as quarantine_store
+from heedful.store.store import Store
 
 _log = logging.getLogger("heedful")
 
@@ -139,13 +143,13 @@ async def reembed(
     if embedder is None:
         raise InvalidInput("embedder", None, "one, whose space the examples move into")
     space, last, done = space_of(embedder), 0, 0
-    total = Spaces.of(await store.spaces(scope), space).behind
-    while batch := await store.unplaced(scope, space, last, BATCH):
+    total = Spaces.of(await store.read(scope, search.spaces), space).behind
+    while batch := await store.read(scope, search.unplaced, space, last, BATCH):
         vectors = await placed(embedder, [text for _, text in batch])
         places: list[tuple[int, str, Any]] = [
             (id, text, vector) for (id, text), vector in zip(batch, vectors, strict=True)
         ]
-        done += await store.place(scope, space, places)
+        done += await store.write(scope, search.place, space, places)
         last = batch[-1][0]
         if progress is not None:
             progress(done, max(done, total))
@@ -170,7 +174,7 @@ class Quarantine:
         limit: int = 50,
         progress: Progress | None = None,
         after: tuple[float, int] | None = None,
-    ) -> list[Held]:
+    ) -> list[QuarantinedLesson]:
         """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
 
         The score is an order to read in; it keeps nothing out and lets nothing in. All that waits
@@ -178,8 +182,8 @@ class Quarantine:
         what comes after the entry of that score and id.
         """
         integer("limit", limit)
-        held = await self._store.held(self._scope, None)
-        found: list[Held] = []
+        held = await self._store.read(self._scope, quarantine_store.entries, None)
+        found: list[QuarantinedLesson] = []
         for n in range(0, len(held), REVIEW_BATCH):
             found += await asyncio.to_thread(screened, held[n : n + REVIEW_BATCH])
             if progress is not None:
@@ -188,11 +192,11 @@ class Quarantine:
             found = [one for one in found if (one.score, one.id) < after]
         return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
 
-    async def show(self, id: int) -> Held:
+    async def show(self, id: int) -> QuarantinedLesson:
         """An example, waiting or not, and where it comes from. Raises NotFound, InvalidInput."""
         numbered(id)
-        for one in await self._store.held(self._scope, [id]):
-            provenance = await self._store.provenance(self._scope, one)
+        for one in await self._store.read(self._scope, quarantine_store.entries, [id]):
+            provenance = await self._store.read(self._scope, quarantine_store.provenance, one)
             return replace(_screened(one), provenance=provenance)
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
         raise NotFound("example", str(id), where)
@@ -204,16 +208,16 @@ class Quarantine:
         ruled before.
         """
         several("ids", ids, int, IDS)
-        await self._store.settle(self._scope, ids, "release", by, why)
+        await self._store.write(self._scope, quarantine_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these: the same text comes back no more. All or none; raises as `release`."""
         several("ids", ids, int, IDS)
-        await self._store.settle(self._scope, ids, "reject", by, why)
+        await self._store.write(self._scope, quarantine_store.settle, ids, "reject", by, why)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
-    ) -> Removed:
+    ) -> RevocationResult:
         """Remove all that rests on `source`, and what it saw, in one transaction.
 
         Also what was derived from it, and what loops learnt with it in their prompts. A lesson that
@@ -224,15 +228,17 @@ class Quarantine:
         texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
-        return await self._store.revoke(self._scope, source, by, why, dry_run)
+        return await self._store.write(
+            self._scope, quarantine_store.revoke, source, by, why, dry_run
+        )
 
 
-def screened(held: Sequence[Held]) -> list[Held]:
+def screened(held: Sequence[QuarantinedLesson]) -> list[QuarantinedLesson]:
     """The same with their scores, 0.3 ms each for 600 characters."""
     return [_screened(one) for one in held]
 
 
-def _screened(one: Held) -> Held:
+def _screened(one: QuarantinedLesson) -> QuarantinedLesson:
     from heedful.memory.screen import screen  # whose many words only this needs
 
     # Each by itself, since of a long text the screen reads the ends, and all, lest one is split.
@@ -326,7 +332,9 @@ class Memory:
         """Write one lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         space, vector = await self._place(one.example.task if one.example else one.text)
         found, most = located([one], space, vector), self.max_entries or 0
-        (answer,) = await self.store.remember(self.scope, found, most=most, quota=self.quota)
+        (answer,) = await self.store.write(
+            self.scope, exposure_store.remember, found, most=most, quota=self.quota
+        )
         noted(answer)
         return answer
 
@@ -365,11 +373,13 @@ class Memory:
         Counts the sightings of its pattern, and of those that evidence has merged with it.
         """
         texts(error_type=error_type, text=text)
-        return await self.store.seen(self.scope, signature(error_type, redacted(text)))
+        return await self.store.read(
+            self.scope, pattern_store.seen, signature(error_type, redacted(text))
+        )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
         """Which patterns are merged, and which are kept apart, as plain data, and why."""
-        return await self.store.patterns(self.scope, error_type)
+        return await self.store.read(self.scope, pattern_store.list_patterns, error_type)
 
     async def unmerge(self, *digests: str, by: str, why: str = "") -> None:
         """Count patterns apart from all others from now on; on record, and taken back by `remerge`.
@@ -377,12 +387,12 @@ class Memory:
         Raises NotFound for a digest without a lesson, InvalidInput without one or without an actor.
         """
         signatures(digests)
-        await self.store.set_apart(self.scope, digests, True, by, why)
+        await self.store.write(self.scope, pattern_store.set_apart, digests, True, by, why)
 
     async def remerge(self, *digests: str, by: str, why: str = "") -> None:
         """Let patterns that were kept apart be grouped by evidence again. Raises as `unmerge`."""
         signatures(digests)
-        await self.store.set_apart(self.scope, digests, False, by, why)
+        await self.store.write(self.scope, pattern_store.set_apart, digests, False, by, why)
 
     async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
         """Pairs of lessons whose words mean nearly the same, for a person to judge.
@@ -423,7 +433,9 @@ class Memory:
         chosen = tags if isinstance(tags, str) else tuple(tags)
         only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._place(task)
-        found = await self.store.search(self.scope, task, space, vector, max(LEG, limit), only)
+        found = await self.store.read(
+            self.scope, search.search, task, space, vector, max(LEG, limit), only
+        )
         return rank(task, offered(found, only), limit, time.time())
 
     def render(self, found: Sequence[Found], budget: int = BUDGET) -> tuple[Message, ...]:
@@ -454,8 +466,12 @@ class Memory:
         `examples` lessons without an accepted output, learnt from the very task; with None both.
         """
         space, vector = await self._place(task)
-        found = own(await self.store.search(self.scope, task, space, vector, LEG), task, examples)
-        past = await self.store.past(self.scope, loop)
+        found = own(
+            await self.store.read(self.scope, search.search, task, space, vector, LEG),
+            task,
+            examples,
+        )
+        past = await self.store.read(self.scope, exposure_store.past, loop)
         if past.exposures:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
@@ -479,7 +495,7 @@ class Memory:
 
     async def prove(self) -> Proof:
         """What the exposures and outcomes of this scope prove about its lessons."""
-        cases, pending = await self.store.evidence(self.scope, MOST_CALLS)
+        cases, pending = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
         return await asyncio.to_thread(concluded, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
@@ -487,13 +503,13 @@ class Memory:
 
         Proven harm retires a lesson, what is proven of the others changes their rank.
         """
-        if loop and not due((await self.store.past(self.scope, loop)).number):
+        if loop and not due((await self.store.read(self.scope, exposure_store.past, loop)).number):
             return ()
-        cases, _ = await self.store.evidence(self.scope, MOST_CALLS)
+        cases, _ = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
         found = await asyncio.to_thread(proven, cases)  # seconds, where lessons are many
         useful = {str(one.lesson): usefulness(one) for one in found}
         hurting = [one for one in found if one.conclusion == "hurts"]
-        return await self.store.conclude(self.scope, useful, hurting)
+        return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
 
     async def restore(self, id: int, *, by: str, why: str = "") -> None:
         """Bring back a lesson that a proof retired; on record.
@@ -502,12 +518,12 @@ class Memory:
         against it. Raises NotFound, InvalidInput without an actor.
         """
         numbered(id)
-        await self.store.restore(self.scope, id, by, why)
+        await self.store.write(self.scope, exposure_store.restore, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """The most seen, as plain data, but for words held back. Raises InvalidInput."""
         integer("limit", limit, 0)
-        return await self.store.reflections(self.scope, limit)
+        return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "") -> None:
         """Keep a lesson from eviction, pruning and retirement; on record.
@@ -515,12 +531,12 @@ class Memory:
         Raises NotFound, InvalidInput without an actor.
         """
         numbered(id)
-        await self.store.pin(self.scope, id, True, by, why)
+        await self.store.write(self.scope, lesson_store.pin, id, True, by, why)
 
     async def unpin(self, id: int, *, by: str, why: str = "") -> None:
         """Take a pin back. Raises as `pin`."""
         numbered(id)
-        await self.store.pin(self.scope, id, False, by, why)
+        await self.store.write(self.scope, lesson_store.pin, id, False, by, why)
 
     async def prune(
         self,
@@ -537,11 +553,14 @@ class Memory:
         """
         pruned(unused_for, keep, by)
         least = -1 if keep is None else keep
-        return await self.store.prune(self.scope, unused_for or 0.0, least, by, dry_run)
+        unused = unused_for or 0.0
+        if dry_run:
+            return await self.store.read(self.scope, lesson_store.prunable, unused, least)
+        return await self.store.write(self.scope, lesson_store.prune, unused, least, by)
 
     async def spaces(self) -> Spaces:
         """Where the examples lie, seen from the embedder: whether it was changed since."""
-        return Spaces.of(await self.store.spaces(self.scope), space_of(self.embedder))
+        return Spaces.of(await self.store.read(self.scope, search.spaces), space_of(self.embedder))
 
     async def reembed(self, progress: Progress | None = None) -> int:
         """Give a vector to each example without one in the embedder's space; how many those were.
@@ -588,11 +607,11 @@ class Memory:
 
     async def clear(self) -> int:
         """Forget everything learnt in this scope; how many lessons that were."""
-        return await self.store.clear(self.scope)
+        return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:
         """How many lessons there are in this scope."""
-        return await self.store.count(self.scope)
+        return await self.store.read(self.scope, lesson_store.count)
 
     async def _place(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():

@@ -26,8 +26,9 @@ from heedful.memory.study import Study, study, turns, unlearnt
 from heedful.models.call import asked
 from heedful.models.contract import Model
 from heedful.redact import redacted
-from heedful.store.contract import Store
-from heedful.store.records import Filed
+from heedful.store import episodes, exposures, patterns, quarantine
+from heedful.store.records import StoredEpisode
+from heedful.store.store import Store
 
 _log = logging.getLogger("heedful")
 MAX_TOKENS = 500
@@ -110,7 +111,7 @@ async def reflect(
     work = _Work(kept, model, prompts, score, on_model_error, max_tokens)
     if keeps is not None:
         filed = await asyncio.to_thread(file, episode, digest, trust)
-        if state := await keeps.store.episodes.admit(keeps.scope, filed):
+        if state := await episodes.admit(keeps.store, keeps.scope, filed):
             found = await work.found(episode, trust)
             made = await work.lessons(found, by_rules(found), digest, related)
             return replace(made, again=True, busy=state != "reflected")
@@ -135,7 +136,7 @@ async def reflect_waiting(
     """
     _usable(model, prompts)
     kept = Memory.of(memory, None)
-    filed = await kept.store.episodes.take(kept.scope, before, digest)
+    filed = await kept.store.write(kept.scope, episodes.take, before, digest)
     if filed is None:
         return None
     work = _Work(kept, model, prompts, score, "raise", max_tokens)
@@ -149,8 +150,8 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     Raises StoreError, QuotaExceeded.
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
-    one = Filed(meta["episode"], "", meta["session_id"], meta["outcome"], {})
-    if await kept.store.episodes.admit(kept.scope, one) is not None:
+    one = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
+    if await episodes.admit(kept.store, kept.scope, one) is not None:
         return ()
     return await _written(kept, one.digest, made)
 
@@ -232,7 +233,9 @@ class _Work:
         if self.memory is not None:
             said = {Example(task, answer).digest: at for at, task, answer in turns(episode)}
             ours = (
-                await self.memory.store.episodes.examples(self.memory.scope, said) if said else ()
+                await self.memory.store.read(self.memory.scope, episodes.known_examples, said)
+                if said
+                else ()
             )
             places = frozenset(at for one in ours for at in (said[one], said[one] + 1))
             episode = unlearnt(episode, places)
@@ -242,7 +245,7 @@ class _Work:
         """How often the same was reflected on."""
         if self.memory is None:
             return 0
-        seen = await self.memory.store.seen(self.memory.scope, name)
+        seen = await self.memory.store.read(self.memory.scope, patterns.seen, name)
         return sum(one["seen"] for one in seen.lessons if one["kind"] == "reflection")
 
     async def _drafted(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
@@ -315,9 +318,13 @@ class _Work:
         if self.memory is None or episode.source != LOOP or not episode.id:
             return (), True
         store, scope = self.memory.store, self.memory.scope
-        past = await store.past(scope, episode.id)
+        past = await store.read(scope, exposures.past, episode.id)
         ids = {id for one in past.exposures if one.shown for id in one.examples}
-        there = tuple(sorted(one.id for one in await store.held(scope, list(ids)))) if ids else ()
+        there = (
+            tuple(sorted(one.id for one in await store.read(scope, quarantine.entries, list(ids))))
+            if ids
+            else ()
+        )
         return there, len(there) == len(ids)
 
 
@@ -331,8 +338,8 @@ async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Rememb
         pairs = zip(lessons, vectors, strict=True)
         lessons = [each for one, at in pairs for each in located([one], space, at)]
     most = memory.max_entries or 0
-    answers = await memory.store.episodes.reflected(
-        memory.scope, digest, lessons, most=most, quota=memory.quota
+    answers = await memory.store.write(
+        memory.scope, episodes.record_lessons, digest, lessons, most=most, quota=memory.quota
     )
     _tell("stored", id=answers[0].id, importance=made.reflection.importance)
     return tuple(answers)

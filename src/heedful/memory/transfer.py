@@ -28,7 +28,8 @@ from heedful.lessons.export import (
     taken,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.contract import Store
+from heedful.store import transfer
+from heedful.store.store import Store
 
 # What is done, how much of it, and of how much: lessons of an export, bytes of an import.
 Told = Callable[[str, int, int], None]
@@ -110,7 +111,7 @@ async def _write(
         if told is not None and record["is"] == "lesson":
             told("exporting", counts["lesson"], total)
 
-    await store.export(scope, write, vectors)
+    await transfer.export(store, scope, write, vectors)
     end = encoded({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
     out.write(end)
     out.flush()
@@ -181,7 +182,7 @@ async def import_(
             records = [one for one in batch if one["is"] not in (FORMAT, END)]
             kept = [one if by else taken(one, called, now) for one in records]
             wanted = [one for one in kept if one is not None]
-            tally.add(wanted, await store.absorb(scope, wanted, called, by, why))
+            tally.add(wanted, await store.write(scope, transfer.absorb, wanted, called, by, why))
             tally.left += len(records) - len(wanted)
         if last != end:
             raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")

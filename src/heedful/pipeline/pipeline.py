@@ -23,8 +23,8 @@ from heedful.pipeline.runner import PipelineRun
 from heedful.pipeline.stages import REPORTS, Stage, Unvalidated, Work
 from heedful.redact import redacted
 from heedful.store import open_store
-from heedful.store.contract import Store
 from heedful.store.runs import Exhausted, Report, file_safe
+from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 # Bytes of a name: the name of a file contains that of a stage and that of a run.

@@ -31,7 +31,8 @@ from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory
 from heedful.pipeline.stages import Stage, StageState, fields_of, reports_of, tell
 from heedful.sanitize import neutral
-from heedful.store.records import Entry, Head, Stored
+from heedful.store import exposures, loops, patterns
+from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import (
     POLICY,
     AttemptReport,
@@ -65,7 +66,7 @@ class PipelineRun:
         self._pipeline, self._state = pipeline, state
         # The run is claimed even if its id is new, so that others see it in progress.
         self._journal = journal(pipeline.store, pipeline.scope, self.id, known=True)
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, StoredLoop] = {}
         self._reports: list[StageReport] = []
         self._progress: Progress
         self._began, self._ended = time.time(), 0.0
@@ -131,7 +132,7 @@ class PipelineRun:
             await attempts.restore(at)
         tell(self._state, report.name, said[-2] if len(said) > 1 else "")
 
-    async def _over(self, stored: Stored | None, new: bool) -> Report:
+    async def _over(self, stored: StoredLoop | None, new: bool) -> Report:
         """Return the report of the ended run, and record its end once."""
         pipeline, now = self._pipeline, time.time()
         names = [stage.name for stage in pipeline.stages]
@@ -154,7 +155,7 @@ class PipelineRun:
         return report
 
 
-def _end(report: Report, number: int) -> Entry:
+def _end(report: Report, number: int) -> JournalEntry:
     """Return the attempt of the run itself, with a finding for each stage that did not pass."""
     stood = {one.name: one.action for one in report.stages}
     findings = tuple(
@@ -167,7 +168,9 @@ def _end(report: Report, number: int) -> Entry:
     what = ", ".join(one.message for one in findings)
     stops = (Stop(report.status, what),) if findings else ()
     verdict = Done(number, not findings, stops)
-    return Entry(report.run, 0, attempt=attempt, value=stood, verdict=verdict, decided=report.ended)
+    return JournalEntry(
+        report.run, 0, attempt=attempt, value=stood, verdict=verdict, decided=report.ended
+    )
 
 
 class StageRunner:
@@ -275,11 +278,13 @@ class StageRunner:
         Repeat what was recalled for the first attempt. A stage keeps no state between attempts, so
         without it a retry could break what the first attempt got right.
         """
-        past = await memory.store.past(memory.scope, self.loop)
+        past = await memory.store.read(memory.scope, exposures.past, self.loop)
         withheld = {one.signature for one in past.exposures if not one.shown}
         lines: list[str] = []
         for one in sorted(evaluation.errors, key=lambda one: -one.severity)[:MOST]:
-            known = await memory.store.seen(memory.scope, signature(one.check, one.key))
+            known = await memory.store.read(
+                memory.scope, patterns.seen, signature(one.check, one.key)
+            )
             for lesson in known.lessons:
                 active = lesson["state"] in ("candidate", "verified")
                 if active and lesson["text"] and lesson["signature"] not in withheld:
@@ -303,14 +308,14 @@ class StageRunner:
             write_attempt(last, folder)
         return report
 
-    async def _stored(self, loop: Loop, verdict: Verdict) -> Stored:
+    async def _stored(self, loop: Loop, verdict: Verdict) -> StoredLoop:
         pipeline = self._pipeline
         if pipeline.store is not None:
-            return await pipeline.store.read(pipeline.scope, self.loop)
+            return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
         now = time.time()
         self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
         kept = tuple(self._decisions)
-        return Stored(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
+        return StoredLoop(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:

@@ -22,6 +22,7 @@ from fastapi.security import HTTPBearer
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
+from heedful.store import keys
 from heedful.store import keys as audit
 from heedful.store.idempotency import also
 from heedful.store.keys import MAY, Key
@@ -113,7 +114,7 @@ class Callers:
             if scheme.lower() != "bearer":
                 raise KeyRefused("send the key as Authorization: Bearer heedful_…")
             return Caller.holding(await self._holder(token.strip()))
-        if not self._setup.open or await self._setup.store.keys.any():
+        if not self._setup.open or await self._setup.store.read(Scope(), keys.any_key):
             raise KeyRefused("no key was sent: Authorization: Bearer heedful_…")
         scope = self._setup.scope
         return Caller("", "local", scope.tenant, (), frozenset(MAY), scope.project)
@@ -123,7 +124,7 @@ class Callers:
         now = time.monotonic()
         one, until = self._known.get(digest, (None, 0.0))
         if one is None or until < now or (one.expires or inf) <= time.time():
-            one = await self._setup.store.keys.holder(token)
+            one = await keys.holder(self._setup.store, token)
             self._known[digest] = one, now + KNOWN_FOR
             if len(self._known) > KNOWN:
                 self._known.popitem(last=False)

@@ -32,7 +32,7 @@ from heedful.lessons.learn import Example, State, Trust
 from heedful.lessons.lesson import Found, Remembered
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Outcome, Proof
-from heedful.lessons.trust import Held, Removed
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import (
     evaluation_from,
     evaluation_to,
@@ -49,7 +49,7 @@ from heedful.memory.dream import Dream
 from heedful.memory.episode import Episode
 from heedful.models.contract import Message
 from heedful.service.codes import refused
-from heedful.store.records import FiledState, Head, Stored
+from heedful.store.records import EpisodeState, Head, StoredLoop
 
 if TYPE_CHECKING:
     import httpx
@@ -246,12 +246,12 @@ def verdict(plain: Mapping[str, Any]) -> Verdict:
     return verdict_from({**plain, "verdict": plain["decision"]})
 
 
-def stored(plain: Mapping[str, Any]) -> Stored:
+def stored(plain: Mapping[str, Any]) -> StoredLoop:
     """A loop with its attempts and decisions."""
     goals, made = tuple(map(goal_from, plain["goals"])), plain["made"]
     overrides = tuple(Override(**one) for one in plain["overrides"])
     attempts = tuple(map(_attempt, made))
-    return Stored(
+    return StoredLoop(
         plain["id"],
         Head(plain["task"], plain["goals"], plain["policy"], plain["context"]),
         Loop(plain["id"], goals, attempts, overrides, cancelled=plain["cancelled"]),
@@ -305,14 +305,14 @@ class Quarantine:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def waiting(self, limit: int = 50) -> list[Held]:
+    async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
         """What waits, the worst by the screen first, then the newest."""
         page = await self._ask("GET", "quarantine", limit=limit)
-        return read(list[Held], page["items"])
+        return read(list[QuarantinedLesson], page["items"])
 
-    async def show(self, id: int) -> Held:
+    async def show(self, id: int) -> QuarantinedLesson:
         """An example, waiting or not, and where it comes from. Raises NotFound."""
-        return read(Held, await self._ask("GET", "quarantine", id))
+        return read(QuarantinedLesson, await self._ask("GET", "quarantine", id))
 
     async def release(self, id: int, *, why: str) -> None:
         """Let it be recalled, with the trust of an operator. Raises NotFound, NotQuarantined."""
@@ -322,10 +322,10 @@ class Quarantine:
         """Retire it: the same text comes back no more. Raises as `release`."""
         await self._ask("POST", "quarantine", id, "reject", body={"why": why})
 
-    async def revoke(self, source: str, *, why: str, dry_run: bool = False) -> Removed:
+    async def revoke(self, source: str, *, why: str, dry_run: bool = False) -> RevocationResult:
         """Remove all that rests on `source`; with `dry_run` only count it. Raises NotFound."""
         body = {"source": source, "why": why, "dry_run": dry_run}
-        return read(Removed, await self._ask("POST", "quarantine", "revoke", body=body))
+        return read(RevocationResult, await self._ask("POST", "quarantine", "revoke", body=body))
 
     async def log(self, limit: int = 50) -> list[Mapping[str, Any]]:
         """What was ruled on lessons and sources, by whom and why, the newest first."""
@@ -390,7 +390,7 @@ class Client:
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> Stored:
+    ) -> StoredLoop:
         """Begin a loop, or find it again, as far as it has come.
 
         Without a `policy` the service's own counts; checks find `context` as `Context.data`. Raises
@@ -432,7 +432,7 @@ class Client:
         told = await self._ask("PUT", "loops", loop, "attempts", attempt, body=body)
         return verdict(told)
 
-    async def loop(self, loop: str) -> Stored:
+    async def loop(self, loop: str) -> StoredLoop:
         """A loop with its attempts and decisions. Raises NotFound."""
         return stored(await self._ask("GET", "loops", loop))
 
@@ -567,7 +567,7 @@ class Client:
         told: Plain = await self._ask("POST", "episodes", body=body, wait=wait)
         return told
 
-    def episodes(self, state: FiledState | None = None) -> AsyncIterator[Plain]:
+    def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """The episodes, or those in that state, the newest first."""
         return self._pages("episodes", state=state)
 

@@ -9,9 +9,12 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redacted_data
 from heedful.service.problems import SOON, Problem
-from heedful.store.idempotency import Beside, Call, SqlAnswers, beside, write
+from heedful.store import idempotency
+from heedful.store.idempotency import Beside, Call, beside, write
+from heedful.store.store import Store
 
 HEADER = "Idempotency-Key"
 LONGEST = 255
@@ -25,7 +28,7 @@ class Once:
         self._under_way: set[tuple[str, str, str]] = set()
 
     async def call(
-        self, answers: SqlAnswers, scope: Scope, body: bytes, receive: Receive, send: Send
+        self, store: Store, scope: Scope, body: bytes, receive: Receive, send: Send
     ) -> None:
         """Answer the call. Raises Problem 409, 422; LeaseLost; StoreError."""
         once = Headers(scope=scope).get(HEADER)
@@ -40,14 +43,14 @@ class Once:
             raise Problem(409, "at_work", detail, {"Retry-After": SOON})
         self._under_way.add(place)
         try:
-            await self._once(answers, call, scope, receive, send)
+            await self._once(store, call, scope, receive, send)
         finally:
             self._under_way.discard(place)
 
     async def _once(
-        self, answers: SqlAnswers, call: Call, scope: Scope, receive: Receive, send: Send
+        self, store: Store, call: Call, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        before = await answers.before(call)
+        before = await store.read(Place(call.tenant), idempotency.before, call)
         if before.digest not in ("", call.digest):
             detail = f"this {HEADER} was sent with another request; take a new one"
             raise Problem(422, "idempotency_key_reused", detail)
@@ -61,7 +64,7 @@ class Once:
             # What failed had no effect, or will go on where it ended. A secret is shown once.
             if answer["status"] < 300 and not scope["state"].get("secret"):
                 answer = _clean(answer)
-                await answers.keep(call, answer)
+                await store.write(Place(call.tenant), idempotency.keep, call, answer)
         await _send(answer, send, replayed=bool(before.digest))
 
 

@@ -41,7 +41,9 @@ from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redacted
-from heedful.store.contract import Store
+from heedful.store import episodes, lessons
+from heedful.store import loops as loop_store
+from heedful.store.store import Store
 
 State = Literal["waiting", "running", "stalled", "failed"]
 
@@ -132,7 +134,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
 
 async def _elsewhere(store: Store, scope: Scope, digest: str) -> None:
     """Nothing to do where an episode is reflected on. Raises NotFound, LeaseLost."""
-    state = await store.episodes.state(scope, digest)
+    state = await store.read(scope, episodes.state, digest)
     if state is None:
         raise NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
     if state != "reflected":
@@ -175,7 +177,7 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     """
     if by not in tools.loops:
         raise UnknownName("loop that this worker drives", by, sorted(tools.loops) or ["none"])
-    stored = await tools.store.read(scope, loop)
+    stored = await tools.store.read(scope, loop_store.read, loop)
     head, memory = stored.head, tools.memory(scope)
     given: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store, "memory": memory}
     given["goals"] = tuple(map(goal_from, head.goals))
@@ -323,15 +325,15 @@ async def sweep(work: Work, tools: Tools) -> None:
     Neither what somebody is at work on nor what failed, which is tried again by its job as often as
     that is of use. Raises StoreError.
     """
-    for scope in await tools.store.scopes(waiting=True):
+    for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope)
-        for digest in await tools.store.episodes.left(scope, MOST) if tools.enabled else ():
+        for digest in await tools.store.read(scope, episodes.left, MOST) if tools.enabled else ():
             await work.defer("reflect", scope, digest=digest)
 
 
 async def night(work: Work, tools: Tools) -> None:
     """Hand over, for every scope, what keeps a memory in order. Raises StoreError."""
-    for scope in await tools.store.scopes():
+    for scope in await tools.store.read(Scope(), lessons.scopes):
         await upkeep(work, tools, scope)
 
 

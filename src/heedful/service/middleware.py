@@ -284,7 +284,7 @@ class Entrance:
                 body = await body_of(scope, receive, self._setup.limits)
                 again = _Again(body, receive)
                 _unpacked(scope)
-                await self._once.call(self._setup.store.answers, scope, body, again, send)
+                await self._once.call(self._setup.store, scope, body, again, send)
 
     def _told(self, scope: Scope, out: _Out, seconds: float) -> None:
         """Count the request and log it: its route and not its path, which may hold anything."""

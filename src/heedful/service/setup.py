@@ -30,7 +30,7 @@ from heedful.memory.ingest import Patience
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
 from heedful.service.jobs import Depth, Work
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 
@@ -152,7 +152,7 @@ class Setup:
     `APART` at a time: those that wait for one hold no thread.
     """
 
-    store: SqlStore
+    store: Store
     scope: Scope = Scope()
     open: bool = False
     embedder: Embedder | None = None

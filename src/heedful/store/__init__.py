@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from heedful.errors import InvalidInput, PackageMissing, UnknownName
-from heedful.store.contract import Store
+from heedful.store.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
 

@@ -1,6 +1,9 @@
 """What the rooms of a store ask of a database: named statements, their rows, and transactions.
 
-The named statements of `sql/`, a file a room; what one dialect says its own way, in another.
+A room is a module of plain functions `work(db, scope, ...)` over the statements of `sql/`, which
+has a file a room; what one dialect says its own way stands in another. `Store.read` and
+`Store.write` run such a function in a transaction. A function that changes rows is decorated with
+`holds` where it needs other locks than those of the memory of its scope.
 """
 
 from __future__ import annotations
@@ -9,15 +12,18 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 from heedful.lessons.lesson import Scope
 
 T = TypeVar("T")
 K = TypeVar("K")
+P = ParamSpec("P")
 Dialect = Literal["sqlite", "postgres"]
-# What a transaction that changes the lessons of a scope holds until its end.
+# The lock that serialises writers of the lessons of a scope until the transaction ends.
 MEMORY = ("memory",)
+Locks = Callable[..., Sequence[str]]
+_locks: dict[Callable[..., Any], Locks] = {}
 # The limit of a statement that is to have none.
 ALL = 2**31 - 1
 
@@ -63,6 +69,11 @@ class Db(Protocol):
         """Whose SQL it speaks."""
         ...
 
+    @property
+    def url(self) -> str:
+        """The name under which a user opened the store, without a password."""
+        ...
+
     def named(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
         """Run the statement of that name."""
         ...
@@ -77,6 +88,24 @@ class Db(Protocol):
 
 
 Work = Callable[[Db], T]
+
+
+def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Say which locks a function holds until its transaction ends, in place of `MEMORY`.
+
+    They are names within the scope. `given` makes them of the arguments after `db` and `scope`.
+    """
+
+    def decorate(work: Callable[P, T]) -> Callable[P, T]:
+        _locks[work] = given or (lambda *_, **__: names)
+        return work
+
+    return decorate
+
+
+def locks_of(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Sequence[str]:
+    """The locks that a function holds when it is called with these arguments."""
+    return _locks.get(work, lambda *_, **__: MEMORY)(*args, **kwargs)
 
 
 class Access(Protocol):

@@ -12,8 +12,8 @@ from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.learn import Reflection
 from heedful.lessons.lesson import Scope
-from heedful.store.database import Access, Db, Row
-from heedful.store.lessons import carry, key_of, remember, rule, storable
+from heedful.store.database import Db, Row
+from heedful.store.lessons import carry, key_of, rule, storable, upsert
 
 Plain = dict[str, Any]
 FIELDS = (
@@ -23,49 +23,6 @@ FIELDS = (
 FLAGS = ("pinned", "apart", "held")
 QUERIES = 5
 CHANGED = "a lesson of it changed meanwhile"
-
-
-class SqlDreams:
-    """The Dreams of a store."""
-
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
-
-    async def material(
-        self, scope: Scope, space: str
-    ) -> Sequence[tuple[Lesson, Sequence[float] | None]]:
-        """What may be recalled, by name, each with the place of its words where it has one."""
-        return await self._access.read(scope, lambda db: material(db, scope, space))
-
-    async def asked(self, scope: Scope, ids: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        """The newest texts that each of the lessons was found by, without its own."""
-        return await self._access.read(scope, lambda db: asked(db, ids))
-
-    async def supersede(
-        self,
-        scope: Scope,
-        report: Mapping[str, Any],
-        proposals: Sequence[Proposal],
-        expected: Mapping[int, Lesson],
-        made: Mapping[int, Reflection],
-        by: str,
-    ) -> tuple[int, Sequence[Proposal]]:
-        """Do all that is proposed in one transaction, but where a lesson changed meanwhile."""
-        now = time.time()
-        return await self._access.write(
-            scope, lambda db: _Dreaming(db, scope, by, now).dream(report, proposals, expected, made)
-        )
-
-    async def log(
-        self, scope: Scope, limit: int, id: int | None = None, before: int | None = None
-    ) -> Sequence[Mapping[str, Any]]:
-        """Dreams as plain data, the newest first, each with the `texts` of its lessons."""
-        return await self._access.read(scope, lambda db: log(db, scope, limit, id, before))
-
-    async def undo(self, scope: Scope, id: int, by: str, why: str) -> int:
-        """Take a dream back, on record; how many lessons are back."""
-        now = time.time()
-        return await self._access.write(scope, lambda db: undo(db, scope, id, by, why, now))
 
 
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
@@ -84,13 +41,30 @@ def _lesson(row: Row) -> Lesson:
     return Lesson(**told)
 
 
-def asked(db: Db, ids: Sequence[int]) -> dict[int, list[str]]:
-    """The newest texts that each lesson was found by, five at most."""
+def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the newest texts that each lesson was found by, five at most, without its own."""
     found = {}
     for id in ids:
         rows = db.named("asked", {"reflection": id, "most": QUERIES})
         found[id] = [row["text"] for row in rows]
     return found
+
+
+def supersede(
+    db: Db,
+    scope: Scope,
+    report: Mapping[str, Any],
+    proposals: Sequence[Proposal],
+    expected: Mapping[int, Lesson],
+    made: Mapping[int, Reflection],
+    by: str,
+) -> tuple[int, list[Proposal]]:
+    """Keep the report and do what is "proposed"; the id of the dream, and what became of each.
+
+    `expected` are the lessons as they were looked at: of a proposal with one that changed since
+    nothing is done. `made` are the new lessons of proposals, by their place.
+    """
+    return _Dreaming(db, scope, by, time.time()).dream(report, proposals, expected, made)
 
 
 class _Dreaming:
@@ -132,7 +106,7 @@ class _Dreaming:
             known = {**key_of(self._scope), "kind": new.kind, "signature": new.signature.digest}
             if self._db.named("find_lesson", known).fetchall():
                 return replace(one, outcome="what the model wrote is known already")
-            (answer,) = remember(self._db, self._scope, [new], self._now)
+            (answer,) = upsert(self._db, self._scope, [new], self._now)
             survivor = answer.id
         else:
             name = expected[survivor].name
@@ -174,7 +148,7 @@ def plain(one: Proposal) -> Plain:
 
 
 def log(
-    db: Db, scope: Scope, limit: int, id: int | None, before: int | None = None
+    db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Mapping[str, Any]]:
     """Dreams, the newest first, or the one of that id; with the texts that there are still."""
     values = {**key_of(scope), "limit": limit, "dream": id, "before": before}
@@ -189,14 +163,17 @@ def log(
     return found
 
 
-def undo(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> int:
-    """Bring back what a dream superseded. Raises NotFound, RollbackRefused."""
+def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
+    """Bring back what a dream superseded, on record; how many lessons are back.
+
+    Raises NotFound, RollbackRefused, InvalidInput without an actor.
+    """
     known = log(db, scope, 1, id)
     if not known:
         raise NotFound("dream", str(id), f"the memory of {scope.tenant}/{scope.project}")
     if known[0]["undone"] is not None:
         raise RollbackRefused(id, "it was rolled back before; heedful dream log shows when")
-    values: Plain = {**key_of(scope), "dream": id, "now": now}
+    values: Plain = {**key_of(scope), "dream": id, "now": time.time()}
     for later in db.named("superseded_later", values).fetchall():
         what = f"dream {later['dream']} superseded its lesson {later['subject']} since"
         do = f"roll that back first: heedful dream rollback {later['dream']}"
@@ -211,5 +188,5 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> int:
         if one["action"] == "generalise" and one["outcome"] == "done":
             db.named("delete_made", {**values, "made": one["survivor"]})
     db.named("set_undone", values)
-    rule(db, scope, "rollback", f"dream/{id}", by, why, now)
+    rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
     return back

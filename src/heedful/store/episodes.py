@@ -10,6 +10,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -19,153 +20,123 @@ from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.trust import Quota
 from heedful.redact import redacted_data
 from heedful.store import lessons
-from heedful.store import lessons as size
-from heedful.store import records as given
-from heedful.store.contract import Bounds, Unfinished
-from heedful.store.database import Access, Db, Row
+from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
-from heedful.store.records import Filed, FiledState
+from heedful.store.records import EpisodeState, StoredEpisode
+from heedful.store.store import Store
 from heedful.traces.pieces import Piece
 
 LONGEST_ERROR = 500
+# Seconds after which a worker that did not renew its claim has lost its episode. It renews it three
+# times as often.
+LEASE = 15.0
 
 
-class SqlEpisodes:
-    """The episodes of a store; every method is one transaction."""
-
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
-
-    async def admit(self, scope: Scope, one: Filed) -> FiledState | None:
-        """Keep an episode unless it is there, and take it; else its state.
-
-        None: it is this worker's now.
-        """
-
-        told = await asyncio.to_thread(storable_episode, one)  # of a long one this takes a second
-
-        def work(db: Db) -> FiledState | None:
-            now = time.time()
-            values = {**_key(scope, one.digest), **told, "now": now}
-            db.named("insert_episode", values)
-            if _take(db, scope, one.digest, now, now + 1) is not None:
-                return None
-            state: FiledState = db.named("episode_state", values).fetchone()[0]
-            return state
-
-        return await self._access.write(scope, work)
-
-    async def put(self, scope: Scope, one: Filed) -> FiledState:
-        """Keep an episode unless it is there, for any worker to take; the state it is in."""
-        told = await asyncio.to_thread(storable_episode, one)
-
-        def work(db: Db) -> FiledState:
-            values = {**_key(scope, one.digest), **told, "now": time.time()}
-            db.named("insert_episode", values)
-            state: FiledState = db.named("episode_state", values).fetchone()[0]
-            return state
-
-        return await self._access.write(scope, work)
-
-    async def take(self, scope: Scope, before: float, digest: str = "") -> Filed | None:
-        """The oldest that waits or failed, and was not tried since `before`; None without.
-
-        With a `digest` that episode alone.
-        """
-        return await self._access.write(
-            scope, lambda db: _take(db, scope, digest, time.time(), before)
-        )
-
-    async def beat(self, scope: Scope, digest: str) -> None:
-        """Whoever took the episode is still at work on it."""
-        values = {**_key(scope, digest), "now": time.time()}
-        await self._access.write(scope, lambda db: db.named("beat_episode", values), ())
-
-    async def left(self, scope: Scope, limit: int) -> Sequence[str]:
-        """The digests of those that wait and that nobody is at work on, the oldest first."""
-        values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": given.LEASE}
-
-        def work(db: Db) -> list[str]:
-            return [row[0] for row in db.named("episodes_left", values)]
-
-        return await self._access.read(scope, work)
-
-    async def state(self, scope: Scope, digest: str) -> FiledState | None:
-        """The state of an episode; None where none of that digest is kept."""
-
-        def work(db: Db) -> FiledState | None:
-            row = db.named("episode_state", _key(scope, digest)).fetchone()
-            return row[0] if row else None
-
-        return await self._access.read(scope, work)
-
-    async def reflected(
-        self,
-        scope: Scope,
-        digest: str,
-        reflections: Sequence[Reflection],
-        *,
-        most: int = 0,
-        quota: Quota | None = None,
-    ) -> Sequence[Remembered]:
-        """Write what an episode taught, once; a strategy is linked with its reflection.
-
-        Raises Conflict where another worker has done it, InvalidInput, QuotaExceeded.
-        """
-
-        def work(db: Db) -> list[Remembered]:
-            now = time.time()
-            if not _settle(db, scope, digest, "reflected", ""):
-                raise Conflict(f"episode {digest[:16]} is reflected on already; nothing was added")
-            answers = lessons.remember(db, scope, reflections, now, quota)
-            names = [lessons.name_of(one) for one in reflections]
-            for child in names[1:]:
-                link = {"child": child, "relation": "strategy", "parent": names[0], "now": now}
-                db.named("insert_link", {**key_of(scope), **link})
-            return size.evict(db, scope, answers, most)
-
-        return await self._access.write(scope, work)
-
-    async def failed(self, scope: Scope, digest: str, error: str) -> None:
-        """Put on record that reflecting failed, so that it is tried again; "" gives it back."""
-        state: FiledState = "failed" if error else "waiting"
-        await self._access.write(scope, lambda db: _settle(db, scope, digest, state, error))
-
-    async def newest(self, scope: Scope, limit: int, state: str = "") -> Sequence[Filed]:
-        """Those in that state, or all, the newest first."""
-        values = {**key_of(scope), "state": state, "limit": limit}
-
-        def work(db: Db) -> list[Filed]:
-            return list(map(_filed, db.named("newest_episodes", values).fetchall()))
-
-        return await self._access.read(scope, work)
-
-    async def before(
-        self, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
-    ) -> Sequence[Filed]:
-        """As `newest` without their records: those that come after the one of `at` and `digest`."""
-        values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
-
-        def work(db: Db) -> list[Filed]:
-            return list(map(_filed, db.named("episodes_before", values).fetchall()))
-
-        return await self._access.read(scope, work)
-
-    async def counts(self, scope: Scope) -> Mapping[FiledState, int]:
-        """How many are in each state."""
-        return await self._access.read(scope, lambda db: counts(db, scope))
-
-    async def examples(self, scope: Scope, digests: Collection[str]) -> Collection[str]:
-        """Those of the digests that examples of the scope have."""
-        values = {"scope": token(scope), "digests": json.dumps(list(digests))}
-
-        def work(db: Db) -> set[str]:
-            return {row[0] for row in db.named("known_examples", values)}
-
-        return await self._access.read(scope, work)
+async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
+    """Keep an episode unless it is there, and take it: None; else the state it is in."""
+    texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
+    return await store.write(scope, insert_taken, episode.digest, texts)
 
 
-def counts(db: Db, scope: Scope) -> dict[FiledState, int]:
+async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
+    """Keep an episode unless it is there, for any worker to take; the state it is in."""
+    texts = await asyncio.to_thread(_texts, episode)
+    return await store.write(scope, insert, episode.digest, texts)
+
+
+def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> EpisodeState:
+    """Write an episode unless it is there; the state it is in."""
+    db.named("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
+    return state(db, scope, digest) or "waiting"
+
+
+def insert_taken(
+    db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
+) -> EpisodeState | None:
+    """Write an episode unless it is there, and take it: None; else the state it is in."""
+    found = insert(db, scope, digest, texts)
+    return None if take(db, scope, time.time() + 1, digest) is not None else found
+
+
+def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
+    """Take the oldest that waits or failed, and was not tried since `before`; None without.
+
+    With a `digest` that episode alone. It is the caller's for `LEASE` seconds from the last `beat`
+    on.
+    """
+    values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
+    rows = db.named("take_episode", values).fetchall()
+    return _filed(rows[0]) if rows else None
+
+
+@holds()
+def beat(db: Db, scope: Scope, digest: str) -> None:
+    """Write down that whoever took the episode is still at work on it."""
+    db.named("beat_episode", {**_key(scope, digest), "now": time.time()})
+
+
+def left(db: Db, scope: Scope, limit: int) -> list[str]:
+    """Return the digests of those that wait and that nobody is at work on, the oldest first."""
+    values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": LEASE}
+    return [row[0] for row in db.named("episodes_left", values)]
+
+
+def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
+    """Return the state of an episode; None where none of that digest is kept."""
+    row = db.named("episode_state", _key(scope, digest)).fetchone()
+    return row[0] if row else None
+
+
+def record_lessons(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    reflections: Sequence[Reflection],
+    *,
+    most: int = 0,
+    quota: Quota | None = None,
+) -> list[Remembered]:
+    """Write what an episode taught, once; a strategy is linked with its reflection, the first.
+
+    Raises Conflict where another worker has done it, InvalidInput, QuotaExceeded.
+    """
+    now = time.time()
+    if not _settle(db, scope, digest, "reflected", ""):
+        raise Conflict(f"episode {digest[:16]} is reflected on already; nothing was added")
+    answers = lessons.upsert(db, scope, reflections, now, quota)
+    names = [lessons.name_of(one) for one in reflections]
+    for child in names[1:]:
+        link = {"child": child, "relation": "strategy", "parent": names[0], "now": now}
+        db.named("insert_link", {**key_of(scope), **link})
+    return lessons.evict(db, scope, answers, most)
+
+
+def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
+    """Put on record that reflecting failed, so that it is tried again; "" gives it back."""
+    _settle(db, scope, digest, "failed" if error else "waiting", error)
+
+
+def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
+    """Return those in that state, or all, the newest first."""
+    values = {**key_of(scope), "state": state, "limit": limit}
+    return [_filed(row) for row in db.named("newest_episodes", values)]
+
+
+def page(
+    db: Db, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
+) -> list[StoredEpisode]:
+    """As `newest` without their records: those that come after the one of `at` and `digest`."""
+    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
+    return [_filed(row) for row in db.named("episodes_before", values)]
+
+
+def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
+    """Return those of the digests that examples of the scope have."""
+    values = {"scope": token(scope), "digests": json.dumps(list(digests))}
+    return {row[0] for row in db.named("known_examples", values)}
+
+
+def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """How many episodes are in each state."""
     return dict(db.named("count_episodes", key_of(scope)).fetchall())
 
@@ -177,12 +148,7 @@ def last_error(db: Db, scope: Scope) -> str:
     return str(rows[0]["error"]) if rows else ""
 
 
-def clear(db: Db, scope: Scope) -> None:
-    """Forget the episodes of the scope."""
-    db.named("clear_episodes", key_of(scope))
-
-
-def storable_episode(one: Filed) -> dict[str, str]:
+def _texts(one: StoredEpisode) -> dict[str, str]:
     """The texts of an episode as they are written."""
     return {
         "name": storable(one.name),
@@ -192,13 +158,7 @@ def storable_episode(one: Filed) -> dict[str, str]:
     }
 
 
-def _take(db: Db, scope: Scope, digest: str, now: float, before: float) -> Filed | None:
-    values = {**_key(scope, digest), "now": now, "before": before, "lease": given.LEASE}
-    rows = db.named("take_episode", values).fetchall()
-    return _filed(rows[0]) if rows else None
-
-
-def _settle(db: Db, scope: Scope, digest: str, state: FiledState, error: str) -> bool:
+def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     told = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
     return bool(db.named("settle_episode", {**_key(scope, digest), **told}).fetchall())
 
@@ -207,96 +167,110 @@ def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-def _filed(row: Row) -> Filed:
-    return Filed(**{**dict(row), "record": json.loads(row["record"])})
+def _filed(row: Row) -> StoredEpisode:
+    return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
-# What a transaction that changes the traces of a scope holds until its end.
-TRACES = ("traces",)
 LATE = "their trace had ended and was made an episode, or given up"
 
 
-class SqlPending:
-    """The Pending of a store; every method is one transaction."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may wait: `spans` and `bytes` of a trace, and `traces` and `whole` bytes of a scope."""
 
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
-
-    async def put(
-        self, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
-    ) -> Mapping[str, int]:
-        """Keep spans, each once; why how many of them are not kept."""
-        now = time.time()
-        return await self._access.write(
-            scope, lambda db: put(db, scope, pieces, trust, bounds, now), TRACES
-        )
-
-    async def ended(
-        self, scope: Scope, settled: float, missing: float, elsewhere: float
-    ) -> Sequence[Unfinished]:
-        """Traces that have ended and to which nothing came since; the oldest first, 100 at most."""
-        times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
-        values = {**key_of(scope), **times}
-
-        def work(db: Db) -> list[Unfinished]:
-            return [Unfinished(*row) for row in db.named("ended_traces", values)]
-
-        return await self._access.read(scope, work)
-
-    async def pieces(self, scope: Scope, trace: str) -> Sequence[Piece]:
-        """The spans of a trace, as they came."""
-        from heedful.traces.pieces import Piece  # which a store without traces has no need of
-
-        values = {**key_of(scope), "trace": trace}
-
-        def work(db: Db) -> list[Piece]:
-            rows = db.named("read_spans", values)
-            return [Piece(**{**dict(row), "root": bool(row["root"])}) for row in rows]
-
-        return await self._access.read(scope, work)
-
-    async def finish(self, scope: Scope, one: Unfinished, made: Filed | None) -> bool:
-        """Keep the episode of a trace that got no more spans, and let go of those it has."""
-        kept = None if made is None else await asyncio.to_thread(storable_episode, made)
-        values = {**key_of(scope), "trace": one.id, "spans": one.spans, "now": time.time()}
-
-        def work(db: Db) -> bool:
-            if not db.named("finish_trace", values).fetchall():
-                return False
-            db.named("delete_spans", values)
-            if made is not None and kept is not None:
-                db.named("insert_episode", {**values, **kept, "digest": made.digest})
-            return True
-
-        return await self._access.write(scope, work, TRACES)
-
-    async def give_up(self, scope: Scope, before: float, known: float) -> int:
-        """Let go of traces whose root never ended; how many."""
-        values = {**key_of(scope), "before": before, "known": known}
-
-        def work(db: Db) -> int:
-            given = db.named("give_up_traces", values).fetchall()
-            for row in given:
-                db.named("delete_spans", {**key_of(scope), "trace": row["id"]})
-            db.named("forget_traces", values)
-            return len(given)
-
-        return await self._access.write(scope, work, TRACES)
-
-    async def counts(self, scope: Scope) -> tuple[int, int, float]:
-        """How many traces wait, of how many bytes, and when the first of them last got a span."""
-
-        def work(db: Db) -> tuple[int, int, float]:
-            row = db.named("count_traces", key_of(scope)).fetchone()
-            return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
-
-        return await self._access.read(scope, work)
+    spans: int = 10_000
+    bytes: int = 32 * 2**20
+    traces: int = 10_000
+    whole: int = 256 * 2**20
 
 
-def put(
-    db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds, now: float
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A trace that waits in a store: how many `spans` it has, and from whom what it was to do is.
+
+    `last` is when the last of them came, in seconds since 1970.
+    """
+
+    id: str
+    spans: int
+    trust: Trust
+    last: float
+
+
+def ended_traces(
+    db: Db, scope: Scope, settled: float, missing: float, elsewhere: float
+) -> list[Unfinished]:
+    """Return traces whose root has ended and to which nothing came since the time `settled`.
+
+    Nor since `missing` to one in which the parent of a span is missing, nor since `elsewhere` to
+    one that has its root in another process; the oldest first, 100 at most.
+    """
+    times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
+    rows = db.named("ended_traces", {**key_of(scope), **times})
+    return [Unfinished(*row) for row in rows]
+
+
+def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
+    """Return the spans of a trace, as they came."""
+    rows = db.named("read_spans", {**key_of(scope), "trace": trace})
+    return [Piece(**{**dict(row), "root": bool(row["root"])}) for row in rows]
+
+
+async def finish_trace(
+    store: Store, scope: Scope, trace: Unfinished, made: StoredEpisode | None
+) -> bool:
+    """Keep the episode that was made of a trace, and let go of its spans.
+
+    False where more spans came meanwhile, or another process was first: nothing was done.
+    """
+    episode = None
+    if made is not None:
+        episode = {"digest": made.digest, **await asyncio.to_thread(_texts, made)}
+    return await store.write(scope, replace_trace, trace, episode)
+
+
+@holds("traces")
+def replace_trace(
+    db: Db, scope: Scope, trace: Unfinished, episode: Mapping[str, str] | None
+) -> bool:
+    """Write the episode in place of the spans of its trace, unless more of them came."""
+    values = {**key_of(scope), "trace": trace.id, "spans": trace.spans, "now": time.time()}
+    if not db.named("finish_trace", values).fetchall():
+        return False
+    db.named("delete_spans", values)
+    if episode is not None:
+        db.named("insert_episode", {**values, **episode})
+    return True
+
+
+@holds("traces")
+def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
+    """Let go of traces without a root to which nothing came since `before`; how many.
+
+    Of traces that are finished nothing is known any more where they are older than `known`.
+    """
+    values = {**key_of(scope), "before": before, "known": known}
+    rows = db.named("give_up_traces", values).fetchall()
+    for row in rows:
+        db.named("delete_spans", {**key_of(scope), "trace": row["id"]})
+    db.named("forget_traces", values)
+    return len(rows)
+
+
+def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
+    """Return how many traces wait, of how many bytes, and when the first last got a span."""
+    row = db.named("count_traces", key_of(scope)).fetchone()
+    return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
+
+
+@holds("traces")
+def put_spans(
+    db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
-    """Keep spans within the bounds; why how many of them are not kept."""
+    """Keep spans within the bounds, each once; why how many of them are not kept.
+
+    What a trace is trusted is the least that any of its spans came with.
+    """
     refused: Counter[str] = Counter()
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
@@ -317,7 +291,7 @@ def put(
             told = f"{bounds.traces} traces and {bounds.whole} bytes of them may wait in a project"
             refused[told] += len(group)
         else:
-            _put(db, scope, trace, group, trust, now)
+            _put(db, scope, trace, group, trust, time.time())
             room = [room[0] - new, room[1] - size]
     return refused
 
@@ -335,9 +309,3 @@ def _put(
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}
         db.named("upsert_trace", {**key, **counts, "trust": trust})
-
-
-def clear_pending(db: Db, scope: Scope) -> None:
-    """Forget the traces of the scope."""
-    for name in ("clear_spans", "clear_traces"):
-        db.named(name, key_of(scope))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,13 +11,38 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome, Past
+from heedful.lessons.trust import Quota
 from heedful.store.database import Db
-from heedful.store.lessons import LESSON, key_of, mark, rule
+from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
+
+
+def remember(
+    db: Db,
+    scope: Scope,
+    reflections: Sequence[Reflection],
+    *,
+    exposures: Sequence[Exposure] = (),
+    outcome: Outcome | None = None,
+    most: int = 0,
+    quota: Quota | None = None,
+) -> list[Remembered]:
+    """Count each sighting, creating what is new; and write down what a loop was shown.
+
+    The first exposures of a loop stay, and so does its first outcome. All that a loop teaches comes
+    in one call: what comes later of the same loop is left out. With `most` above 0 the least useful
+    lessons beyond so many are evicted, none pinned; for a new one that is not kept itself the
+    answer is `Remembered(0, False, 0)`. No source that is not trusted gets beyond its `quota`. What
+    a loop learnt from what is gone by now is left out. Raises InvalidInput, QuotaExceeded.
+    """
+    now = time.time()
+    expose(db, scope, exposures, outcome, now)
+    answers = upsert(db, scope, untaught(db, scope, reflections), now, quota)
+    return evict(db, scope, answers, most)
 
 
 def expose(
@@ -92,9 +118,13 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     ]
 
 
-def evidence(db: Db, scope: Scope, most_calls: int, now: float) -> tuple[Cases, int]:
-    """How often each case was met, counted by the database; and the loops under way."""
-    values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": now}
+def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
+    """Return how often each case was met, counted by the database; and the loops under way.
+
+    A loop without outcome a day after counts as given up: not right at once, each error come again,
+    `most_calls` calls. Of a lesson that was restored, only what came after counts.
+    """
+    values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[Lesson | None, dict[Case, int]] = defaultdict(dict)
     for row in db.named("read_evidence", values):
         lesson, share, shown, right, recurred, calls, n = row
@@ -103,9 +133,13 @@ def evidence(db: Db, scope: Scope, most_calls: int, now: float) -> tuple[Cases, 
 
 
 def conclude(
-    db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison], now: float
+    db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
-    """Set by what lessons are ranked, and retire; the names of those that were not before."""
+    """Retire what is proven to hurt, on record; return the names of those that were not before.
+
+    What is pinned stays. `useful` are the factors by which lessons are ranked from now on, by name
+    (`kind/signature`); 1 for all others, and at least 1 for what is pinned.
+    """
     db.named("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
         db.named("set_useful", {**_key(scope, lesson), "useful": factor})
@@ -114,20 +148,20 @@ def conclude(
         lesson = str(one.lesson)
         for row in db.named("retire", _key(scope, lesson)).fetchall():
             record = {**asdict(one), "digest": mark(LESSON, row["text"])}
-            at = _after(db, scope, lesson, now)
+            at = _after(db, scope, lesson, time.time())
             rule(db, scope, "retire", lesson, "proof", str(one), at, record)
             retired.append(lesson)
     return retired
 
 
-def restore(db: Db, scope: Scope, id: int, by: str, why: str, now: float) -> None:
+def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     """Bring back a lesson that a proof retired; on record. Raises NotFound."""
     rows = db.named("restore", {**key_of(scope), "id": id}).fetchall()
     if not rows:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
     lesson = f"{rows[0]['kind']}/{rows[0]['signature']}"
-    at = max(_after(db, scope, lesson, now), rows[0]["last_shown"])
+    at = max(_after(db, scope, lesson, time.time()), rows[0]["last_shown"])
     rule(db, scope, "restore", lesson, by, why, at)
 
 
@@ -135,12 +169,6 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """What was done to which lessons, by whom and why, newest first."""
     rows = db.named("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
-
-
-def clear(db: Db, scope: Scope) -> None:
-    """Delete exposures and outcomes of the scope, and who taught; rulings stay on record."""
-    for table in ("exposures", "outcomes", "taught"):
-        db.named(f"clear_{table}", key_of(scope))
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:

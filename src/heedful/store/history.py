@@ -11,7 +11,7 @@ from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.replay import Figures, Recorded
 from heedful.loop.stop import MaxAttempts
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 from heedful.store.runs import is_run
 
 State = Literal["open", "passed", "stopped"]
@@ -26,12 +26,12 @@ def state_after(verdict: Verdict) -> State:
     return "passed" if verdict.passed else "stopped"
 
 
-def state_of(stored: Stored) -> State:
+def state_of(stored: StoredLoop) -> State:
     """In which state a loop is."""
     return state_after(latest(stored.decisions))
 
 
-def explained(stored: Stored) -> Explanation:
+def explained(stored: StoredLoop) -> Explanation:
     """Why it went on and why it stopped, as it was decided."""
     policy = policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
@@ -39,7 +39,7 @@ def explained(stored: Stored) -> Explanation:
     return explain(replace(stored.loop, echoes=echoes), policy, recorded)
 
 
-def recorded(found: Sequence[Stored]) -> list[Recorded]:
+def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
     """Those of the loops, the newest first, that have an attempt, the oldest first, to replay.
 
     The run of a pipeline is none: its stages are, each with its own attempts.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
-from heedful.store.database import MEMORY, Access, Db, Work
-from heedful.store.records import Stored
+from heedful.store.database import Db, Work, holds
+from heedful.store.records import StoredLoop
 
 T = TypeVar("T")
 Extra = Callable[[Db], None]
 Record = Callable[[Db, int, Mapping[str, Any]], None]
+Commit = Callable[[Work[T]], Awaitable[T]]
 
 
 class Beside:
@@ -53,9 +54,8 @@ class Beside:
         """Have this done in the transaction of the next effect."""
         self._extras.append(extra)
 
-    async def write(self, access: Access, scope: Scope, work: Work[T], holds: Sequence[str]) -> T:
-        """As `Access.write`, with what is to be done beside it."""
-        name = work.__qualname__
+    async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
+        """Commit the effect of that name, with what is to be done beside it."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])
@@ -65,15 +65,15 @@ class Beside:
 
         def whole(db: Db) -> T:
             value = work(db)
-            if not isinstance(value, Stored):
+            if not isinstance(value, StoredLoop):
                 for extra in extras:
                     extra(db)
                 if self._record is not None:
                     self._record(db, n, {"name": name, "value": _plain(value)})
             return value
 
-        value = await access.write(scope, whole, holds)
-        if not isinstance(value, Stored):
+        value = await commit(whole)
+        if not isinstance(value, StoredLoop):
             self._extras = [extra for extra in self._extras if extra not in extras]
         return value
 
@@ -99,30 +99,10 @@ def also(extra: Extra) -> None:
     current.also(extra)
 
 
-class Attended:
-    """Access to a database that does, beside what is written, what the call asks for."""
-
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
-
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """As the database does."""
-        return await self._access.read(scope, work)
-
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """As the database does."""
-        return await self._access.apart(scope, work)
-
-    async def close(self) -> None:
-        """As the database does."""
-        await self._access.close()
-
-    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """What `work` returns, once it is committed together with what goes beside it."""
-        current = _now.get()
-        if current is None or not current.made_now:
-            return await self._access.write(scope, work, holds)
-        return await current.write(self._access, scope, work, holds)
+def current_call() -> Beside | None:
+    """What goes with the writes of the call that is made now; None outside of a call."""
+    current = _now.get()
+    return current if current is not None and current.made_now else None
 
 
 def _plain(value: Any) -> Any:
@@ -203,36 +183,21 @@ class Before:
     next: int = 0
 
 
-class SqlAnswers:
-    """The answers of a store; every method is one transaction and raises StoreError."""
+def before(db: Db, scope: Scope, call: Call) -> Before:
+    """What is known of the call."""
+    rows = db.named("read_answer", {**call.values, "after": time.time() - KEPT}).fetchall()
+    if not rows:
+        return Before()
+    plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
+    answer = plain.pop(ANSWER, None)
+    return Before(rows[0]["digest"], tuple(plain.values()), answer, max(plain, default=-1) + 1)
 
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
 
-    async def before(self, call: Call) -> Before:
-        """What is known of the call."""
-        values = {**call.values, "after": time.time() - KEPT}
-
-        def work(db: Db) -> Before:
-            rows = db.named("read_answer", values).fetchall()
-            if not rows:
-                return Before()
-            plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
-            answer = plain.pop(ANSWER, None)
-            next = max(plain, default=-1) + 1
-            return Before(rows[0]["digest"], tuple(plain.values()), answer, next)
-
-        return await self._access.read(Scope(call.tenant), work)
-
-    async def keep(self, call: Call, answer: Mapping[str, Any]) -> None:
-        """Keep what the call was answered, and forget what is older than a day."""
-        now = time.time()
-
-        def work(db: Db) -> None:
-            db.named("forget_answers", {"tenant": call.tenant, "before": now - KEPT})
-            write(db, call, ANSWER, answer)
-
-        await self._access.write(Scope(call.tenant), work, ("answers",))
+@holds("answers")
+def keep(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> None:
+    """Keep what the call was answered, and forget what is older than a day."""
+    db.named("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
+    write(db, call, ANSWER, answer)
 
 
 def write(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:

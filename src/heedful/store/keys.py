@@ -13,14 +13,15 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.redact import redacted, redacted_data
-from heedful.store.database import Access, Db, Row
+from heedful.store.database import Db, Row, holds
+from heedful.store.store import Store
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
@@ -55,115 +56,97 @@ class Key:
         return f"heedful_{self.id}"
 
 
-class SqlKeys:
-    """The keys of a store; every method is one transaction and raises StoreError."""
+async def create(
+    store: Store,
+    tenant: str,
+    name: str,
+    *,
+    projects: Sequence[str] = (),
+    may: Sequence[str] = ("read", "write"),
+    by: str = "",
+    expires: float | None = None,
+    id: str = "",
+) -> tuple[Key, str]:
+    """Make a key; return it and its text, which is known to nobody afterwards. Raises InvalidInput.
 
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
+    `id` is one of `new_id`, where it has to be known before. The text is "" where the call was made
+    before, and the key is that of then.
+    """
+    now = time.time()
+    _allowed(tenant, name, projects, may, expires, now)
+    secret = secrets.token_hex(32)
+    held = tuple(one for one in MAY if one in may)
+    name = redacted(name)  # which may be anything that is sent
+    key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
+    made = await store.write(Scope(tenant), insert, key, _hash(secret))
+    return made, f"{made.shown}_{secret}" if made.id == key.id else ""
 
-    async def create(
-        self,
-        tenant: str,
-        name: str,
-        *,
-        projects: Sequence[str] = (),
-        may: Sequence[str] = ("read", "write"),
-        by: str = "",
-        expires: float | None = None,
-        id: str = "",
-    ) -> tuple[Key, str]:
-        """A new key, and its text, which is known to nobody afterwards. Raises InvalidInput.
 
-        `id` is one of `new_id`, where it has to be known before.
-        The text is "" where the call was made before, and the key is that of then.
-        """
-        now = time.time()
-        _allowed(tenant, name, projects, may, expires, now)
-        secret = secrets.token_hex(32)
-        held = tuple(one for one in MAY if one in may)
-        name = redacted(name)  # which may be anything that is sent
-        one = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
-        values = {
-            **{field: getattr(one, field) for field in ("id", "tenant", "name", "by", "expires")},
-            "hash": _hash(secret),
-            "projects": json.dumps(one.projects),
-            "may": json.dumps(one.may),
-            "now": now,
-        }
+@holds("keys")
+def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
+    """Write a key with the hash of its secret."""
+    lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
+    db.named("insert_key", {**asdict(key), **lists, "hash": hash, "now": key.at})
+    return key
 
-        def work(db: Db) -> Key:
-            db.named("insert_key", values)
-            return one
 
-        made = await self._access.write(Scope(tenant), work, ("keys",))
-        return made, f"{made.shown}_{secret}" if made.id == one.id else ""
-
-    async def holder(self, token: str) -> Key:
-        """Whose key that is. Raises KeyRefused where it is unknown, revoked or expired."""
-        parts = _TOKEN.fullmatch(token)
-        row = None
-        if parts:
-            row = await self._access.read(
-                Scope(), lambda db: db.named("find_key", {"id": parts[1]}).fetchone()
-            )
-        given = _hash(parts[2]) if parts else _NOBODY
-        same = hmac.compare_digest(given, row["hash"] if row else _NOBODY)
-        one, now = (_key(row), time.time()) if row and same else (None, 0.0)
-        if one is None or one.revoked is not None or (one.expires or inf) <= now:
-            raise KeyRefused("the key is unknown, revoked or expired; heedful key create makes one")
-        if (one.used or 0.0) < now - USED_EVERY:
-            await self._used(one, now)
-        return one
-
-    async def _used(self, one: Key, now: float) -> None:
-        """Write down that it is used; where nothing can be written, what only reads goes on."""
-        values = {"tenant": one.tenant, "id": one.id, "now": now}
-
-        def work(db: Db) -> None:
-            db.named("use_key", values)
-
+async def holder(store: Store, token: str) -> Key:
+    """Return the key of that text. Raises KeyRefused where it is unknown, revoked or expired."""
+    parts = _TOKEN.fullmatch(token)
+    key, hash = await store.read(Scope(), find, parts[1]) if parts else (None, _NOBODY)
+    same = hmac.compare_digest(_hash(parts[2]) if parts else _NOBODY, hash)
+    now = time.time()
+    if key is None or not same or key.revoked is not None or (key.expires or inf) <= now:
+        raise KeyRefused("the key is unknown, revoked or expired; heedful key create makes one")
+    if (key.used or 0.0) < now - USED_EVERY:
         try:
-            await self._access.write(Scope(one.tenant), work, ("keys",))
-        except StoreUnavailable as error:
-            _log.warning("the use of key %s was not written down: %s", one.id, error)
+            await store.write(Scope(key.tenant), use, key.id)
+        except StoreUnavailable as error:  # what only reads goes on
+            _log.warning("the use of key %s was not written down: %s", key.id, error)
+    return key
 
-    async def any(self) -> bool:
-        """Whether there is a key, of whatever tenant.
 
-        One that was revoked counts: who revokes the last one shuts the service, and opens nothing.
-        """
-        return bool(
-            await self._access.read(Scope(), lambda db: db.named("any_key").fetchone()["n"])
-        )
+def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
+    """Return the key of that id, of whatever tenant, and the hash of its secret."""
+    row = db.named("find_key", {"id": id}).fetchone()
+    return (_key(row), row["hash"]) if row else (None, _NOBODY)
 
-    async def newest(
-        self, tenant: str, limit: int, after: tuple[float, str] | None = None
-    ) -> list[Key]:
-        """The keys of a tenant, newest first, beginning `after` the one made then, with that id."""
-        at, id = after or (inf, "")
-        values = {"tenant": tenant, "at": at, "id": id, "limit": limit}
-        return await self._access.read(
-            Scope(tenant), lambda db: [_key(row) for row in db.named("list_keys", values)]
-        )
 
-    async def revoke(self, tenant: str, id: str, projects: Sequence[str] = ()) -> Key:
-        """Let a key be good for nothing from now on; again changes nothing.
+@holds("keys")
+def use(db: Db, scope: Scope, id: str) -> None:
+    """Write down that a key is used."""
+    db.named("use_key", {"tenant": scope.tenant, "id": id, "now": time.time()})
 
-        With `projects` one that is bound to some of them alone. Raises NotFound, Forbidden.
-        """
-        id = id_of(id)
-        values = {"tenant": tenant, "id": id, "now": time.time()}
 
-        def work(db: Db) -> Key:
-            rows = db.named("revoke_key", values).fetchall()
-            if not rows:
-                raise NotFound("key", id, f"the keys of {tenant}")
-            one = _key(rows[0])
-            if projects and not (one.projects and set(one.projects) <= set(projects)):
-                raise Forbidden(f"key {one.shown} is for other projects than {', '.join(projects)}")
-            return one
+def any_key(db: Db, scope: Scope) -> bool:
+    """Return True if there is a key, of whatever tenant.
 
-        return await self._access.write(Scope(tenant), work, ("keys",))
+    One that was revoked counts: who revokes the last one shuts the service, and opens nothing.
+    """
+    return bool(db.named("any_key").fetchone()["n"])
+
+
+def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
+    """Return the keys of a tenant, newest first, beginning `after` that time and id."""
+    at, id = after or (inf, "")
+    values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
+    return [_key(row) for row in db.named("list_keys", values)]
+
+
+@holds("keys")
+def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
+    """Let a key be good for nothing from now on; again changes nothing.
+
+    With `projects` one that is bound to some of them alone. Raises NotFound, Forbidden.
+    """
+    values = {"tenant": scope.tenant, "id": id_of(id), "now": time.time()}
+    rows = db.named("revoke_key", values).fetchall()
+    if not rows:
+        raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
+    key = _key(rows[0])
+    if projects and not (key.projects and set(key.projects) <= set(projects)):
+        raise Forbidden(f"key {key.shown} is for other projects than {', '.join(projects)}")
+    return key
 
 
 def new_id() -> str:
@@ -248,37 +231,24 @@ def append(
     db.named("set_audit_head", values)
 
 
-class SqlAudit:
-    """The audit of a store; every method is one transaction and raises StoreError."""
-
-    def __init__(self, access: Access) -> None:
-        self._access: Access = access
-
-    async def newest(self, tenant: str, limit: int, before: int = 0) -> list[dict[str, Any]]:
-        """Rows as plain data, the newest first, those `before` a number where one is given."""
-        values = {"tenant": tenant, "before": before, "limit": limit}
-
-        def work(db: Db) -> list[dict[str, Any]]:
-            rows = [dict(row) for row in db.named("newest_audit", values).fetchall()]
-            return [{**row, "detail": json.loads(row["detail"])} for row in rows]
-
-        return await self._access.read(Scope(tenant), work)
-
-    async def verify(self, tenant: str, kept: str = "") -> Verified:
-        """Look at every row: whether it is as it was written, and none is missing.
-
-        With `kept`, a `head` of before, also whether its row is among them: one that is not tells
-        that the whole chain was written anew.
-        """
-        return await self._access.apart(Scope(tenant), lambda db: _verify(db, tenant, kept))
+def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
+    """Return rows as plain data, the newest first, those `before` a number where one is given."""
+    values = {"tenant": scope.tenant, "before": before, "limit": limit}
+    rows = [dict(row) for row in db.named("newest_audit", values).fetchall()]
+    return [{**row, "detail": json.loads(row["detail"])} for row in rows]
 
 
-def _verify(db: Db, tenant: str, kept: str) -> Verified:
-    values = {"tenant": tenant}
-    head = db.named("audit_head", values).fetchone()
+def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
+    """Look at every row of a tenant: whether it is as it was written, and none is missing.
+
+    With `kept`, a `head` of before, also whether its row is among them: one that is not shows that
+    the whole chain was written again.
+    """
+    tenant = scope.tenant
+    head = db.named("audit_head", {"tenant": tenant}).fetchone()
     end, last = (int(head["n"]), str(head["hash"])) if head else (0, "")
     previous, n, found = "", 0, not kept
-    for row in db.named("all_audit", values):
+    for row in db.named("all_audit", {"tenant": tenant}):
         n += 1
         if row["n"] != n:
             return Verified(tenant, end, last, n, f"row {n} is missing")

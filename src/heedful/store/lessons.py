@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import inf
@@ -147,10 +148,14 @@ Wrote = Literal["nothing", "new", "raised"]
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
 SIGNED = "sig:"  # how a tag begins that is an exact signature
+CLEARED = (
+    "lineage", "origins", "dreams", "links", "exposures", "outcomes", "taught", "episodes",
+    "spans", "traces",
+)  # fmt: skip
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
-def remember(
+def upsert(
     db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
 ) -> list[Remembered]:
     """One upsert a reflection: counted in the database, with its sighting and its example.
@@ -162,13 +167,13 @@ def remember(
     answers = []
     for one in reflections:
         if (stamped := stamp(db, key, one)) is not None:
-            answers.append(_remember(db, key, stamped, now))
+            answers.append(_upsert(db, key, stamped, now))
             if quota is not None and stamped.state == "quarantined":
                 within(db, key, storable(stamped.source), quota)
     return answers
 
 
-def _remember(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
+def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
     values = {
         **key,
         "kind": reflection.kind,
@@ -322,11 +327,23 @@ def count(db: Db, scope: Scope) -> int:
 
 
 def clear(db: Db, scope: Scope) -> int:
-    """Delete the reflections of the scope, with their examples, sightings and origins."""
+    """Forget the lessons of the scope and what they came to; how many there were.
+
+    Rulings stay on record.
+    """
     deleted = db.named("clear_reflections", key_of(scope)).rowcount
-    for name in ("clear_lineage", "clear_origins", "clear_dreams", "clear_links"):
-        db.named(name, {**key_of(scope), "scope": token(scope)})
+    for table in CLEARED:
+        db.named(f"clear_{table}", {**key_of(scope), "scope": token(scope)})
     return deleted
+
+
+def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
+    """Return all scopes that have lessons; those where traces or episodes wait with `waiting`.
+
+    Whoever asks sees no more of them than their names.
+    """
+    rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
+    return [Scope(*row) for row in rows]
 
 
 def token(scope: Scope) -> str:
@@ -440,14 +457,13 @@ def _evict_examples(db: Db, scope: Scope, most: int) -> None:
         db.named("evict_examples", {**values, "excess": excess})
 
 
-def prunable(
-    db: Db, scope: Scope, unused_for: float, keep: int, now: float
-) -> list[Mapping[str, Any]]:
+def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
     """What `prune` would remove, as plain data with `why`; 0 and below 0 ask for nothing.
 
     `unused_for` is in seconds: neither seen nor shown since. A time that is still to come, of a
     clock that went wrong, is no reason.
     """
+    now = time.time()
     before = now - unused_for if unused_for else -inf
     found: list[Mapping[str, Any]] = []
     for one in _least(db, scope, -inf, before, ALL):
@@ -460,29 +476,27 @@ def prunable(
     return found
 
 
-def prune(
-    db: Db, scope: Scope, unused_for: float, keep: int, by: str, now: float
-) -> list[Mapping[str, Any]]:
+def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
     """Remove what `prunable` names; on record, with the names."""
-    found = prunable(db, scope, unused_for, keep, now)
+    found = prunable(db, scope, unused_for, keep)
     ids = json.dumps([one["id"] for one in found])
     db.named("delete_reflections", {**key_of(scope), "ids": ids})
     if found:
         removed = [
             {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
         ]
-        rule(db, scope, "prune", f"{len(found)} lessons", by, "", now, {"removed": removed})
+        rule(db, scope, "prune", f"{len(found)} lessons", by, "", time.time(), {"removed": removed})
     return found
 
 
-def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str, now: float) -> None:
+def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Keep a lesson from eviction and pruning, or no longer; on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
     rows = db.named("set_pinned", values).fetchall()
     if not rows:
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
     subject = f"{rows[0]['kind']}/{rows[0]['signature']}"
-    rule(db, scope, "pin" if pinned else "unpin", subject, by, why, now)
+    rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
 
 
 def _least(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,8 +25,8 @@ from heedful.redact import redacted_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
-from heedful.store.database import Db, Row
-from heedful.store.records import Entry, Head, Known, Stored
+from heedful.store.database import MEMORY, Db, Row, holds
+from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -95,34 +96,52 @@ Plain = Mapping[str, Any]
 HEAD = ("task", "goals", "policy", "context")
 
 
-def begin(db: Db, scope: Scope, id: str, head: Head, now: float) -> tuple[Stored, bool]:
-    """The loop, created where it is new, and whether it is; nobody drives it."""
+def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
+    """The lock that serialises writers of one loop."""
+    return (f"loop {id}",)
+
+
+def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
+    teaches = entry.reflections or entry.exposures or entry.outcome is not None
+    return (*_of_loop(entry.id), *(MEMORY if teaches else ()))
+
+
+@holds(given=_of_loop)
+def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
+    """Return the loop, created where it is new, and whether it is; nobody drives it.
+
+    Raises Conflict where it has another task, context, goals or policy.
+    """
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
-        _insert(db, _key(scope, id), head, "", now)
+        _insert(db, _key(scope, id), head, "", time.time())
         return read(db, scope, id), True
     _same(row, head, HEAD)
     return _stored(db, row), False
 
 
-def known(db: Db, scope: Scope, id: str, window: int, now: float, where: str) -> Known:
-    """The loop for whoever decides it without driving it."""
+def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
+    """Return what a decision rests on that is made without driving the loop. Raises NotFound.
+
+    Where a rule of its policy counts them, with the echoes in the `window` newest other loops.
+    """
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
-        raise NotFound("loop", id, where)
+        raise NotFound("loop", id, db.url)
     stored = _stored(db, row)
     counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
-    return Known(
+    return LoopState(
         stored,
-        row["owner"] if alive(row["owner"], row["lease"], now) else "",
+        row["owner"] if alive(row["owner"], row["lease"], time.time()) else "",
         echoes(db, scope, id, window) if counted else {},
         tuple(exposures.shown_to(db, scope, id)),
     )
 
 
-def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> Stored:
-    """Take the loop over, creating it where it is new."""
-    key = _key(scope, id)
+@holds(given=_of_loop)
+def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
+    """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
+    key, now = _key(scope, id), time.time()
     row = one(db, "read_loop", key)
     if row is None:
         _insert(db, key, head, owner, now)
@@ -138,19 +157,24 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str, now: float) -> 
     return read(db, scope, id)
 
 
-def beat(db: Db, scope: Scope, id: str, epoch: int, now: float) -> None:
-    """Renew the lease."""
-    values = {**_key(scope, id), "epoch": epoch, "lease": now + LEASE_SECONDS}
+@holds(given=_of_loop)
+def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
+    """Renew the lease. Raises LeaseLost."""
+    values = {**_key(scope, id), "epoch": epoch, "lease": time.time() + LEASE_SECONDS}
     if one(db, "beat", values) is None:
         raise _lost(id)
 
 
-def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
-    """Write all of `entry`, provided that its epoch is still the loop's.
+@holds(given=_of_entry)
+def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
+    """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
 
     Of an attempt that is stored already nothing is written again: its decision was made, its
-    lessons were counted.
+    lessons were counted. With the `owner` "" nobody drives the loop: nothing is written where it is
+    not as it was `seen`, and its epoch moves on, so that of all who have read the same state one
+    writes.
     """
+    now = time.time()
     n = _fence(db, scope, entry, owner, now)
     at = {"n": n, "now": now}
     if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt):
@@ -170,20 +194,25 @@ def commit(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> None:
         _decision(db, at, entry, entry.verdict)
     exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
-        answers = reflections.remember(db, scope, entry.reflections, now)
+        answers = reflections.upsert(db, scope, entry.reflections, now)
         size.evict(db, scope, answers, entry.most)
 
 
-def read(db: Db, scope: Scope, id: str, where: str = "the store") -> Stored:
-    """The loop as it stands."""
+def read(db: Db, scope: Scope, id: str) -> StoredLoop:
+    """Return the loop as it stands. Raises NotFound."""
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
-        raise NotFound("loop", id, where)
+        raise NotFound("loop", id, db.url)
     return _stored(db, row)
 
 
-def newest(db: Db, scope: Scope, limit: int, prefix: str, before: str = "") -> list[Stored]:
-    """The newest loops, newest first, or those that come after the one named `before`."""
+def newest(
+    db: Db, scope: Scope, limit: int, prefix: str = "", before: str = ""
+) -> list[StoredLoop]:
+    """Return the newest loops whose id begins with `prefix`, newest first.
+
+    With `before` those that are older than the loop of that id; none where there is no such loop.
+    """
     values = {**_key(scope, before), "limit": limit, "prefix": prefix}
     rows = db.named("loops_before" if before else "newest_loops", values).fetchall()
     return [_stored(db, row) for row in rows]
@@ -247,7 +276,7 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
             raise Conflict(f"{told}; give another id")
 
 
-def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
+def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
     if owner:
@@ -264,7 +293,7 @@ def _fence(db: Db, scope: Scope, entry: Entry, owner: str, now: float) -> int:
     return _insert(db, key, entry.head, owner, now)
 
 
-def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
+def _attempt(db: Db, at: Plain, entry: JournalEntry, attempt: Attempt) -> bool:
     """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
     record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
@@ -279,7 +308,7 @@ def _attempt(db: Db, at: Plain, entry: Entry, attempt: Attempt) -> bool:
     return True
 
 
-def _decision(db: Db, at: Plain, entry: Entry, verdict: Verdict) -> None:
+def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> None:
     made = entry.attempt
     number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
     record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
@@ -306,7 +335,7 @@ def _override(db: Db, at: Plain, override: Override) -> None:
     db.named("insert_override", values)
 
 
-def _stored(db: Db, row: Row) -> Stored:
+def _stored(db: Db, row: Row) -> StoredLoop:
     n = {"n": row["n"]}
     attempts = db.named("read_attempts", n).fetchall()
     decisions = tuple(
@@ -326,7 +355,7 @@ def _stored(db: Db, row: Row) -> Stored:
         # Asked again, it is decided as it was: an override that had expired lifts nothing.
         at=decisions[-1].decided if decisions and overrides else 0.0,
     )
-    return Stored(
+    return StoredLoop(
         row["id"],
         head,
         loop,

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import KINDS, Change, Scope, Wanted
+from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.signature import Signature
 from heedful.lessons.trust import LARGEST
@@ -75,7 +76,7 @@ def seen(db: Db, scope: Scope, given: Signature) -> Seen:
     return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
 
 
-def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
+def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
     """The groups of a scope and what is kept apart, as plain data, the most seen first."""
     values = {**key_of(scope), "error_type": storable(error_type)}
     rows = db.named("every_pattern", values).fetchall()
@@ -87,15 +88,13 @@ def patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, An
     return sorted(told, key=lambda one: (one["apart"], -one["seen"]))
 
 
-def set_apart(
-    db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str, now: float
-) -> None:
+def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
     """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
     for digest in digests:
         values = {**key_of(scope), "signature": digest, "apart": apart}
         if not db.named("set_apart", values).fetchall():
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
-        rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, now)
+        rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, time.time())
 
 
 def _lessons(
@@ -181,8 +180,11 @@ FLAGS = ("pinned", "apart")
 EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 
 
-def listed(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mapping[str, Any]]:
-    """Lessons as plain data, the newest first, without words that are held back."""
+def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
+    """Return lessons as plain data, the newest first, without words that are held back.
+
+    Each with its `edition`, which changes with all that an editor sees but for counters.
+    """
     values = {
         **key_of(scope),
         "kind": wanted.kind,
@@ -197,25 +199,28 @@ def listed(db: Db, scope: Scope, wanted: Wanted, limit: int) -> list[Mapping[str
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """The lesson of that id. Raises NotFound."""
-    for found in listed(db, scope, Wanted(before=min(id, LARGEST - 1) + 1), 1):
+    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST - 1) + 1), 1):
         if found["id"] == id:
             return found
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
 
 
 def amend(
-    db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str, now: float
+    db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
 ) -> Mapping[str, Any]:
-    """Change a lesson that is still of that edition, on record. Raises NotFound, Changed."""
+    """Change a lesson that is still of that edition, on record; the lesson as it is then.
+
+    Raises NotFound, Changed, InvalidInput without an actor.
+    """
     found = one(db, scope, id)
     if found["edition"] != edition:
         raise Changed("lesson", str(id), found["edition"])
     if change.pinned is not None:
-        size.pin(db, scope, id, change.pinned, by, why, now)
+        size.pin(db, scope, id, change.pinned, by, why)
     if change.apart is not None:
-        set_apart(db, scope, [found["signature"]], change.apart, by, why, now)
+        set_apart(db, scope, [found["signature"]], change.apart, by, why)
     if change.restored:
-        shown.restore(db, scope, id, by, why, now)
+        shown.restore(db, scope, id, by, why)
     return one(db, scope, id)
 
 

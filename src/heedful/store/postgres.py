@@ -51,7 +51,7 @@ from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.database import MEMORY, Dialect, Kept, Work, statements
 from heedful.store.sqlite import TOO_LARGE
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 
 class Turns:
@@ -181,7 +181,8 @@ class Session:
 
     dialect: Final[Dialect] = "postgres"
 
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, url: str = "") -> None:
+        self.url = url
         self._connection = psycopg.connect(
             conninfo,
             autocommit=True,  # a transaction begins in words of its own, together with its tenant
@@ -511,17 +512,17 @@ PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 RECONNECTIONS: Final = 2
 NAME: Final = "heedful-postgres"  # of the threads
 READS: Final = "begin isolation level repeatable read read only"
-_open: dict[str, SqlStore] = {}
+_open: dict[str, Store] = {}
 _guard = threading.Lock()
 
 
-def in_database(url: str) -> SqlStore:
+def in_database(url: str) -> Store:
     """A store in the database of that URL, with connections of its own. Raises InvalidInput."""
     address = addressed(url)
-    return SqlStore(address.shown, Database(address))
+    return Store(address.shown, Database(address))
 
 
-def shared(url: str) -> SqlStore:
+def shared(url: str) -> Store:
     """The store of this URL in this process. Raises InvalidInput."""
     with _guard:
         store = _open.get(url) or in_database(url)
@@ -640,7 +641,7 @@ class _Pool:
         return self._connected()
 
     def _connected(self) -> Session:
-        session = Session(self._address.conninfo)
+        session = Session(self._address.conninfo, self._address.shown)
         with ExitStack() as refused:
             refused.callback(session.close)
             admit(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -11,7 +12,16 @@ from typing import Any
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
 from heedful.lessons.learn import Example, Reflection
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import HELD, ORDER, Action, Held, Provenance, Removed, Sighting, begins
+from heedful.lessons.trust import (
+    HELD,
+    ORDER,
+    Action,
+    Provenance,
+    QuarantinedLesson,
+    RevocationResult,
+    Sighting,
+    begins,
+)
 from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
 
@@ -21,7 +31,7 @@ TOLD = 20
 DONE = {"release": "released", "reject": "rejected"}
 
 
-def held(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Held]:
+def entries(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
     """Examples by their ids, whatever their state; None: all that wait in quarantine."""
     key = _key(scope)
     if ids is None:
@@ -30,7 +40,7 @@ def held(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Held]:
     return [_held(row) for row in rows]
 
 
-def provenance(db: Db, scope: Scope, one: Held) -> Provenance:
+def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
     """Where the example comes from, and what was ruled on it."""
     lesson = {"kind": one.kind, "signature": one.signature, "most": TOLD}
     values = {**_key(scope), "example": one.id, "subject": f"{one.kind}/{one.signature}", **lesson}
@@ -47,9 +57,7 @@ def provenance(db: Db, scope: Scope, one: Held) -> Provenance:
     )
 
 
-def settle(
-    db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str, now: float
-) -> None:
+def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
     """Release or reject entries, all or none; on record.
 
     What is released has the trust of the operator who did it. Raises NotFound, NotQuarantined and
@@ -57,14 +65,17 @@ def settle(
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
-    known = {one.id: one for one in held(db, scope, sorted(set(ids)))}
+    known = {one.id: one for one in entries(db, scope, sorted(set(ids)))}
+    now = time.time()
     for id in sorted(set(ids)):
         if id not in known:
             raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
         _settle(db, scope, known[id], action, by, why, now)
 
 
-def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, now: float) -> None:
+def _settle(
+    db: Db, scope: Scope, one: QuarantinedLesson, action: Action, by: str, why: str, now: float
+) -> None:
     released = action == "release"
     values = {
         **_key(scope),
@@ -90,19 +101,18 @@ def _settle(db: Db, scope: Scope, one: Held, action: Action, by: str, why: str, 
         _speak(db, values, one.id if released else _best(db, values), lesson)
 
 
-def revoke(
-    db: Db, scope: Scope, source: str, by: str, why: str, now: float, dry_run: bool
-) -> Removed:
+def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Remove all that rests on a source, and what it saw; on record. `dry_run` only counts.
 
     Lessons keep what others said of them. Raises NotFound where the source left nothing.
     """
+    now = time.time()
     db.execute("savepoint revocation")
     removed = _revoked(db, _key(scope), storable(source), now)
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
-    if removed == Removed():
+    if removed == RevocationResult():
         where = f"the memory of {scope.tenant}/{scope.project}"
         raise NotFound("source", source, where)
     if not dry_run:
@@ -110,7 +120,7 @@ def revoke(
     return removed
 
 
-def _revoked(db: Db, key: Plain, source: str, now: float) -> Removed:
+def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
     values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
     rests = [row["id"] for row in db.named("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
@@ -124,7 +134,7 @@ def _revoked(db: Db, key: Plain, source: str, now: float) -> Removed:
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.named("unsee", values)
         lessons += _bereft(db, values)
-    return Removed(len(gone), lessons, sum(seen.values()), vectors)
+    return RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
 
 
 def _bereft(db: Db, values: Plain) -> bool:
@@ -185,11 +195,13 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     return True
 
 
-def _held(row: Row) -> Held:
+def _held(row: Row) -> QuarantinedLesson:
     plain = {name: row[name] for name in row.keys() if name != "record"}  # noqa: SIM118 - a Row
     example = Example(**json.loads(row["record"]))
     tags = tuple(json.loads(row["tags"]))
-    return Held(**{**plain, "tags": tags, "example": example if example.accepted else None})
+    return QuarantinedLesson(
+        **{**plain, "tags": tags, "example": example if example.accepted else None}
+    )
 
 
 def _key(scope: Scope) -> Plain:

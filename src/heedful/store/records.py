@@ -26,7 +26,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredLoop:
     """A loop as the store holds it.
 
     `values` are the candidates of its attempts, in order; `decisions` all of them, oldest first;
@@ -51,7 +51,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """What one transaction adds to a loop.
 
     `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
@@ -81,27 +81,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LoopState:
     """What a decision rests on that is made without driving the loop, read as one state.
 
     `driver` is who drives it just now, "" for nobody. `echoes` counts finding keys in other loops
     of the scope where a rule of its policy counts them, `exposures` are what it was shown.
     """
 
-    stored: Stored
+    stored: StoredLoop
     driver: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
     exposures: tuple[Exposure, ...] = ()
 
 
-FiledState = Literal["waiting", "reflected", "failed"]
-# Seconds after which a worker that was not heard of has lost its episode; it tells of itself three
-# times as often.
-LEASE = 15.0
+EpisodeState = Literal["waiting", "reflected", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
+class StoredEpisode:
     """An episode as a store keeps it: `record` is its plain data, `error` why reflecting failed.
 
     `tries` counts how often it was; `at` is when it was first read, in seconds since 1970.
@@ -112,7 +109,7 @@ class Filed:
     session: str
     outcome: str
     record: Mapping[str, Any]
-    state: FiledState = "waiting"
+    state: EpisodeState = "waiting"
     tries: int = 0
     error: str = ""
     at: float = 0.0

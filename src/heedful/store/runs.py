@@ -19,8 +19,9 @@ from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import neutral
-from heedful.store.contract import Store
-from heedful.store.records import Stored
+from heedful.store import loops
+from heedful.store.records import StoredLoop
+from heedful.store.store import Store
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
@@ -249,7 +250,7 @@ def unvalidated(check: str) -> str:
     return f"{check}: not validated"
 
 
-def stage_report(stored: Stored, run: str) -> StageReport:
+def stage_report(stored: StoredLoop, run: str) -> StageReport:
     """Return the report of a stage from its stored loop, whose labels name stage and checks."""
     loop = stored.loop
     labels = loop.attempts[-1].labels if loop.attempts else {}
@@ -390,7 +391,7 @@ def loop_of(run: str, stage: str) -> str:
     return f"{run}/{stage}"
 
 
-def is_run(stored: Stored) -> bool:
+def is_run(stored: StoredLoop) -> bool:
     """Return True if a loop is a run of a pipeline."""
     task = stored.head.task
     named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
@@ -399,7 +400,7 @@ def is_run(stored: Stored) -> bool:
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:
     """Read the report of a run, ended or not. Raises NotFound."""
-    stored = await store.read(scope, run)
+    stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
         raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
     return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
@@ -407,18 +408,18 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
-) -> dict[str, Stored]:
+) -> dict[str, StoredLoop]:
     """Read the loops of the stages that have begun."""
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredLoop] = {}
     for name in stages:
         try:
-            found[name] = await store.read(scope, loop_of(run, name))
+            found[name] = await store.read(scope, loops.read, loop_of(run, name))
         except NotFound:
             continue
     return found
 
 
-def report_from(run: Stored, stages: Mapping[str, Stored]) -> Report:
+def report_from(run: StoredLoop, stages: Mapping[str, StoredLoop]) -> Report:
     """Return the report of a run from its loop and the loops of its stages."""
     names = run.head.task["stages"]
     reports = tuple(

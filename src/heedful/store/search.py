@@ -270,15 +270,18 @@ def search(
     space: str,
     vector: Sequence[float] | None,
     limit: int,
-    only: Filter = ANY,
+    only: Filter | None = None,
 ) -> list[Found]:
-    """Both legs; what either brought, with every distance there is."""
+    """Return examples near `text`: at most `limit` by full text and `limit` by vector.
+
+    Each with every distance there is.
+    """
     from heedful.lessons.words import coverage, weights, words
 
     corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
-    one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only)
+    one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only or ANY)
     counts = count_texts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
     cosine = {} if vector is None else by_vector(one, vector, keyword)

@@ -22,7 +22,7 @@ from heedful.errors import InvalidInput, StoreCorrupt, StoreError, StoreNewer, S
 from heedful.lessons.lesson import Scope
 from heedful.store import lessons
 from heedful.store.database import MEMORY, Dialect, Kept, Work, read_sql, statements
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 T = TypeVar("T")
 # How many waiting writes one commit takes along at most.
@@ -215,16 +215,16 @@ K = TypeVar("K")
 APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
 SCHEMA = 7
 BUSY_SECONDS = 20.0
-_open: dict[str, SqlStore] = {}
+_open: dict[str, Store] = {}
 _guard = threading.Lock()
 
 
-def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> SqlStore:
+def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
     """A store in one file, with connections of its own; `:memory:` is one that lasts as long."""
-    return SqlStore(path, File(path, busy_seconds))
+    return Store(path, File(path, busy_seconds))
 
 
-def shared(path: str) -> SqlStore:
+def shared(path: str) -> Store:
     """The store of this file in this process; one in memory is never shared."""
     if path == ":memory:":
         return in_file(path)
@@ -239,6 +239,7 @@ class Connection(sqlite3.Connection):
     """A connection that knows the named statements."""
 
     dialect: Final[Dialect] = "sqlite"
+    url: str = ""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -259,7 +260,7 @@ class File:
     def __init__(self, path: str, busy_seconds: float) -> None:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
-        connect = partial(connected, path if alone else os.path.abspath(path), busy_seconds)
+        connect = partial(connected, path if alone else os.path.abspath(path), busy_seconds, path)
         self._another = partial(_reading, connect)
         self.writer: Thread = Thread(connect, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
@@ -294,7 +295,7 @@ def _close(*threads: Thread) -> None:
         thread.close()
 
 
-def connected(path: str, busy_seconds: float) -> Connection:
+def connected(path: str, busy_seconds: float, url: str = "") -> Connection:
     """A connection to a file, whose schema is brought up to date.
 
     Raises StoreUnavailable where the file cannot be opened, any other sqlite3.Error as it is.
@@ -304,7 +305,7 @@ def connected(path: str, busy_seconds: float) -> Connection:
     except sqlite3.OperationalError as error:
         todo = "check that its folder exists and is writable"
         raise StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
-    db.row_factory = sqlite3.Row
+    db.row_factory, db.url = sqlite3.Row, url or path
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")

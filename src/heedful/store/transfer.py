@@ -7,6 +7,7 @@ The records of an export, written in SQL: each once, however often it comes.
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from itertools import groupby
 from math import isfinite
 from typing import Any
 
+from heedful.errors import StoreError
 from heedful.lessons.export import (
     FORMAT,
     IMPORT,
@@ -45,6 +47,7 @@ from heedful.store.lessons import (
     storable,
     token,
 )
+from heedful.store.store import Store
 
 Rest = tuple[frozenset[str], frozenset[str]]
 NOTHING: Rest = (frozenset(), frozenset())
@@ -159,11 +162,23 @@ SAME = (
 )  # fmt: skip
 
 
-def export(db: Db, scope: Scope, write: Callable[[Plain], None], vectors: bool) -> None:
-    """Hand every record to `write`, in order, but for the last. Within one read transaction."""
-    source = _Source(db, scope, vectors)
-    for record in source.records():
-        write(record)
+async def export(store: Store, scope: Scope, write: Callable[[Plain], None], vectors: bool) -> None:
+    """Hand the records of an export to `write` as of one moment, in order, without the last one.
+
+    `write` is called in another thread, and no more once the caller is cancelled.
+    """
+    going = True
+
+    def work(db: Db, scope: Scope) -> None:
+        for record in _Source(db, scope, vectors).records():
+            if not going:
+                raise StoreError("nobody waits for the export any more")
+            write(record)
+
+    try:
+        await store.apart(scope, work)
+    finally:
+        going = False
 
 
 class _Source:
@@ -319,7 +334,7 @@ SAME_READ = (
 
 
 def absorb(
-    db: Db, scope: Scope, records: Sequence[Plain], source: str, by: str, why: str, now: float
+    db: Db, scope: Scope, records: Sequence[Plain], source: str, by: str, why: str
 ) -> list[Effect]:
     """Write records in the order of an export; what became of each.
 
@@ -327,7 +342,7 @@ def absorb(
     outcome said raises what neither has said here, as `remember` does. That is on record: `by` is
     whoever vouches for the import, which is called `source`; "" where nobody does.
     """
-    sink = _Sink(db, scope, source, by, why, now)
+    sink = _Sink(db, scope, source, by, why, time.time())
     return [sink.write(record) for record in records]
 
 

@@ -31,6 +31,7 @@ from heedful.service.wire.episodes import (
     Taught,
 )
 from heedful.service.wire.traces import EXAMPLE, REQUEST, RESPONSE
+from heedful.store import episodes
 from heedful.traces.gather import Limits
 from heedful.traces.lines import Lines
 
@@ -84,8 +85,8 @@ async def listed(
 ) -> Episodes:
     """The episodes and what became of them, the newest first."""
     place: Any = cursor_from(cursor, float, str) or ()
-    store = setup.store.episodes
-    found = await store.before(caller.scope(project), limit + 1, state or "", *place)
+    scope = caller.scope(project)
+    found = await setup.store.read(scope, episodes.page, limit + 1, state or "", *place)
     last = found[limit - 1] if len(found) > limit else None
     more = cursor_to(last.at, last.digest) if last else None
     return Episodes(items=[ShownEpisode.of(one) for one in found[:limit]], next=more)
@@ -103,7 +104,7 @@ def _episode(new: NewEpisode) -> Episode:
 
 async def _later(setup: Setup, scope: Scope, episode: Episode, trust: GivenTrust) -> Taken:
     filed = await asyncio.to_thread(file, episode, episode.digest, trust)
-    state = await setup.store.episodes.put(scope, filed)
+    state = await episodes.put(setup.store, scope, filed)
     if state != "reflected":
         await setup.work.defer("reflect", scope, digest=filed.digest)
     return Taken(digest=filed.digest, state=state)

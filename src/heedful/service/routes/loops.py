@@ -27,8 +27,9 @@ from heedful.service.setup import Given
 from heedful.service.wire.loops import Attempt, Cancel, Decided, Judged, NewLoop, NewOverride
 from heedful.service.wire.replay import Replay, Replayed, Row
 from heedful.service.wire.shown import Explained, ShownLoop, Summaries, Summary
+from heedful.store import loops as loop_store
 from heedful.store.history import WHOLE, aimed, recorded
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
@@ -98,7 +99,9 @@ async def loops(
 ) -> Summaries:
     """The loops of a project, the newest first."""
     (before,) = cursor_from(cursor, str) or ("",)
-    found = await setup.store.loops(caller.scope(project), limit + 1, prefix, before)
+    found = await setup.store.read(
+        caller.scope(project), loop_store.newest, limit + 1, prefix, before
+    )
     more = cursor_to(found[limit - 1].id) if len(found) > limit else None
     return Summaries(items=[Summary.of(one) for one in found[:limit]], next=more)
 
@@ -106,7 +109,7 @@ async def loops(
 @router.get("/loops/{id:path}/explain")
 async def explain(id: Id, caller: Reading, setup: Given, project: Project = None) -> Explained:
     """Why a loop went on and why it stopped, in words, and what would have changed it."""
-    stored = await setup.store.read(caller.scope(project), id)
+    stored = await setup.store.read(caller.scope(project), loop_store.read, id)
     return await asyncio.to_thread(Explained.of, stored)
 
 
@@ -120,7 +123,7 @@ async def loop(
     project: Project = None,
 ) -> Any:
     """A loop, whole; 304 where it is still as `If-None-Match` says."""
-    stored = await setup.store.read(caller.scope(project), id)
+    stored = await setup.store.read(caller.scope(project), loop_store.read, id)
     if request.headers.get("if-none-match") == _etag(stored):
         return Response(status_code=304, headers={"ETag": _etag(stored)})
     return _shown(stored, response)
@@ -134,16 +137,16 @@ async def end(
     scope = caller.scope(project, why.tenant)
     caller.record("loop.cancel", id, why=why.why)
     verdict = await cancel(setup.store, scope, id, caller.by, why.why, setup.memory(scope))
-    made: Decided = Decided.after(verdict, await setup.store.read(scope, id))
+    made: Decided = Decided.after(verdict, await setup.store.read(scope, loop_store.read, id))
     return made
 
 
-def _shown(stored: Stored, response: Response) -> ShownLoop:
+def _shown(stored: StoredLoop, response: Response) -> ShownLoop:
     response.headers["ETag"] = _etag(stored)
     return ShownLoop.of(stored)
 
 
-def _etag(stored: Stored) -> str:
+def _etag(stored: StoredLoop) -> str:
     """Another one after everything that is written to the loop."""
     state = (stored.id, stored.epoch, stored.updated, len(stored.decisions))
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}"'
@@ -170,7 +173,7 @@ async def lift(
         scope=scope,
     )
     setup.metrics.decided(verdict)
-    made: Decided = Decided.after(verdict, await setup.store.read(scope, id))
+    made: Decided = Decided.after(verdict, await setup.store.read(scope, loop_store.read, id))
     return made
 
 
@@ -183,9 +186,11 @@ async def replay(asked: Replay, caller: Reading, setup: Given, project: Project 
     scope = caller.scope(project, asked.tenant)
     policies = [policy(one) for one in asked.policies]
     if asked.loops is None:
-        found: Sequence[Stored] = await setup.store.loops(scope, asked.limit)
+        found: Sequence[StoredLoop] = await setup.store.read(scope, loop_store.newest, asked.limit)
     else:
-        found = [await setup.store.read(scope, id) for id in asked.loops[: asked.limit]]
+        found = [
+            await setup.store.read(scope, loop_store.read, id) for id in asked.loops[: asked.limit]
+        ]
     whole, *figures = await asyncio.to_thread(_compared, found, policies)
     if not whole.loops:
         raise NotFound("loop with an attempt in project", scope.project, "the store")
@@ -194,5 +199,5 @@ async def replay(asked: Replay, caller: Reading, setup: Given, project: Project 
     return Replayed(recorded=Row.of(replace(whole, beyond=0)), policies=rows)
 
 
-def _compared(found: Sequence[Stored], policies: Sequence[Policy]) -> tuple[Figures, ...]:
+def _compared(found: Sequence[StoredLoop], policies: Sequence[Policy]) -> tuple[Figures, ...]:
     return compare(aimed(recorded(found), policies), [WHOLE, *policies])

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.learn import State
-from heedful.lessons.lesson import Change, Found, Wanted
+from heedful.lessons.lesson import Change, Found, LessonFilter
 from heedful.lessons.proof import Outcome, due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
@@ -47,6 +47,7 @@ from heedful.service.wire.reflections import (
     Reflections,
     ShownReflection,
 )
+from heedful.store import exposures, patterns
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"])
 ALONE = frozenset({"limit", "budget", "tags", "match"})
@@ -70,8 +71,8 @@ async def outcomes(
     """How a loop ended that was shown something; the first that is told counts."""
     scope = caller.scope(project, given.tenant)
     end = Outcome(given.loop, given.right_at_once, given.calls, frozenset(given.signatures))
-    await setup.store.remember(scope, (), outcome=end)
-    past = await setup.store.past(scope, given.loop)
+    await setup.store.write(scope, exposures.remember, (), outcome=end)
+    past = await setup.store.read(scope, exposures.past, given.loop)
     if due(past.number):
         await setup.work.defer("prove", scope)
     return Counted(loop=given.loop, number=past.number)
@@ -83,7 +84,7 @@ async def proof(caller: Reading, setup: Given, project: Project = None, limit: L
     memory = setup.memory(caller.scope(project))
     found = await memory.prove()
     ranked = sorted(found.lessons, key=lambda one: -(one.shown + one.withheld))
-    past = await memory.store.past(memory.scope, "")
+    past = await memory.store.read(memory.scope, exposures.past, "")
     return Proof(
         pooled=ShownComparison.of(found.pooled),
         lessons=[ShownComparison.of(one) for one in ranked[:limit]],
@@ -108,7 +109,7 @@ async def _shown(memory: Memory, asked: Recall) -> Recalled:
     briefing = await memory.brief(asked.task, loop, examples=True if turns else None)
     briefing = briefing.worked if turns else briefing
     if briefing.exposures:
-        await memory.store.remember(memory.scope, (), exposures=briefing.exposures)
+        await memory.store.write(memory.scope, exposures.remember, (), exposures=briefing.exposures)
     shown = sum(one.shown for one in briefing.exposures)
     exposure = Shown(loop=loop, shown=shown, withheld=len(briefing.exposures) - shown)
     text = ""
@@ -173,8 +174,8 @@ async def listed(
 ) -> Reflections:
     """The lessons, the newest first; all filters that are given are met."""
     (before,) = cursor_from(cursor, int) or (LARGEST,)
-    wanted = Wanted(kind or "", error_type, tag, state or "", max(0, min(before, LARGEST)))
-    found = await setup.store.listed(caller.scope(project), wanted, limit + 1)
+    wanted = LessonFilter(kind or "", error_type, tag, state or "", max(0, min(before, LARGEST)))
+    found = await setup.store.read(caller.scope(project), patterns.list_lessons, wanted, limit + 1)
     more = cursor_to(found[limit - 1]["id"]) if len(found) > limit else None
     return Reflections(items=[ShownReflection.of(one) for one in found[:limit]], next=more)
 
@@ -185,8 +186,8 @@ async def one(
 ) -> ShownReflection:
     """A lesson, with its entity tag."""
     scope = caller.scope(project)
-    wanted = Wanted(before=min(id + 1, LARGEST))
-    for found in await setup.store.listed(scope, wanted, 1):
+    wanted = LessonFilter(before=min(id + 1, LARGEST))
+    for found in await setup.store.read(scope, patterns.list_lessons, wanted, 1):
         if found["id"] == id:
             return _tagged(found, response)
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
@@ -210,7 +211,9 @@ async def edit(
     told = change.model_dump(include={"pinned", "apart", "restored"}, exclude_none=True)
     caller.record("reflection.edit", str(id), project=scope.project, why=change.why, **told)
     edition = if_match.strip().removeprefix('"').removesuffix('"')
-    found = await setup.store.amend(scope, id, edition, wanted, caller.by, change.why)
+    found = await setup.store.write(
+        scope, patterns.amend, id, edition, wanted, caller.by, change.why
+    )
     return _tagged(found, response)
 
 

@@ -14,11 +14,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict
 
 from heedful.errors import Forbidden, StoreError
+from heedful.lessons.lesson import Scope
 from heedful.service.auth import Administering
 from heedful.service.openapi import page
 from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
 from heedful.service.setup import Given
 from heedful.service.wire.keys import Audit, Entry, Keys, MadeKey, NewKey, ShownKey
+from heedful.store import keys as key_store
 from heedful.store.keys import id_of, new_id
 
 router: APIRouter = APIRouter(tags=["health"])
@@ -53,7 +55,10 @@ async def healthz() -> Health:
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "It is not there."}})
 async def readyz(setup: Given, response: Response) -> Readiness:
     """The store is reached and has the schema that this heedful needs, and work is handed over."""
-    store, work = await _state(setup.store.keys.any()), await _state(setup.work.depth())
+    store, work = (
+        await _state(setup.store.read(Scope(), key_store.any_key)),
+        await _state(setup.work.depth()),
+    )
     ready = store == work == "ok"
     response.status_code = 200 if ready else 503
     return Readiness(status="ready" if ready else "unavailable", store=store, work=work)
@@ -94,7 +99,7 @@ async def keys(
 ) -> Keys:
     """The keys of the tenant, the newest first, without their secrets."""
     after = cursor_from(cursor, float, str)
-    found = await setup.store.keys.newest(caller.tenant, limit + 1, after)
+    found = await setup.store.read(Scope(caller.tenant), key_store.newest, limit + 1, after)
     more = cursor_to(found[limit - 1].at, found[limit - 1].id) if len(found) > limit else None
     return Keys(items=[ShownKey.of(one) for one in found[:limit]], next=more)
 
@@ -114,7 +119,8 @@ async def create(
     request.scope["state"]["secret"] = True  # which is stored nowhere
     id = new_id()
     caller.record("key.create", new.name, id=id, projects=new.projects, may=new.may)
-    made, text = await setup.store.keys.create(
+    made, text = await key_store.create(
+        setup.store,
         caller.tenant,
         new.name,
         projects=new.projects,
@@ -135,7 +141,7 @@ async def revoke(id: str, caller: Administering, setup: Given, request: Request)
     A caller that is bound to projects revokes those that are bound to them alone.
     """
     caller.record("key.revoke", id_of(id))
-    revoked = await setup.store.keys.revoke(caller.tenant, id, caller.projects)
+    revoked = await setup.store.write(Scope(caller.tenant), key_store.revoke, id, caller.projects)
     answer: ShownKey = ShownKey.of(revoked)
     request.app.state.callers.forget()
     return answer
@@ -147,6 +153,6 @@ async def audit(
 ) -> Audit:
     """What was done in the tenant through this service, the newest first."""
     (before,) = cursor_from(cursor, int) or (0,)
-    found = await setup.store.audit.newest(caller.tenant, limit + 1, before)
+    found = await setup.store.read(Scope(caller.tenant), key_store.audit_rows, limit + 1, before)
     more = cursor_to(found[limit - 1]["n"]) if len(found) > limit else None
     return Audit(items=[Entry(**one) for one in found[:limit]], next=more)

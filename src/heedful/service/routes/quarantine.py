@@ -28,6 +28,7 @@ from heedful.service.wire.quarantine import (
     ShownWhole,
     Waiting,
 )
+from heedful.store import exposures
 
 router: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 Of = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -53,7 +54,7 @@ async def waiting(
 @router.get("/log")
 async def log(caller: Reading, setup: Given, project: Project = None, limit: Limit = 50) -> Rulings:
     """What was ruled on lessons and sources, by whom and why, the newest first."""
-    found = await setup.store.rulings(caller.scope(project), limit)
+    found = await setup.store.read(caller.scope(project), exposures.rulings, limit)
     return Rulings(items=[ShownRuling(**one) for one in found])
 
 

@@ -10,7 +10,7 @@ from heedful.lessons.lesson import Remembered
 from heedful.memory.episode import Ended
 from heedful.memory.reflect import Reflected
 from heedful.service.wire.body import Body, Long, Name, Short, example, given, saying
-from heedful.store.records import Filed, FiledState
+from heedful.store.records import EpisodeState, StoredEpisode
 
 Whole = Annotated[int, Field(ge=0, le=10**15 - 1)]
 Amount = Annotated[float, Field(ge=0, lt=1e15)]
@@ -144,7 +144,7 @@ class Taken(BaseModel):
     model_config: ClassVar[ConfigDict] = example(digest="0b5c" * 16, state="waiting", taught=None)
 
     digest: str
-    state: FiledState
+    state: EpisodeState
     taught: Taught | None = None
 
 
@@ -166,13 +166,13 @@ class ShownEpisode(BaseModel):
     name: str
     session: str
     outcome: str
-    state: FiledState
+    state: EpisodeState
     tries: int
     error: str
     at: float
 
     @classmethod
-    def of(cls, one: Filed) -> ShownEpisode:
+    def of(cls, one: StoredEpisode) -> ShownEpisode:
         """That episode."""
         return cls(**{name: getattr(one, name) for name in cls.model_fields})
 

@@ -14,7 +14,7 @@ from heedful.loop.record import LARGEST
 from heedful.loop.record import Usage as Spent
 from heedful.service.wire.body import Body, Name, example, given, saying
 from heedful.store.history import State, state_after
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 DEEPEST = 100  # levels of JSON; redaction calls itself for each
 Level = Literal["error", "warning", "note"]
@@ -249,7 +249,7 @@ class Decided(BaseModel):
         return cls(attempt=attempt, **told, **more)
 
     @classmethod
-    def after(cls, verdict: Verdict, stored: Stored) -> Any:
+    def after(cls, verdict: Verdict, stored: StoredLoop) -> Any:
         """That verdict, as the loop stands."""
         return cls.of(verdict, len(stored.loop.attempts), stored.loop.best)
 

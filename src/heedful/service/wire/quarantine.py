@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from heedful.lessons.learn import State, Trust
-from heedful.lessons.trust import Held, Removed
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.memory.dream import Dream
 from heedful.service.wire.body import Body, Short, example
 
@@ -58,7 +58,7 @@ class ShownHeld(BaseModel):
     why: list[str]
 
     @classmethod
-    def of(cls, one: Held) -> ShownHeld:
+    def of(cls, one: QuarantinedLesson) -> ShownHeld:
         """That entry."""
         plain = asdict(one)
         del plain["provenance"]
@@ -124,7 +124,7 @@ class ShownWhole(ShownHeld):
     provenance: Came
 
     @classmethod
-    def of(cls, one: Held) -> ShownWhole:
+    def of(cls, one: QuarantinedLesson) -> ShownWhole:
         """That entry."""
         return cls(**asdict(one))
 
@@ -174,7 +174,7 @@ class Revoked(BaseModel):
     vectors: int
 
     @classmethod
-    def of(cls, source: str, revoked: bool, one: Removed) -> Revoked:
+    def of(cls, source: str, revoked: bool, one: RevocationResult) -> Revoked:
         """That count."""
         return cls(source=source, revoked=revoked, **asdict(one))
 

@@ -11,7 +11,7 @@ from heedful.loop.decide import Decision, Done, latest, reasoning
 from heedful.service.wire.body import example
 from heedful.service.wire.loops import AGAIN, Decided
 from heedful.store.history import State, explained, state_of
-from heedful.store.records import Stored
+from heedful.store.records import StoredLoop
 
 SUMMARY: dict[str, Any] = {
     "id": "report-17",
@@ -42,7 +42,7 @@ class Summary(BaseModel):
     updated: float
 
     @classmethod
-    def of(cls, one: Stored) -> Summary:
+    def of(cls, one: StoredLoop) -> Summary:
         """That loop."""
         last, loop = latest(one.decisions), one.loop
         return cls(
@@ -130,7 +130,7 @@ class ShownLoop(Summary):
     verdict: Decided
 
     @classmethod
-    def of(cls, one: Stored) -> ShownLoop:
+    def of(cls, one: StoredLoop) -> ShownLoop:
         """That loop."""
         loop, head = one.loop, one.head
         why = reasoning(loop, one.decisions)
@@ -202,7 +202,7 @@ class Explained(BaseModel):
     otherwise: str
 
     @classmethod
-    def of(cls, stored: Stored) -> Explained:
+    def of(cls, stored: StoredLoop) -> Explained:
         """Why that loop is where it is."""
         found = explained(stored)
         lines = [
