@@ -29,7 +29,7 @@ from heedful.checks import fields as numbers
 from heedful.checks import numbers as numbers_numbers
 from heedful.checks.evaluate import Check, Context
 from heedful.checks.grounding import grounding
-from heedful.checks.insights import insights as cites
+from heedful.checks.grounding.insights import insights as cites
 from heedful.drive.generate import Writer
 from heedful.errors import PackageMissing
 from heedful.loop.record import Finding

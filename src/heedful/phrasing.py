@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.answers import Fact
-from heedful.checks.quantities import quantities, tokens
+from heedful.checks.grounding.words import quantities, tokenize
 from heedful.errors import MalformedAnswer
 from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
@@ -132,7 +132,7 @@ def _values(text: str) -> set[float]:
 
 def _numbers(text: str) -> Iterator[tuple[str, float]]:
     """Each number with its words; "one" and "a" may mean no number and are none."""
-    found = tokens(text.replace("_", " "))
+    found = tokenize(text.replace("_", " "))
     for one in quantities(found):
         words = " ".join(token.text for token in found[one.first : one.last + 1])
         if one.form not in ("article", "set") and words.casefold() != "one":

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heedful.checks import insights as checks_insights
 from heedful.checks import numbers as checks
 from heedful.checks import text as checks_text
+from heedful.checks.grounding import insights as checks_insights
 from heedful.guardrails import Guardrails
 from heedful.pipeline import Pipeline
 from heedful.reports import Report
