@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import heedful
 from heedful import Episode, Event, Expected, appraise
 from heedful.checks import critic as checks
-from heedful.checks import roles as checks_roles
 from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage
@@ -414,9 +413,7 @@ def test_a_critic_settles_what_code_left_open():
 
 
 def test_what_code_has_judged_stays_beside_a_critic():
-    both = checks_roles.Role(
-        "both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"}
-    )
+    both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
     answer = opinion(correctness=1.0, helpfulness=0.4)
     critic = checks.critic(both, ScriptedModel(answer))
     found = judged(said("no"), expected="yes", critics=[critic])

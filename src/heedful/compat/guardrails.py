@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from heedful.checks import critic
+from heedful.checks.critic import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
-from heedful.checks.roles import BIASES
 from heedful.compat.shapes import (
     ALIGNMENT,
     BIAS,

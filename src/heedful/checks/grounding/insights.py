@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
-from heedful.checks.evidence import Evidence
-from heedful.checks.grounding import Source, ground, indexed, source, ungrounded
-from heedful.checks.naming import names, parts, stem
-from heedful.checks.quantities import tokens
-from heedful.checks.said import Said
-from heedful.checks.tabular import columns as columns_of
+from heedful.checks.grounding import Source, ground, ungrounded
+from heedful.checks.grounding.evidence import Evidence, column_names
+from heedful.checks.grounding.figures import Passage
+from heedful.checks.grounding.words import likeness, split_name, stem, tokenize
 from heedful.checks.text import read, require, shorten
 from heedful.loop.record import Finding
 
@@ -25,38 +23,21 @@ LEFT_OUT: Any = ...
 
 # The measures of a model's quality, each by the names that it goes by.
 METRICS = tuple(
-    tuple(tuple(name.split()) for name in line.split(" | "))
-    for line in """
-    mae | mean absolute error
-    mse | mean squared error | mean square error
-    rmse | root mean squared error | root mean square error
-    rmsle | root mean squared logarithmic error
-    mape | mean absolute percentage error
-    smape | symmetric mean absolute percentage error
-    wape | weighted absolute percentage error
-    mase | mean absolute scaled error
-    r2 | r squared | coefficient of determination
-    balanced accuracy | accuracy
-    precision
-    recall
-    sensitivity
-    specificity
-    f1 | f score | f measure
-    auc | auroc | area under the curve | area under the roc curve
-    log loss | logloss | cross entropy
-    brier score
-    mcc | matthews correlation
-    cohen kappa
-    pinball loss | quantile loss
-    silhouette score
-    perplexity
-    bleu
-    rouge
-    aic
-    bic""".strip().splitlines()
+    tuple(tuple(name.split()) for name in names.split(" | "))
+    for names in (
+        "mae | mean absolute error; mse | mean squared error | mean square error; rmse | root mean"
+        " squared error | root mean square error; rmsle | root mean squared logarithmic error; mape"
+        " | mean absolute percentage error; smape | symmetric mean absolute percentage error; wape"
+        " | weighted absolute percentage error; mase | mean absolute scaled error; r2 | r squared |"
+        " coefficient of determination; balanced accuracy | accuracy; precision; recall;"
+        " sensitivity; specificity; f1 | f score | f measure; auc | auroc | area under the curve |"
+        " area under the roc curve; log loss | logloss | cross entropy; brier score; mcc | matthews"
+        " correlation; cohen kappa; pinball loss | quantile loss; silhouette score; perplexity;"
+        " bleu; rouge; aic; bic"
+    ).split("; ")
 )
 _STEMS = [[[stem(word) for word in alias] for alias in aliases] for aliases in METRICS]
-# Words of every day too: they cite a metric where a number stands beside them.
+# Everyday words, which cite a metric only beside a number.
 _PLAIN = frozenset("precision recall sensitivity specificity f1 bleu rouge aic bic".split())
 _DENIES = frozenset("no not nt without never cannot none nor neither lack lacks missing".split())
 _DENIES |= frozenset("unavailable if could would should unless".split())
@@ -64,7 +45,7 @@ _PREDICTS = frozenset("predict predicts predicted predicting prediction predicti
 _PREDICTS |= frozenset("forecast forecasts forecasted forecasting".split())
 _ACTUAL = frozenset("actual actuals y target label truth true observed gold".split())
 _COLUMNS = frozenset("column columns field fields feature features variable variables".split())
-# What may stand in "the … column" and is no name.
+# What stands in "the … column" without being a name.
 _ANY = frozenset(
     "first second third last next previous new old same other following above only single whole"
     " entire each target output input numeric numerical categorical key main left right specific"
@@ -81,7 +62,7 @@ NEAR = 5
 
 @dataclass(frozen=True, slots=True)
 class Insights:
-    """What a text cites of a run is there; made by `insights`. What is `...` is not looked at.
+    """A check that a run has what a text cites; made by `insights`. `...` is not checked.
 
     Its findings are called `insight_hallucination`.
     """
@@ -98,54 +79,44 @@ class Insights:
         if isinstance(text, Finding):
             return [text]
         metrics, columns, results = (
-            one(candidate, context.data) if callable(one) else one
-            for one in (self.metrics, self.columns, self.results)
+            value(candidate, context.data) if callable(value) else value
+            for value in (self.metrics, self.columns, self.results)
         )
-        measured = Evidence({} if metrics is LEFT_OUT else _given(metrics))
-        held = columns
+        if isinstance(metrics, Mapping):  # those without a value are not there
+            held = {n: v for n, v in metrics.items() if v is not None}
+            metrics = {n: v for n, v in held.items() if not (isinstance(v, float) and isnan(v))}
+        measured = Evidence({} if metrics is LEFT_OUT else metrics)
+        names = columns
         if columns is not LEFT_OUT:
-            held = [parts(name) for name in columns_of(() if columns is None else columns)]
-        said = Said(text, measured)
-        found = list(_metrics(said, metrics is not LEFT_OUT, held))
-        found += _columns(text, measured, held) if held is not LEFT_OUT else ()
+            names = [split_name(name) for name in column_names(() if columns is None else columns)]
+        passage = Passage(text, measured)
+        found = list(_metrics(passage, metrics is not LEFT_OUT, names))
+        found += _columns(text, measured, names) if names is not LEFT_OUT else ()
         if results is not LEFT_OUT and not _there(results):
-            found += _predictions(said)
+            found += _predictions(passage)
         return found
 
 
 def insights(metrics: Any = LEFT_OUT, columns: Any = LEFT_OUT, results: Any = LEFT_OUT) -> Insights:
-    """The metrics, columns and predictions that a text cites are those that the run has.
+    """Check that a run has the metrics, columns and predictions that a text cites.
 
     `metrics` is evidence of any shape that names what was measured, `columns` names, rows or a data
     frame, `results` the predictions or the path of their file; each may be `f(candidate, state)`,
-    the state being `Context.data`. What is left out is not looked at; None and what is empty say
-    that the run has none. Recognised are the names of the usual metrics (MAE, "mean absolute
-    error", R², AUC …), words beside "column" or "feature", and words of prediction; a sentence that
-    denies and tells no number cites nothing. Without `metrics`, one can be worked out where there
-    is a column of actual values. Raises InvalidInput where all are left out.
+    where the state is `Context.data`. An argument that is left out is not checked; None or an empty
+    value says that the run has none. The check knows the names of the usual metrics (MAE, "mean
+    absolute error", R², AUC …), names beside "column" or "feature", and words of prediction; a
+    sentence with a negation and without a number cites nothing. Without `metrics`, a text may cite
+    any metric if there is a column of actual values. Raises InvalidInput without any argument.
     """
-    given = [one for one in (metrics, columns, results) if one is not LEFT_OUT]
-    require(bool(given), "metrics", None, "given, or columns or results")
-    pure = not (any(map(callable, given)) or isinstance(results, Path | str))
+    values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
+    require(bool(values), "metrics", None, "given, or columns or results")
+    pure = not (any(map(callable, values)) or isinstance(results, Path | str))
     return Insights(metrics, columns, results, pure)
 
 
 def _finding(what: str, fix: str, key: str, text: str, span: tuple[int, int]) -> Finding:
-    said = text[slice(*span)]
-    return Finding(
-        INSIGHTS, f"{shorten(said)} {what}", fix, severity=0.8, key=f"{INSIGHTS}: {key}", span=span
-    )
-
-
-def _given(metrics: Any) -> Any:
-    """Metrics without those that have no value."""
-    if not isinstance(metrics, Mapping):
-        return metrics
-    return {
-        name: one
-        for name, one in metrics.items()
-        if not (one is None or (isinstance(one, float) and isnan(one)))
-    }
+    what = f"{shorten(text[slice(*span)])} {what}"
+    return Finding(INSIGHTS, what, fix, severity=0.8, key=f"{INSIGHTS}: {key}", span=span)
 
 
 def _there(results: Any) -> bool:
@@ -157,14 +128,14 @@ def _there(results: Any) -> bool:
     return results is not None and results is not False
 
 
-def _metrics(said: Said, measured: bool, columns: Any) -> Iterator[Finding]:
-    """The metrics that are cited and that the run does not have."""
+def _metrics(passage: Passage, measured: bool, columns: Any) -> Iterator[Finding]:
+    """Yield the metrics that are cited and that the run does not have."""
     actual = columns is not LEFT_OUT and any(not _ACTUAL.isdisjoint(c) for c in columns)
     if not measured and (columns is LEFT_OUT or actual):
         return
-    known = sorted({".".join(c.path) for t in said.evidence.tables.values() for c in t.numeric})
-    for aliases, span in _cited(said):
-        named = any(all(map(said.evidence.knows, alias)) for alias in aliases)
+    known = sorted({".".join(c.path) for t in passage.evidence.tables.values() for c in t.numeric})
+    for aliases, span in _cited(passage):
+        named = any(all(map(passage.evidence.knows, alias)) for alias in aliases)
         if named or (columns is not LEFT_OUT and any(_column(a, columns) for a in aliases)):
             continue
         has = f"it has {', '.join(known[:12])}" if known else "it has none"
@@ -172,13 +143,13 @@ def _metrics(said: Said, measured: bool, columns: Any) -> Iterator[Finding]:
         if columns is not LEFT_OUT and not actual:
             what += "; the data has no such column, and none of actual values to work it out"
         fix = "ground insights in the results: cite metrics that the run has, or none"
-        yield _finding(what, fix, f"metric {' '.join(aliases[0])}", said.text, span)
+        yield _finding(what, fix, f"metric {' '.join(aliases[0])}", passage.text, span)
 
 
-def _cited(said: Said) -> Iterator[tuple[Sequence[Sequence[str]], tuple[int, int]]]:
-    """The metrics that a text cites, each where it is cited first."""
-    words = [at for at, token in enumerate(said.tokens) if token.kind == "word"]
-    stems = [stem(said.low(at)) for at in words]
+def _cited(passage: Passage) -> Iterator[tuple[Sequence[Sequence[str]], tuple[int, int]]]:
+    """Yield the metrics that a text cites, each where it is cited first."""
+    words = [at for at, token in enumerate(passage.tokens) if token.kind == "word"]
+    stems = [stem(passage.low(at)) for at in words]
     done: set[int] = set()
     at = 0
     while at < len(words):
@@ -187,43 +158,45 @@ def _cited(said: Said) -> Iterator[tuple[Sequence[Sequence[str]], tuple[int, int
             default=(0, 0),
         )
         first, last = words[at], words[at + max(length, 1) - 1]
-        if length and -which not in done and _cites(said, first, last):
+        if length and -which not in done and _cites(passage, first, last):
             done.add(-which)
-            yield METRICS[-which], (said.tokens[first].start, said.tokens[last].end)
+            yield METRICS[-which], (passage.tokens[first].start, passage.tokens[last].end)
         at += max(length, 1)
 
 
-def _cites(said: Said, first: int, last: int) -> bool:
-    """Whether a name of a metric cites it: not where it is denied, nor where it is a plain word."""
-    start, end = said.sentence(first)
-    if _denied(said, first):
+def _cites(passage: Passage, first: int, last: int) -> bool:
+    """Return whether a name of a metric cites it: it is not denied, and no everyday word."""
+    start, end = passage.sentence(first)
+    if _denied(passage, first):
         return False
-    if first == last and said.low(first) in _PLAIN:
+    if first == last and passage.low(first) in _PLAIN:
         near = range(max(start, first - 3), min(end, last + 1 + NEAR))
-        return any(said.tokens[at].kind == "number" for at in near)
-    return not (len(said.low(first)) == 3 and said.tokens[first].text.istitle())  # Mae is a name
+        return any(passage.tokens[at].kind == "number" for at in near)
+    return not (
+        len(passage.low(first)) == 3 and passage.tokens[first].text.istitle()
+    )  # Mae is a name
 
 
-def _denied(said: Said, at: int) -> bool:
-    """Whether a sentence denies or supposes, and tells no number."""
-    start, end = said.sentence(at)
-    inside = said.tokens[start:end]
+def _denied(passage: Passage, at: int) -> bool:
+    """Return whether a sentence denies or supposes, and has no number."""
+    start, end = passage.sentence(at)
+    inside = passage.tokens[start:end]
     denies = any(t.low in _DENIES or t.low.endswith(("n't", "n’t")) for t in inside)
     return denies and not any(token.kind == "number" for token in inside)
 
 
 def _column(words: Iterable[str], columns: Iterable[tuple[str, ...]]) -> bool:
-    """Whether each word is a part of the name of one of the columns."""
-    return any(all(any(names(w, p) > 1 for p in column) for w in words) for column in columns)
+    """Return whether each word is a part of the name of one of the columns."""
+    return any(all(any(likeness(w, p) > 1 for p in column) for w in words) for column in columns)
 
 
 def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
-    """The columns that are cited and that are not there."""
+    """Yield the columns that are cited and that are not there."""
     done: set[str] = set()
-    for token in tokens(text):
+    for token in tokenize(text):
         for start, end in _beside(text, token.start, token.end) if token.low in _COLUMNS else ():
             name = text[start:end]
-            words = [word for word in parts(name) if not word.isdecimal()]
+            words = [word for word in split_name(name) if not word.isdecimal()]
             if name in done or _column(words, columns) or all(map(measured.knows, words)):
                 continue
             done.add(name)
@@ -234,7 +207,7 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
 
 
 def _beside(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The spans of the names of columns that stand beside a word like "column"."""
+    """Yield the spans of the names of columns beside a word like "column"."""
     if found := _NEXT.match(text, end) or _CALLED.match(text, end):
         while found is not None:
             yield found.span(found.lastindex or 0)
@@ -247,13 +220,13 @@ def _beside(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield max(0, start - 80) + first, max(0, start - 80) + last
 
 
-def _predictions(said: Said) -> Iterator[Finding]:
-    """The first claim of a prediction: one is enough where there are no results at all."""
-    for at, token in enumerate(said.tokens):
-        if token.low in _PREDICTS and not (_denied(said, at) or said.low(at - 1) == "to"):
+def _predictions(passage: Passage) -> Iterator[Finding]:
+    """Yield the first claim of a prediction, which is enough when there are no results."""
+    for at, token in enumerate(passage.tokens):
+        if token.low in _PREDICTS and not (_denied(passage, at) or passage.low(at - 1) == "to"):
             what = "claims a prediction, and there are no results"
             fix = "leave predictions out until the stage that makes them has saved its results"
-            yield _finding(what, fix, "prediction", said.text, (token.start, token.end))
+            yield _finding(what, fix, "prediction", passage.text, (token.start, token.end))
             return
 
 
@@ -262,23 +235,26 @@ def _predictions(said: Said) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Few numbers, or numbers that evidence bears out; made by `precision`.
+    """A check for few numbers, or numbers that evidence supports; made by `precision`.
 
     Its findings are called `excessive_precision`.
     """
 
-    evidence: Source = field(repr=False)
+    source: Source = field(repr=False)
     at_most: int
-    pure: bool
     name: ClassVar[str] = "precision"
     names: ClassVar[tuple[str, ...]] = (PRECISION,)
+
+    @property
+    def pure(self) -> bool:
+        """Whether the same text always has the same findings."""
+        return self.source.pure
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(PRECISION, candidate)
         if isinstance(text, Finding):
             return [text]
-        evidence = indexed(self.evidence, candidate, context)
-        claims = ground(text, evidence)
+        claims = ground(text, self.source.evidence(candidate, context))
         numbers = [claim for claim in claims if claim.kind == "number"]
         if len(numbers) <= self.at_most:
             return []
@@ -290,12 +266,11 @@ class Precision:
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> Precision:
-    """More numbers than `at_most` are a warning, with the share that evidence does not bear out.
+    """Warn of more numbers than `at_most`, with the share that the evidence does not support.
 
-    Where it bears out all of them, they are a note. `evidence` is as `grounding` takes it; without
-    any no number is borne out. Raises InvalidInput for a bound that is no whole number.
+    If it supports all of them, the finding is a note. `evidence` is as for `grounding`; without it
+    no number is supported. Raises InvalidInput for a bound that is no whole number.
     """
     fine = type(at_most) is int and at_most >= 0
     require(fine, "at_most", at_most, "a whole number of at least 0")
-    held = source(evidence)
-    return Precision(held, at_most, isinstance(held, Evidence))
+    return Precision(Source(evidence), at_most)
