@@ -18,7 +18,7 @@ from heedful.lessons.trust import Action, Held, Provenance, Quota, Removed
 from heedful.store.records import Entry, Filed, FiledState, Head, Known, Stored
 
 if TYPE_CHECKING:
-    from heedful.traces.pieces import Piece
+    from heedful.traces.spans import Piece
 
 
 class Dreams(Protocol):

@@ -25,7 +25,7 @@ from heedful.store.contract import Bounds, Unfinished
 from heedful.store.database import Access, Db, Row
 from heedful.store.lessons import key_of, storable, token
 from heedful.store.records import Filed, FiledState
-from heedful.traces.pieces import Piece
+from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
 
@@ -245,7 +245,7 @@ class SqlPending:
 
     async def pieces(self, scope: Scope, trace: str) -> Sequence[Piece]:
         """The spans of a trace, as they came."""
-        from heedful.traces.pieces import Piece  # which a store without traces has no need of
+        from heedful.traces.spans import Piece  # which a store without traces has no need of
 
         values = {**key_of(scope), "trace": trace}
 
