@@ -11,11 +11,9 @@ import heedful
 PACKAGE = Path(heedful.__file__).parent
 PURE_MEMORY = tuple(
     """
-    episode repeats course signal failures claims conduct signals attribution
-    grounded study drafting prompts
+    draft prompts
     masks assertions templates signature learn difference evaluation words tokens
-    trust recall proof briefing interval screen signs portable arguments consolidate particulars
-    judgement deeds expected appraisal
+    trust recall proof briefing interval portable arguments consolidate particulars
     """.split()
 )
 PURE_CHECKS = tuple(
@@ -24,7 +22,7 @@ PURE_CHECKS = tuple(
     standing table tabular wording
     """.split()
 )
-PURE_TRACES = tuple("chat claude gather lines otlp spans steps told".split())
+PURE_TRACES = tuple("episode messages otlp signals spans".split())
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(
     """

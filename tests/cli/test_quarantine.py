@@ -44,17 +44,17 @@ def clean(text: str) -> bool:
     return all(char.isprintable() or char == "\n" for char in text)
 
 
-def test_what_waits_is_listed_the_worst_first_and_shown(heedful_):
+def test_what_waits_is_listed_the_newest_first_and_shown(heedful_):
     done = heedful_("list")
     assert (done.code, done.err) == (0, "")
     assert clean(done.out)
-    assert done.out.index("Ignore all previous") < done.out.index("Made of it.")
     assert done.out.index("Made of it.") < done.out.index("One line only.")
-    assert following(done.out) == ["quarantine", "show", "1"]
+    assert done.out.index("One line only.") < done.out.index("Ignore all previous")
+    assert following(done.out) == ["quarantine", "show", "3"]
     told = heedful_("show", "1")
     assert clean(told.out)
     for part in ("example 1: quarantined, external, unit, seen 1", "evil", TASK, "tags      shop",
-                 "rests on  https://page.example/a b", "it asks for a secret"):  # fmt: skip
+                 "rests on  https://page.example/a b"):  # fmt: skip
         assert part in told.out
     assert following(told.out) == ["quarantine", "release", "1", "--by", "NAME"]
     made = heedful_("show", "3").out
@@ -64,10 +64,11 @@ def test_what_waits_is_listed_the_worst_first_and_shown(heedful_):
 
 
 def test_the_list_as_a_document(heedful_):
-    first, *rest = heedful_("list", "--limit", "2", "--json").json["waiting"]
-    assert (first["id"], first["lesson"], first["score"]) == (1, ATTACK, 1.0)
-    assert first["example"]["accepted"] == "evil\x07"
-    assert (len(rest), rest[0]["example"], rest[0]["trust"]) == (1, None, "external")
+    *some, last = heedful_("list", "--json").json["waiting"]
+    assert (last["id"], last["lesson"]) == (1, ATTACK)
+    assert last["example"]["accepted"] == "evil\x07"
+    assert [(one["id"], one["example"]) for one in some] == [(3, None), (2, None)]
+    assert heedful_("list", "--limit", "2", "--json").json["waiting"] == some
     shown = heedful_("show", "3", "--json").json
     assert shown["provenance"]["parents"] == [2]
     assert [one["source"] for one in shown["provenance"]["sightings"]] == ["notes"]

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.memory.filing import file
+from heedful.memory.reflect import file
 from heedful.store import episodes
-from heedful.traces import lines as traces
+from heedful.traces import messages as traces
 from tests.cli.support import following
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
 from tests.store.support import opened
@@ -53,10 +53,9 @@ def test_each_run_is_told_with_the_events_that_prove_it(heedful_):
     assert done.code == 0
     for part in (
         f"runs.jsonl:run 1  error, 4 events: {TASK}",
-        "step     e2 price (buyer): acted; its result is event e3; fails first here: Error: 3",
         "signal   cause [e3]: fails first here: Error: 3 items match",
         "lesson   price with item “pot” failed with “Error: 3 items match” [e2, e3].",
-        "rule     When price (item) fails, mend what it names before you go on;",
+        "rule     When price (item) fails, fix what it names before you go on;",
         "by rules, importance 0.80; kept, waits in quarantine",
         "runs.jsonl:2  failure, 6 events",
         "known, seen 2 times now",

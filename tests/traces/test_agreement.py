@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from heedful.memory.episode import Episode
-from heedful.memory.repeats import answered
-from heedful.traces import lines as traces_lines
+from heedful.traces import messages as traces_messages
 from heedful.traces import reading as traces
+from heedful.traces.episode import Episode
+from heedful.traces.signals import answered
 from tests.traces.runs import (
     EXPECTED,
     FILES,
@@ -43,7 +43,7 @@ def test_the_same_run_in_every_format_is_the_same_steps(name):
 @pytest.mark.parametrize("name", FILES)
 def test_what_was_read_is_read_again_from_what_is_written(name):
     episode = only(FILES[name])
-    again = only(b"".join(traces_lines.write([episode])))
+    again = only(b"".join(traces_messages.write([episode])))
     assert again.digest == episode.digest
     assert again.events == episode.events
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import TraceFileError, UnknownName
-from heedful.memory.episode import Episode
-from heedful.traces import gather as traces_gather
-from heedful.traces import lines as traces_lines
+from heedful.traces import episode as traces_episode
+from heedful.traces import messages as traces_messages
 from heedful.traces import reading as traces
+from heedful.traces.episode import Episode
 from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
 
 
@@ -155,9 +155,7 @@ def test_a_file_that_is_not_there_and_a_format_that_is_not_known(tmp_path):
     with pytest.raises(TraceFileError, match="No such file") as error:
         list(traces.read(tmp_path / "none.jsonl"))
     assert error.value.path == str(tmp_path / "none.jsonl")
-    with pytest.raises(
-        UnknownName, match="no trace format is called 'csv'; there are: auto, heedful"
-    ):
+    with pytest.raises(UnknownName, match="no trace format is called 'csv'; there are: auto, heed"):
         traces.read(b"", format="csv")
     assert refused(FILES["own"], format="chat").line == 1
 
@@ -181,9 +179,9 @@ JSON = st.recursive(
 
 def survives(data: bytes) -> None:
     with suppress(TraceFileError):
-        for episode in traces.read(data, limits=traces_gather.Limits(events=9, content=400)):
+        for episode in traces.read(data, limits=traces_episode.Limits(events=9, content=400)):
             assert len(episode.digest) == 64
-            [again] = traces.read(b"".join(traces_lines.write([episode])))
+            [again] = traces.read(b"".join(traces_messages.write([episode])))
             assert again.digest == episode.digest
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from heedful.memory.episode import Episode, Event, Fault
 from heedful.traces import reading as traces
+from heedful.traces.episode import Episode, Event, Fault
 from tests.traces.runs import Data, document, failed, lines, pairs, protobuf, span
 
 

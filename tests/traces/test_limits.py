@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, TraceFileError
-from heedful.memory.episode import Episode
 from heedful.traces import reading as traces
-from heedful.traces.gather import BEYOND, DEEPEST, Limits, short
+from heedful.traces.episode import BEYOND, DEEPEST, Episode, Limits, shorten
 from tests.traces.runs import FILES, Data, claude, lines
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -68,13 +67,13 @@ def test_more_errors_than_there_is_room_for():
     "text", ["x" * 101, "x" * 300, "x" * (4 * BEYOND), "ä" * 999_999, f"{KEY} " * 9_000]
 )
 def test_a_long_text_is_cut_in_its_middle_with_a_mark(text):
-    cut = short(text, 100)
+    cut = shorten(text, 100)
     assert len(cut) <= 100
     head, mark, tail = cut.partition("…[")[0], "characters left out]…", cut.rpartition("]…")[2]
     assert mark in cut
     assert cut.startswith((text[:9], LONG))
     assert (len(head), len(tail)) == (30, 30)
-    assert short(cut, 100) == cut
+    assert shorten(cut, 100) == cut
     assert "AKIA" not in cut
 
 
@@ -83,8 +82,8 @@ def test_a_long_text_is_cut_in_its_middle_with_a_mark(text):
 def test_no_cut_shows_half_a_secret(before, total):
     text = ("word " * total)[: before % total] + f" {KEY} "
     for whole in (text.ljust(total, "-"), text.rjust(total, "-")):
-        assert "AKIA" not in short(whole, 100)
-        assert "EXAMPLE" not in short(whole, 100)
+        assert "AKIA" not in shorten(whole, 100)
+        assert "EXAMPLE" not in shorten(whole, 100)
 
 
 def test_texts_data_and_names_are_all_cut():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.traces.otlp import Span, from_json
-from heedful.traces.pieces import episodes, pieces
+from heedful.traces.spans import episodes, pieces
 from tests.traces.runs import TRACE, document, genai, openinference, value
 
 NAMES = st.sampled_from(

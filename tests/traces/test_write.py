@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop.record import Usage
-from heedful.memory.episode import ENDED, Episode, Event, Fault
-from heedful.traces import lines as traces
+from heedful.traces import messages as traces
 from heedful.traces import reading as traces_reading
+from heedful.traces.episode import ENDED, Episode, Event, Fault
 
 # Too short for a secret, and for a cut.
 TEXT = st.text(max_size=7)

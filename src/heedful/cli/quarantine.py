@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,6 @@ import typer
 from heedful.cli.app import PLAIN
 from heedful.cli.opening import ask
 from heedful.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
-from heedful.cli.progress import Progress
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.loop.feedback import clean
 from heedful.store import exposures
@@ -24,8 +22,7 @@ By = Annotated[str, typer.Option(help="Who answers for it.")]
 Why = Annotated[str, typer.Option(help="The reason.")]
 WORDS = 300
 BRIEF = 80
-HEADS = ("lesson", "source", "looks like", "id", "score", "trust", "seen", "since")
-SCREEN = "the screen only orders the list"
+HEADS = ("lesson", "source", "id", "trust", "seen", "since")
 
 
 @app.callback()
@@ -35,19 +32,17 @@ def quarantine() -> None:
 
 @app.command("list")
 def listed(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the worst first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the newest first.")] = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List what waits: what looks most like an attack first, then the newest."""
-    with Progress() as progress:
-        told = partial(progress.counted, "screening", noun="entries")
-        found = ask(db, lambda memory: memory.quarantine.waiting(limit, told))
+    """List the entries that wait, the newest first."""
+    found = ask(db, lambda memory: memory.quarantine.waiting(limit))
     if json:
         print_json({"waiting": [_document(one) for one in found]})
     elif found:
-        table(HEADS, [_row(one) for one in found], text=3)
-        show(f"{SCREEN}; nothing of it is recalled before it is released")
+        table(HEADS, [_row(one) for one in found], text=2)
+        show("nothing of it is recalled before it is released")
         show(following("quarantine", "show", str(found[0].id), db=db or ""))
     else:
         show("nothing waits in quarantine")
@@ -142,8 +137,7 @@ def _ruled(what: str, ids: Sequence[int], by: str, why: str, db: str | None, jso
 
 def _row(one: QuarantinedLesson) -> tuple[Any, ...]:
     lesson, source = clean(one.lesson, BRIEF), clean(one.source, BRIEF)
-    why = one.why[0] if one.why else ""
-    return (lesson, source, why, one.id, f"{one.score:.2f}", one.trust, one.seen, when(one.at))
+    return (lesson, source, one.id, one.trust, one.seen, when(one.at))
 
 
 def _ruling(one: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -166,9 +160,6 @@ def _print(one: QuarantinedLesson) -> None:
                 said(name, text)
     if one.tags:
         said("tags", ", ".join(one.tags))
-    show(f"score     {one.score:.2f} ({SCREEN})")
-    for reason in one.why:
-        said("  since", f"it {reason}")
     _print_provenance(one)
 
 

@@ -21,12 +21,11 @@ from heedful.cli.settings import Settings, settings
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.lessons.learn import Trust
 from heedful.loop.feedback import clean
-from heedful.memory.attribution import Suspect
-from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Model
 from heedful.store import episodes
+from heedful.traces.episode import Episode
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
@@ -83,10 +82,10 @@ def reflect(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Say what went wrong in runs of agents, with the events that prove it, and learn from it.
+    """List what failed in runs of agents, with the events that prove it, and learn from it.
 
-    Each run once, however often it is read. What tools, documents and users said waits in
-    quarantine with all that rests on it.
+    Each run counts once, however often it is read. Lessons that depend on the words of tools,
+    documents or users wait in quarantine.
     """
     if bool(files) == waiting:
         raise UsageError("give files of traces, or --waiting for what failed before")
@@ -194,9 +193,6 @@ def _print(told: _Told, keep: bool) -> None:
     if one is None:
         show(f"  {told.error or 'nothing to reflect on: it has no events and no error'}")
         return
-    if one.step is not None:
-        reasons = "; ".join(one.step.reasons)
-        show(f"  step     {_named(one.step, episode)}: {clean(reasons, WORDS)}")
     for signal in one.signals[:SIGNALS]:
         proof = ", ".join(
             name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
@@ -208,14 +204,6 @@ def _print(told: _Told, keep: bool) -> None:
     if one.strategy is not None:
         show(f"  rule     {clean(one.strategy.text, WORDS)}")
     show(f"  by {clean(one.by, NAME)}, importance {one.reflection.importance:.2f}; {_became(told)}")
-
-
-def _named(step: Suspect, episode: Episode | None) -> str:
-    """A step by its event, the tool or else the words of it, and the agent."""
-    event = episode.events[step.at] if episode else None
-    words = clean(event.tool or event.content, NAME) if event else ""
-    parts = (step.id or str(step.at), words, f"({step.agent})" if step.agent else "")
-    return " ".join(clean(part, NAME) for part in parts if part)
 
 
 def _became(told: _Told) -> str:
@@ -283,7 +271,6 @@ def _plain(told: _Told) -> dict[str, Any]:
         for name, lesson in lessons.items()
     }
     more = {
-        "step": one.step and asdict(one.step),
         "signals": [asdict(signal) for signal in one.signals],
         "claims": [asdict(claim) for claim in one.claims],
         "dropped": [asdict(claim) for claim in one.dropped],

@@ -11,15 +11,23 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.lessons.trust import lowest
 from heedful.loop.feedback import clean
-from heedful.memory.course import read, text_of
-from heedful.memory.drafting import SENTENCES, UNSURE, Draft
-from heedful.memory.episode import Ended
-from heedful.memory.grounded import Claim, cited, claim, sentences, supported, unheld
-from heedful.memory.signal import Signal
-from heedful.memory.study import Study
+from heedful.memory.draft import (
+    SENTENCES,
+    UNSURE,
+    Claim,
+    Draft,
+    Study,
+    cited,
+    claim,
+    sentences,
+    supported,
+    unheld,
+)
 from heedful.models.contract import Message, tokens
 from heedful.redact import redacted
 from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.traces.episode import Ended
+from heedful.traces.signals import Signal, ends, event_text
 
 # Tokens of all events and signals that are shown: with all else they fit a context of 4,096.
 BUDGET = 1_600
@@ -64,10 +72,10 @@ numbers of the events that prove it
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What a model is told to do with an episode, by how it ended; `dreaming` with lessons.
+    """The instructions for a model, by how an episode ended; `dreaming` is for lessons.
 
-    A failure may be a timeout or an error, too. Each says what to write, in plain words; the data,
-    how it is delimited, and the form of the answer are added.
+    `failure` also serves timeouts and errors. Each says in plain words what to write; the data, its
+    delimiters and the form of the answer are added.
     """
 
     failure: str = _FAILURE
@@ -76,22 +84,22 @@ class Prompts:
     dreaming: str = _DREAMING
 
     def of(self, outcome: Ended) -> str:
-        """The one for that outcome."""
+        """Return the instruction for that outcome."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a model is shown of an episode: the positions of the events, and all texts by name."""
+    """The part of an episode a model sees: positions of events, and all texts by name."""
 
     events: tuple[int, ...]
     texts: Mapping[str, str]
 
 
 def shown(found: Study, budget: int = BUDGET) -> Shown:
-    """The task, the error, the signals and the decisive events, numbered from 1 in their order.
+    """Return the task, the error, the signals and the decisive events, numbered from 1 in order.
 
-    Of events and signals at most so many tokens. Without secrets, controls and role tokens.
+    Events and signals take at most `budget` tokens. Secrets, controls and role tokens are removed.
     """
     episode = found.episode
     lines: dict[int, str] = {}
@@ -125,15 +133,15 @@ def _event(found: Study, at: int) -> str:
     event = found.episode.events[at]
     names = (event.type, event.agent and f"of {event.agent}", event.tool)
     head = " ".join(clean(one, TAG) for one in names if one)
-    return f"{head}: {_safe(text_of(event), EVENT)}"
+    return f"{head}: {_safe(event_text(event), EVENT)}"
 
 
 def _safe(text: str, most: int) -> str:
-    return neutral(cut(redacted(read(text)), most)).strip()
+    return neutral(cut(redacted(ends(text)), most)).strip()
 
 
 def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
-    """The messages that ask for a reflection; `wrong` is why the last answer was of no use."""
+    """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
     mark = mark_of("reflector", told.texts)
     parts = between(mark, told.texts)
     if wrong:
@@ -144,7 +152,7 @@ def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
 
 
 def schema(told: Shown) -> Mapping[str, Any]:
-    """The JSON Schema of an answer: only events that were shown can be cited."""
+    """Return the JSON Schema of an answer; it can cite only events that were shown."""
     numbers = list(range(1, max(1, len(told.events)) + 1))
     event = {"type": "integer", "enum": numbers}
     events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
@@ -166,11 +174,11 @@ def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
-    """What a model answered, without the sentences that their events do not hold.
+    """Read the answer of a model, without the sentences that their events do not hold.
 
-    The reflection may be a text, too, with its events in brackets, or without: then the first event
-    that holds a sentence is its proof. One that says nothing that can be checked stays, marked.
-    Raises InvalidInput where nothing is left.
+    The reflection may also be a text, with or without events in brackets; a sentence without any is
+    proved by the first event that holds it. A sentence with nothing to check stays, marked. Raises
+    InvalidInput if nothing is left.
     """
     value = _parsed(answer)
     claims = [_held(text, numbers, found, told) for text, numbers in _said(value)]
@@ -194,7 +202,7 @@ def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
 
 
 def _given(found: Study) -> tuple[Any, ...]:
-    """Whose the task is, and whose the error that ended the run: nobody knows who made that."""
+    """Return the trust of the task and of the error that ended the run, whose origin is unknown."""
     episode = found.episode
     whose = (found.given,) if episode.task or episode.goal else ()
     return whose if episode.fault is None else (*whose, found.floor(len(episode.events)))
@@ -211,7 +219,7 @@ def _parsed(answer: str) -> Mapping[str, Any]:
 
 
 def _said(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """The sentences of a reflection, each with the names of events that it cites."""
+    """Return the sentences of a reflection, each with the names of the events it cites."""
     given = value.get("reflection")
     if isinstance(given, str):
         return [(one, []) for one in sentences(_safe(given, SENTENCES * SENTENCE))]
@@ -247,7 +255,7 @@ def _named(found: Study, told: Shown) -> list[tuple[int, Any]]:
 
 
 def _rule(given: Any, told: Shown) -> str:
-    """The strategy, "" where it says what nothing that was shown holds."""
+    """Return the strategy, "" if it says something that nothing shown holds."""
     if not isinstance(given, str):
         return ""
     text = " ".join(sentences(_safe(given, RULES * SENTENCE))[:RULES])
@@ -256,7 +264,7 @@ def _rule(given: Any, told: Shown) -> str:
 
 
 def _share(value: Mapping[str, Any], key: str) -> float | None:
-    """A number of 0 to 1; None for what is none."""
+    """Return a number of 0 to 1, None for anything else."""
     given = value.get(key)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         return None

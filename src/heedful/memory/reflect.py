@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, ModelError
+from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.signature import Signature, digest_of
 from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
 from heedful.loop.record import NOTHING, Usage
-from heedful.memory.attribution import Suspect
-from heedful.memory.drafting import Draft, Score, by_outcome, by_rules, name_of
-from heedful.memory.episode import LOOP, Episode
-from heedful.memory.filing import OnRecord, failed, file, unfiled
-from heedful.memory.grounded import Claim
+from heedful.memory.draft import (
+    Claim,
+    Draft,
+    Score,
+    Study,
+    by_outcome,
+    by_rules,
+    name_of,
+    study,
+    turns,
+    unlearnt,
+)
 from heedful.memory.memory import Memory, placed, space_of
 from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
-from heedful.memory.signal import Signal
-from heedful.memory.study import Study, study, turns, unlearnt
 from heedful.models.call import asked
 from heedful.models.contract import Model
 from heedful.redact import redacted
 from heedful.store import episodes, exposures, patterns, quarantine
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
+from heedful.traces.episode import LOOP, Episode, Limits
+from heedful.traces.messages import write
+from heedful.traces.reading import read
+from heedful.traces.signals import Signal
 
 _log = logging.getLogger("heedful")
 MAX_TOKENS = 500
+# Events of a record that waits.
+RECORDED = 2_000
 # A strategy is worth more than what it was drawn from.
 STRONGER = 1.1
 DEFAULT = Prompts()
@@ -39,14 +54,14 @@ DEFAULT = Prompts()
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """What came of reflecting on one episode.
+    """The result of reflecting on one episode.
 
     `reflection` and `strategy` are the lessons as they are written, `claims` the sentences of the
-    first with the events that they cite, `dropped` those that their events do not hold. `step` is
-    the step that went wrong. `known` counts how often the same was seen before: then no model was
-    asked. `error` says why the model's answer was not used. `stored` answers for the two lessons,
-    empty where nothing was written; `again`: this very episode was reflected on before, or it is
-    `busy`: another is at work on it, or was killed some seconds ago.
+    reflection with the events they cite, `dropped` those that their events do not hold. `signals`
+    list the events that speak of a mistake. `known` counts how often the same was seen before: then
+    no model was asked. `error` says why the model's answer was not used. `stored` holds the answers
+    of the store for both lessons, empty if nothing was written. `again`: this very episode was
+    reflected on before; `busy`: another process is at work on it, or was killed seconds ago.
     """
 
     reflection: Reflection
@@ -54,7 +69,6 @@ class Reflected:
     claims: tuple[Claim, ...]
     dropped: tuple[Claim, ...]
     signals: tuple[Signal, ...]
-    step: Suspect | None
     usage: Usage = NOTHING
     known: int = 0
     error: str = ""
@@ -69,12 +83,12 @@ class Reflected:
 
     @property
     def by(self) -> str:
-        """Who worded it: "rules", or the name of a model."""
+        """Who worded it: "rules" or the name of a model."""
         return str(self.reflection.meta["by"])
 
     @property
     def quarantined(self) -> bool:
-        """Whether any of it waits for an operator."""
+        """Whether any of it waits for a ruling in quarantine."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
 
 
@@ -91,15 +105,15 @@ async def reflect(
     related: Sequence[str] = (),
     max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
-    """What an episode teaches, in the words of a program or of a `model`; None where it is empty.
+    """Return what an episode teaches, worded by rules or by a `model`; None if it is empty.
 
-    Memory is asked first: of what is known a sighting is counted, and no model is asked. An episode
-    is reflected on once, however often it is handed over and by how many at a time. A model that
-    fails, or whose sentences the events do not hold, leaves the words of the program, marked; or
-    with "raise" the episode waits to be tried again. `score` says how much it matters, 0..1.
-    Without `store` nothing is written. `trust` is from whom the task and the user's words are: what
-    rests on them, or on what tools said, has no higher one, and is quarantined below that of a
-    model. `related` are ids that are kept with it. Raises InvalidInput, ModelError, StoreError.
+    Memory is asked first: a known mistake counts one more sighting, and no model is asked. An
+    episode is reflected on once, however often and by however many processes it is handed over. If
+    the model fails, or the events do not hold its sentences, the words of the rules are used and
+    marked; with "raise" the episode waits for another try. `score` rates the importance, 0..1.
+    Without `store` nothing is written. `trust` is the trust of the task and the user's words: a
+    lesson that depends on them, or on results of tools, has no higher trust; below that of a model
+    it is quarantined. `related` are ids kept with it. Raises InvalidInput, ModelError, StoreError.
     """
     _checked(episode, on_model_error, trust, related)
     _usable(model, prompts)
@@ -128,11 +142,10 @@ async def reflect_waiting(
     score: Score = by_outcome,
     max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or failed, or on that of a digest; None without.
+    """Reflect on the oldest episode that waits or failed, or on that of a digest; None without one.
 
-    Of those that were tried since `before`, in seconds since 1970, none, so that a host that calls
-    it until it answers None comes to an end. What fails raises, and waits on. Raises ModelError,
-    StoreError.
+    Episodes tried since `before`, in seconds since 1970, are skipped, so that a host can call this
+    until it returns None. A failure is raised and the episode waits. Raises ModelError, StoreError.
     """
     _usable(model, prompts)
     kept = Memory.of(memory, None)
@@ -145,7 +158,7 @@ async def reflect_waiting(
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
-    """Write what was reflected on without storing it; nothing where the episode was before.
+    """Store a reflection made with `store=False`; nothing if the episode was stored before.
 
     Raises StoreError, QuotaExceeded.
     """
@@ -175,7 +188,7 @@ def _usable(model: object, prompts: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one call of `reflect` works with."""
+    """The arguments of one call of `reflect`."""
 
     memory: Memory | None
     model: Model | None
@@ -192,8 +205,8 @@ class _Work:
         related: Sequence[str],
         keeps: Memory | None,
     ) -> Reflected:
-        """The reflection, worded and written; what fails is put on record, to be tried again."""
-        async with OnRecord(keeps, digest):
+        """Word and write the reflection; a failure is recorded, to be tried again."""
+        async with _Claim(keeps, digest):
             return await self._reflected(episode, digest, trust, related, keeps)
 
     async def _reflected(
@@ -229,7 +242,7 @@ class _Work:
         return made
 
     async def found(self, episode: Episode, trust: Trust) -> Study:
-        """What a program finds, without what heedful itself had put into the prompts."""
+        """Study the episode without what heedful itself put into its prompts."""
         if self.memory is not None:
             said = {Example(task, answer).digest: at for at, task, answer in turns(episode)}
             ours = (
@@ -242,14 +255,14 @@ class _Work:
         return await asyncio.to_thread(study, episode, trust)
 
     async def _known(self, name: Signature) -> int:
-        """How often the same was reflected on."""
+        """Return how often the same was reflected on."""
         if self.memory is None:
             return 0
         seen = await self.memory.store.read(self.memory.scope, patterns.seen, name)
         return sum(one["seen"] for one in seen.lessons if one["kind"] == "reflection")
 
     async def _drafted(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
-        """The words, what they cost, and why those of the model were not used."""
+        """Return the words, their cost, and why those of the model were not used."""
         if self.model is None or known:
             return by_rules(found), NOTHING, ""
         told = shown(found)
@@ -277,7 +290,7 @@ class _Work:
     async def lessons(
         self, found: Study, draft: Draft, digest: str, related: Sequence[str]
     ) -> Reflected:
-        """A draft as lessons, with what is known of them, and of whom."""
+        """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, found.episode)
         fraction("importance", importance)
         parents, whole = await self._shown(found.episode)
@@ -311,10 +324,10 @@ class _Work:
         if draft.strategy:
             stronger = min(1.0, round(importance * STRONGER, 6))
             rule = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
-        return Reflected(one, rule, draft.claims, draft.dropped, found.signals, found.step)
+        return Reflected(one, rule, draft.claims, draft.dropped, found.signals)
 
     async def _shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
-        """The examples that a loop of one's own was shown, and whether all are there still."""
+        """Return the examples that a loop of this installation saw, and whether all still exist."""
         if self.memory is None or episode.source != LOOP or not episode.id:
             return (), True
         store, scope = self.memory.store, self.memory.scope
@@ -329,7 +342,7 @@ class _Work:
 
 
 async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
-    """Both lessons in one transaction, by the place of the task they are found by."""
+    """Write both lessons in one transaction, with the embedding of the task that finds them."""
     lessons = [one for one in (made.reflection, made.strategy) if one is not None]
     if memory.embedder is not None:
         texts = [one.example.task if one.example else one.text for one in lessons]
@@ -351,10 +364,10 @@ def _tell(what: str, **fields: Any) -> None:
 
 
 def named(name: Signature, strategy: str = "") -> Signature:
-    """The signature of a reflection, or of the `strategy` that came with it: one of its own.
+    """Return the signature of a reflection, or of the `strategy` that came with it.
 
-    Lest one failure is counted twice, and another rule for it is taken for the same. It has no
-    words of either: those of the failure may be trusted less than the rule.
+    A strategy has a signature of its own, so that one failure is not counted twice and two rules
+    for it stay apart. It holds no words of the failure, which may be trusted less than the rule.
     """
     if not strategy:
         return name
@@ -364,7 +377,7 @@ def named(name: Signature, strategy: str = "") -> Signature:
 
 
 def source_of(digest: str) -> str:
-    """What an episode is called as a source, by which all that it taught can be revoked."""
+    """Return the name of an episode as a source, by which everything it taught can be revoked."""
     return f"episode:{digest[:16]}"
 
 
@@ -387,3 +400,73 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "ungrounded": [n for n, one in enumerate(draft.claims, 1) if not one.grounded],
         "episode": digest,
     }
+
+
+def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
+    """Turn an episode into what a store keeps; a long one keeps its first and last events."""
+    events, half = episode.events, RECORDED // 2
+    if len(events) > RECORDED:
+        left = episode.omitted + len(events) - RECORDED
+        episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
+    (line,) = write([episode])
+    record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
+    return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
+
+
+def unfiled(one: StoredEpisode) -> tuple[Episode, Trust]:
+    """Return the episode that a store kept, and the trust of its task."""
+    line = json.dumps(one.record["episode"]).encode("ascii")
+    limits = Limits(events=RECORDED, bytes=len(line))
+    (episode,) = read(line, "heedful", limits)
+    return replace(episode, source=one.record["source"]), one.record["trust"]
+
+
+class _Claim:
+    """Holds the claim on an episode while it is reflected on, and records how that failed.
+
+    The claim is renewed, so that no other process takes the episode. An error is recorded in
+    `memory`, logged and raised on; after an interruption the episode is free again.
+    """
+
+    def __init__(self, memory: Memory | None, digest: str) -> None:
+        self._memory, self._digest = memory, digest
+        self._beats: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        """Renew the claim from now on."""
+        if self._memory is not None:
+            self._beats = asyncio.create_task(self._beat(self._memory))
+
+    async def _beat(self, memory: Memory) -> None:
+        while True:
+            await asyncio.sleep(episodes.LEASE / 3)
+            with suppress(StoreError):  # the next one may get through
+                await memory.store.write(memory.scope, episodes.beat, self._digest)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Record the error, if there is one."""
+        if self._beats is not None:
+            self._beats.cancel()
+        if error is None:
+            return
+        words = ""
+        if isinstance(error, Exception):
+            failed(error)
+            words = f"{type(error).__name__}: {error}"
+        if self._memory is not None:
+            with suppress(StoreError):  # what went wrong first is raised
+                await self._memory.store.write(
+                    self._memory.scope, episodes.record_failure, self._digest, words
+                )
+
+
+def failed(error: Exception) -> None:
+    """Log a failure without any text that was read or answered."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    fields = {"error": type(error).__name__, "traceback": where}
+    _log.warning("reflection_generation_failed", extra=fields)

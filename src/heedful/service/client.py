@@ -46,10 +46,10 @@ from heedful.loop.decide import Decision, Policy, Standing, Verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures
 from heedful.memory.dream import Dream
-from heedful.memory.episode import Episode
 from heedful.models.contract import Message
 from heedful.service.codes import refused
 from heedful.store.records import EpisodeState, Head, StoredLoop
+from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
     import httpx
@@ -306,7 +306,7 @@ class Quarantine:
         self._ask = ask
 
     async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """What waits, the worst by the screen first, then the newest."""
+        """Return the entries that wait, the newest first."""
         page = await self._ask("GET", "quarantine", limit=limit)
         return read(list[QuarantinedLesson], page["items"])
 

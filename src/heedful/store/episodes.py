@@ -24,7 +24,7 @@ from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
 from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import Store
-from heedful.traces.pieces import Piece
+from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
 # Seconds after which a worker that did not renew its claim has lost its episode. It renews it three

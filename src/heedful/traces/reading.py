@@ -1,4 +1,4 @@
-"""A file of traces -> its values, one after the other, and then its episodes."""
+"""A file of traces -> its values, one at a time -> its episodes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from itertools import count
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from heedful.errors import InvalidInput, TraceFileError, UnknownName, UsageError
-from heedful.memory.episode import Episode
-from heedful.traces.chat import Chat
-from heedful.traces.claude import Sessions
-from heedful.traces.gather import Limits
-from heedful.traces.lines import Lines
-from heedful.traces.otlp import from_json, from_protobuf
-from heedful.traces.spans import Traces
+from heedful.traces.episode import Episode, Limits
+from heedful.traces.messages import ChatReader, EpisodeReader, SessionReader
+from heedful.traces.spans import SpanReader
 
 File = str | os.PathLike[str] | bytes
 # The tag of a ResourceSpans in an ExportTraceServiceRequest, which is its only field in use.
 TAG = 0x0A
-# What no JSON has: protobuf has a length or a tag below 0x20 in its first bytes.
+# Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
 GZIP = b"\x1f\x8b"
 
@@ -39,35 +35,23 @@ class _Reader(Protocol):
     def finish(self) -> list[Episode]: ...
 
 
-class _Otlp:
-    """Traces from values as the file has them: JSON documents, or bytes of ResourceSpans."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._traces = Traces(limits)
-        self.finish = self._traces.finish
-
-    def add(self, value: Any) -> list[Episode]:
-        spans = from_protobuf(value) if isinstance(value, bytes) else from_json(value)
-        return self._traces.add(spans)
-
-
 FORMATS: Mapping[str, Callable[[Limits], _Reader]] = {
-    "heedful": Lines,
-    "otlp": _Otlp,
-    "chat": Chat,
-    "claude-code": Sessions,
+    "heedful": EpisodeReader,
+    "otlp": SpanReader,
+    "chat": ChatReader,
+    "claude-code": SessionReader,
 }
 
 
 def read(file: File, format: str = "auto", limits: Limits = Limits()) -> Iterator[Episode]:
-    """The episodes of a file, one after the other; the file is a path, or its bytes.
+    """Yield the episodes of a file, a path or its bytes.
 
-    The `format` is one of heedful (what `write` writes), otlp (OpenTelemetry GenAI or OpenInference
-    spans, as OTLP JSON or protobuf), chat (OpenAI messages) and claude-code; auto tells by the
-    first value. A file may be packed with gzip. Secrets are redacted.
+    The `format` is heedful (what `write` writes), otlp (OpenTelemetry GenAI or OpenInference spans,
+    as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code; auto decides by the first
+    value. The file may be gzipped. Secrets are redacted.
 
-    Raises TraceFileError with the line at the first thing that is damaged, when the episodes before
-    it have been given, and UnknownName.
+    Raises TraceFileError with the line of the first damage, after the episodes before it, and
+    UnknownName.
     """
     if format != "auto" and format not in FORMATS:
         raise UnknownName("trace format", format, ["auto", *FORMATS])
@@ -87,7 +71,7 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
         except TraceFileError as error:
             damage = error
         except (UsageError, RecursionError, ImportError) as error:
-            damage = TraceFileError(name, line, _what(error))
+            damage = TraceFileError(name, line, _reason(error))
             damage.__cause__ = error
     if reader is not None:
         yield from reader.finish()
@@ -97,7 +81,7 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
         raise damage
 
 
-def _what(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     match error:
         case RecursionError():
             return "it is nested too deeply"
@@ -108,7 +92,7 @@ def _what(error: Exception) -> str:
 
 
 def _format(value: Any) -> str:
-    """What the first value of a file shows. Raises InvalidInput."""
+    """Return the format that the first value of a file shows. Raises InvalidInput."""
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(value, bytes):
         return "otlp"
@@ -136,7 +120,7 @@ def _opened(name: str, file: File, stack: ExitStack) -> BufferedReader:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """The values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
+    """Yield the values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
     opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
     try:
         yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
@@ -145,7 +129,7 @@ def _values(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """One value a line, or one in all."""
+    """Yield one value a line, or one in all."""
     first = True
     for number in count(1):
         line = file.readline(most + 1)
@@ -160,28 +144,28 @@ def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
         except (ValueError, RecursionError) as error:
             rest = file.read(most - len(line) + 1) if first else b""
             if not rest.strip():
-                raise TraceFileError(name, number, f"not JSON: {_said(error)}") from error
+                raise TraceFileError(name, number, f"not JSON: {_json_problem(error)}") from error
             yield _whole(name, number, line + rest, most)
             return
         first = False
 
 
 def _whole(name: str, number: int, document: bytes, most: int) -> _Value:
-    """The value of a file that has more than one line."""
+    """Return the value of a file that is one document of several lines."""
     if len(document) > most:
         raise TraceFileError(name, 0, f"it is longer than {most} bytes, limits.bytes")
     try:
         return _Value(number, _parsed(document))
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
-        raise TraceFileError(name, line, f"not JSON: {_said(error)}") from error
+        raise TraceFileError(name, line, f"not JSON: {_json_problem(error)}") from error
 
 
 def _parsed(line: bytes) -> Any:
-    return json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
+    return json.loads(line.decode("utf-8-sig"), parse_constant=_refuse_constant)
 
 
-def _said(error: Exception) -> str:
+def _json_problem(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         if error.msg == "Extra data":
             return "another value begins here; put each on a line of its own"
@@ -189,19 +173,19 @@ def _said(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """Each ResourceSpans of a request, or of requests with their lengths in 4 bytes before them."""
+    """Yield each ResourceSpans of a request, or of requests that follow their length in 4 bytes."""
     if file.peek(1)[0] == TAG:
         yield from _messages(name, file, most)
         return
     while size := file.read(4):
         if len(size) < 4:
             raise _cut(name)
-        request = _taken(name, file, int.from_bytes(size, "big"), most)
+        request = _take(name, file, int.from_bytes(size, "big"), most)
         yield from _messages(name, BytesIO(request), most)
 
 
@@ -218,10 +202,10 @@ def _messages(name: str, file: BinaryIO, most: int) -> Iterator[_Value]:
             byte = read[0]
             length |= (byte & 0x7F) << shift
             shift += 7
-        yield _Value(0, _taken(name, file, length, most))
+        yield _Value(0, _take(name, file, length, most))
 
 
-def _taken(name: str, file: BinaryIO, length: int, most: int) -> bytes:
+def _take(name: str, file: BinaryIO, length: int, most: int) -> bytes:
     if length > most:
         raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
     data = file.read(length)

@@ -13,10 +13,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.memory.episode import Episode
-from heedful.memory.filing import file
 from heedful.memory.ingest import receive
-from heedful.memory.reflect import reflect
+from heedful.memory.reflect import file, reflect
 from heedful.service.auth import Caller, Project, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
@@ -32,8 +30,8 @@ from heedful.service.wire.episodes import (
 )
 from heedful.service.wire.traces import EXAMPLE, REQUEST, RESPONSE
 from heedful.store import episodes
-from heedful.traces.gather import Limits
-from heedful.traces.lines import Lines
+from heedful.traces.episode import Episode, Limits
+from heedful.traces.messages import EpisodeReader
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
@@ -98,7 +96,7 @@ def _episode(new: NewEpisode) -> Episode:
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, where there is no fault")
     plain |= {"events": [one.model_dump(exclude_unset=True) for one in new.events]}
-    [episode] = Lines(Limits()).add(plain)
+    [episode] = EpisodeReader(Limits()).add(plain)
     return episode
 
 

@@ -42,12 +42,11 @@ async def waiting(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Waiting:
-    """What waits: what looks most like an attack first, then the newest."""
-    after: Any = cursor_from(cursor, float, int)
+    """The entries that wait, the newest first."""
+    place: Any = cursor_from(cursor, int)
     quarantine = setup.memory(caller.scope(project)).quarantine
-    found = await quarantine.waiting(limit + 1, after=after)
-    last = found[limit - 1] if len(found) > limit else None
-    more = cursor_to(float(last.score), last.id) if last else None
+    found = await quarantine.waiting(limit + 1, after=place[0] if place else None)
+    more = cursor_to(found[limit - 1].id) if len(found) > limit else None
     return Waiting(items=[ShownHeld.of(one) for one in found[:limit]], next=more)
 
 

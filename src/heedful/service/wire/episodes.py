@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from heedful.lessons.lesson import Remembered
-from heedful.memory.episode import Ended
 from heedful.memory.reflect import Reflected
 from heedful.service.wire.body import Body, Long, Name, Short, example, given, saying
 from heedful.store.records import EpisodeState, StoredEpisode
+from heedful.traces.episode import Ended
 
 Whole = Annotated[int, Field(ge=0, le=10**15 - 1)]
 Amount = Annotated[float, Field(ge=0, lt=1e15)]

@@ -27,16 +27,11 @@ HELD: dict[str, Any] = {
     "importance": 0.5,
     "seen": 1,
     "at": 1769860800.0,
-    "score": 0.1,
-    "why": [],
 }
 
 
 class ShownHeld(BaseModel):
-    """An entry: what was to be learnt, from whom; the words of a stranger, to be read as such.
-
-    `score` (0..1, the worse the higher) and `why` are what the screen says; they decide nothing.
-    """
+    """An entry: what was to be learnt, and from whom; the words of a stranger."""
 
     model_config: ClassVar[ConfigDict] = example(**HELD)
 
@@ -54,8 +49,6 @@ class ShownHeld(BaseModel):
     importance: float
     seen: int
     at: float
-    score: float
-    why: list[str]
 
     @classmethod
     def of(cls, one: QuarantinedLesson) -> ShownHeld:
@@ -66,7 +59,7 @@ class ShownHeld(BaseModel):
 
 
 class Waiting(BaseModel):
-    """What waits, the worst by the screen first, then the newest."""
+    """The entries that wait, the newest first."""
 
     items: list[ShownHeld]
     next: str | None
