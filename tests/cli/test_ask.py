@@ -61,7 +61,7 @@ def test_what_is_not_there_is_said(ask):
 def test_a_loop_is_no_run(ask):
     done = ask("forecast/say", "why?")
     assert done.code == 2
-    assert "heedful why forecast/say tells it, heedful runs lists runs" in done.err
+    assert "heedful why forecast/say explains it, heedful runs lists runs" in done.err
     assert ask("nothing", "why?").code == 3
 
 

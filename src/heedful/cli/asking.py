@@ -10,13 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from heedful.answers import retries
-from heedful.cli.found import newest_runs, run_of
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import ask as asked
-from heedful.cli.opening import model_of
-from heedful.cli.output import MOST, Db, Json, following, print_json, show, table, told, when
-from heedful.cli.progress import Progress
-from heedful.cli.settings import Settings, settings
+from heedful.cli.loops import newest_runs, run_of
+from heedful.cli.output import (
+    MOST,
+    Db,
+    Json,
+    following,
+    print_json,
+    report_error,
+    show,
+    table,
+    when,
+)
+from heedful.cli.progress import Progress, drive
+from heedful.cli.settings import Settings, model_of, settings
+from heedful.cli.settings import ask as asked
 from heedful.errors import HeedfulError
 from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
@@ -61,7 +69,7 @@ def ask(
             said = _phrased(found, settings(model=model, db=db))
         except HeedfulError as error:
             debug = "--debug" in (ctx.obj or ())
-            return told(error, json=json, debug=debug, **(document if json else {}))
+            return report_error(error, json=json, debug=debug, **(document if json else {}))
     if json:
         print_json({**document, "phrased": said and {"model": model, **asdict(said)}})
         return 0
