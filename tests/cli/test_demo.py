@@ -7,17 +7,12 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from heedful.cli.lab import example_tasks, families, gold, in_turn, plan, right_answer
-from heedful.cli.live import Screen
-from heedful.cli.stories import cut
-from heedful.cli.tasks import read_tasks
-from heedful.errors import TaskFileError, WeightsError
+from examples.demo.lab import families, gold, plan, right_answer
+from heedful.errors import WeightsError
 from tests.cli.support import ended
 from tests.store.support import rows
 
@@ -197,14 +192,6 @@ def test_nothing_is_withheld(shop):
     assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
 
 
-def test_changed_checks_are_another_plan(shop):
-    shop.heedful(*DEMO)
-    made = calls_of(shop)
-    shop.write("bangs.py", RULES.replace("no mark", "no mark at all"))
-    shop.heedful(*DEMO)
-    assert calls_of(shop) == 2 * made
-
-
 def test_full_measures_what_can_be_followed(shop):
     document = shop.heedful(*DEMO, "--full", "--json").json
     shares = {name: one["value"] for name, one in document["follows_gold"].items()}
@@ -223,7 +210,7 @@ def test_interrupted_it_goes_on(shop):
     process.send_signal(signal.SIGINT)
     stopped = ended(process)
     assert stopped.code == 130
-    assert re.search(r"The same command goes on:\n  .*demo --model toys:follower", stopped.err)
+    assert re.search(r"The same command continues:\n  .*demo --model toys:follower", stopped.err)
     done = shop.heedful(*DEMO, "--json")
     assert done.code == 0
     total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)
@@ -245,17 +232,8 @@ def test_a_bad_task_file_and_a_bad_model(shop):
     assert shop.heedful(*DEMO, "--model", "toys:nobody").code == 2
 
 
-def test_tasks_without_families_and_answers(shop):
-    checks = [{"name": "contains", "needles": ["z"]}]
-    entries = [{"id": str(n), "task": f"Say y{n}", "checks": checks} for n in range(4)]
-    shop.tasks(*entries, name="house.jsonl")
-    document = shop.heedful(*DEMO, "--json", "--full").json
-    assert [one["group"] for one in document["figures"]] == ["", ""]
-    assert document["follows_gold"] == {}
-
-
 def test_the_examples_that_come_along():
-    tasks = read_tasks(example_tasks())
+    tasks = plan(None, "toys:follower", full=True).tasks
     by_family = families(tasks)
     assert len(by_family) >= 6
     assert all(len(members) >= 40 for members in by_family.values())
@@ -269,54 +247,12 @@ def test_the_examples_that_come_along():
         assert not {task.id for task in shown} & {task.id for task in asked}
 
 
-def test_in_turn_with_families_of_several_sizes(shop):
-    tasks = read_tasks(shop.tasks(*house(2), *house(3)[6:], name="more.jsonl"))
-    assert [task.id for task in in_turn(tasks, None)][-3:] == ["shop-2", "stubborn-2", "easy-2"]
-
-
-def test_no_examples_is_said(monkeypatch, tmp_path):
-    import heedful
-
-    monkeypatch.setattr(heedful, "__file__", str(tmp_path / "a" / "b" / "heedful" / "__init__.py"))
-    with pytest.raises(TaskFileError, match="--tasks"):
-        example_tasks()
-
-
-def test_bars_on_a_terminal(shop, capsys):
-    import asyncio
-
-    from rich.console import Console
-
-    from heedful.cli.lab import Lab
-    from heedful.store import open_store
-    from heedful.testing import ScriptedModel
-
-    chosen = plan(Path(shop.folder, "house.jsonl"), "scripted", per_family=2)
-    console = Console(force_terminal=True, width=70, file=sys.stdout, color_system=None)
-    screen = Screen(len(chosen.tasks), console)
-    model = ScriptedModel("wrong", forever=True)
-
-    async def go():
-        store = open_store(":memory:")
-        try:
-            return await Lab(chosen, store, model, None, screen).run()
-        finally:
-            await store.close()
-            await model.close()
-
-    ran = asyncio.run(go())
-    assert len(ran.memory) == 6
-    shown = capsys.readouterr().out
-    assert "right at once   0 %" in shown
-    assert all(len(line) < 300 for line in shown.splitlines())
-
-
 @pytest.fixture
 def fetched(monkeypatch, tmp_path, capsys):
     """Runs `_fetched` with a fetch that never leaves this machine; answers names and words."""
     import asyncio
 
-    from heedful.cli.demo import _fetched
+    from examples.demo.lab import fetch as _fetched
     from heedful.cli.settings import settings
     from heedful.models import weights
 
@@ -355,13 +291,3 @@ def test_without_the_embedder_it_compares_words(fetched):
 def test_without_the_model_it_does_not_begin(fetched):
     with pytest.raises(WeightsError):
         fetched("embedded:smollm2", failing=["smollm2-135m-instruct-q4_1"])
-
-
-def test_nothing_is_downloaded_for_another_model(fetched):
-    assert fetched("toys:follower") == (None, [], "")
-    assert fetched("embedded:smollm2", embedder="none")[0] is None
-
-
-def test_cut_keeps_the_beginning():
-    assert cut("a\nb", 10) == "a b"
-    assert cut("x" * 50, 10) == "x" * 9 + "…"

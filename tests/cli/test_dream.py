@@ -90,10 +90,3 @@ def test_a_model_is_asked_by_name(told, desk):
     assert done.code == 0, done
     assert "generalise: they have something in common; the model wrote 0 characters" in done.out
     assert following(done.out) == ["dream", "--model", "lesser:answer"]
-
-
-def test_many_proposals_are_counted(desk, monkeypatch):
-    texts = [f"{OTHER} and so on, number {n}" for n in range(10)]
-    asyncio.run(_learnt(str(desk.folder / "heedful.db"), *texts))
-    done = desk.invoke(monkeypatch, "dream", "--dry-run")
-    assert done.code == 0

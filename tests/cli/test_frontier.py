@@ -1,7 +1,6 @@
 """The picture of cost against quality: the front, and labels that can be read."""
 
 import io
-import sys
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -10,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.cli.frontier import Point, draw, front, picture
-from heedful.cli.output import NoPictures
+from heedful.cli.pictures import Point, front
+from heedful.cli.pictures import draw_front as draw
+from heedful.cli.pictures import front_figure as picture
 from heedful.testing import history
 
 LONG = "thorough, plateau.patience=3, fatigue.limit=0.9, echo.times=2, attempts.limit=6, -repeat"
@@ -51,15 +51,6 @@ def test_every_label_is_inside_and_covers_no_other(case):
     assert max(tick for tick in axes.get_yticks()) <= 1
 
 
-def test_the_key_names_each_policy():
-    figure = picture([*EVEN[:2], Point(LONG, 2, 1)], "a title")
-    told = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert told[:4] == [
-        *("Pareto front", "oracle: stops at the right one", "1  policy 0", "2  policy 1"),
-    ]
-    assert " ".join(told[4].split()) == f"3 {LONG}"
-
-
 def test_it_is_a_png_whose_edges_are_blank():
     from matplotlib.image import imread
 
@@ -69,12 +60,6 @@ def test_it_is_a_png_whose_edges_are_blank():
     pixels = imread(io.BytesIO(data))
     for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
         assert edge.min() == 1.0
-
-
-def test_without_matplotlib(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NoPictures, match=r"pip install 'heedful\[report\]'"):
-        draw(EVEN, "a title")
 
 
 points = st.builds(

@@ -13,6 +13,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import sqlite
 from heedful.store.sqlite import SCHEMA
+from tests.cli.support import task
 from tests.store.support import ended, python, rows
 
 TEXT = "login failed for ada here"
@@ -70,50 +71,50 @@ def refused(done: Any, code: int, *words: str) -> None:
 
 # -- databases
 
-
-@every
-def test_a_database_that_is_not_there(told, arguments):
-    refused(told(*arguments), 3, "no database 'heedful.db'")
-
-
-@every
-@pytest.mark.parametrize("content", [b"no database " * 99, bytes(range(256)) * 16, b"\0" * 5_000])
-def test_a_file_that_is_no_database(told, desk, arguments, content):
-    file = desk.write("heedful.db", content)
-    refused(told(*arguments), 4, "damaged or no database")
-    assert file.read_bytes() == content
+EVERY = (
+    *(READS + WRITES),
+    *(("loops",), ("why", "x"), ("log",), ("replay",), ("tune",), ("replay", "heedful.db")),
+    ("override", "x", "attempts", "--by", "ann"),
+    ("reflect", "--waiting"),
+    ("proof",),
+)
 
 
-@every
-def test_a_damaged_database(told, path, arguments):
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\x5a" * (len(content) - 4096)
-    path.write_bytes(content)
-    refused(told(*arguments), 4, "damaged")
-    assert path.read_bytes() == content
+def newer(content: bytes) -> bytes:
+    return content[:60] + (SCHEMA + 1).to_bytes(4, "big") + content[64:]
 
 
-@every
-def test_a_truncated_database(told, path, arguments):
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    refused(told(*arguments), 4, "damaged")
+def foreign(content: bytes) -> bytes:
+    return content[:68] + b"them" + content[72:]
 
 
-@every
-def test_a_newer_database(told, path, arguments):
-    db = sqlite3.connect(path)
-    db.execute(f"pragma user_version = {SCHEMA + 1}")
-    db.close()
-    refused(told(*arguments), 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}")
+BAD = {
+    "not there": (lambda content: None, 3, "no database 'heedful.db'"),
+    "text": (lambda content: b"no database " * 99, 4, "damaged or no database"),
+    "bytes": (lambda content: bytes(range(256)) * 16, 4, "damaged or no database"),
+    "zeros": (lambda content: bytes(5_000), 4, "damaged or no database"),
+    "damaged": (lambda content: content[:4096] + b"\x5a" * (len(content) - 4096), 4, "damaged"),
+    "truncated": (lambda content: content[: len(content) // 2], 4, "damaged"),
+    "newer": (newer, 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}"),
+    "another program's": (foreign, 4, "another program's database"),
+}
 
 
-@every
-def test_another_programs_database(told, desk, arguments):
-    db = sqlite3.connect(desk.folder / "heedful.db")
-    db.execute("create table theirs (x)")
-    db.close()
-    refused(told(*arguments), 4, "another program's database")
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_database_is_refused_and_left_as_it_is(told, path, desk, what):
+    make, code, said = BAD[what]
+    content = make(path.read_bytes())
+    desk.tasks(task("red"))
+    for arguments in EVERY:
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        refused(told(*arguments), code, said)
+        assert content is None or path.read_bytes() == content, arguments
+    if content is not None:
+        done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
+        assert (done.code, said in done.err, desk.calls()) == (4, True, []), done
 
 
 @every
@@ -247,39 +248,3 @@ def test_any_text_is_asked_for(path, told, what):
         assert done.code in codes, done
         assert done.json
         assert done.err == ""
-
-
-@pytest.mark.parametrize("what", TEXTS)
-def test_any_text_is_remembered_and_known_again(path, told, what):
-    text = TEXTS[what].decode("utf-8", "replace")
-
-    async def scenario() -> None:
-        memory = Memory(open_store(str(path)))
-        if text.strip():
-            await memory.remember(
-                text[:300], text, lesson=text, context=text, tags=[text[:99] or "t"]
-            )
-            assert await memory.seen(text[:300], text)
-        await memory.recall(text)
-        await memory.patterns(text[:300])
-        assert not await memory.seen("other", text)
-        await memory.store.close()
-
-    asyncio.run(scenario())
-    for arguments in (
-        ("lessons",),
-        ("patterns", "list"),
-        ("prune", "--by", "ann", "--keep", "0", "--dry-run"),
-    ):
-        done = told(*arguments)
-        assert (done.code, done.err) == (0, "")
-        assert "\x1b" not in done.out
-    assert told("patterns", "list", "no such type").out.startswith("no patterns are merged")
-    assert told("patterns", "list", text[:50].replace("\0", "") or " ").code in (0, 2)
-
-
-def test_a_command_that_reads_takes_no_unknown_filter(told, path):
-    for arguments in (*READS, *WRITES):
-        done = told(*arguments, "--tag", "x")
-        assert done.code == 2
-        assert "No such option: --tag" in done.err

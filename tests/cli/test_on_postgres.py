@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.cli.support import following, task
+from tests.cli.support import task
 
 # In this order: each works on what those before it have left.
 COMMANDS = [
@@ -64,12 +64,6 @@ def test_every_command_works_on_it_and_none_shows_its_password(desk, invoke, pos
         assert done.code in (0, 1), (command, done)
         assert "Traceback" not in done.err, (command, done)
     assert not re.search("hunter2", (desk.folder / "lessons.jsonl").read_text("utf-8"))
-
-
-def test_a_next_command_does_not_show_the_password(desk, invoke, postgres):
-    done = invoke("loops", "--db", postgres.service.replace("@", ":hunter2@", 1))
-    assert done.code == 0
-    assert "Next:" not in done.out or following(done.out)
 
 
 URLS = ["postgresql://erin:hunter2@h/db?nope=1", "postgresql://erin:hunter2@127.0.0.1:1/d"]

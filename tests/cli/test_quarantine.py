@@ -150,11 +150,3 @@ def test_a_revocation_as_a_document(heedful_):
     assert heedful_("revoke", "notes", "--json").json == told
     done = heedful_("revoke", "notes", "--by", "ann", "--yes", "--json")
     assert done.json == {**told, "by": "ann", "revoked": True}
-
-
-def test_nothing_was_ruled_yet(heedful_):
-    assert heedful_("log").out == "nothing was ruled yet\n"
-
-
-def test_without_a_database_there_is_no_quarantine(desk, monkeypatch):
-    assert desk.invoke(monkeypatch, "quarantine", "list").code == 3

@@ -1,13 +1,11 @@
 """`heedful tune`: what is chosen, how it is told, and what is wrong."""
 
 import asyncio
-import json
-from typing import Any
 
 import pytest
 
 import heedful
-from heedful.cli.recorded import from_file
+from heedful.cli.records import read_file as from_file
 from heedful.loop.codec import policy_from
 from heedful.testing import ScriptedModel
 from tests.cli.support import following, record
@@ -102,11 +100,6 @@ def test_nothing_to_choose_by(tune, desk):
     assert "cannot tell: the record of so many loops" in done.out
 
 
-def test_loops_without_ids_fall_in_both_halves(tune, desk):
-    desk.records(*({"attempts": record("", *ANSWERS[n % 4])["attempts"]} for n in range(40)))
-    assert f"\nchosen: {CHOSEN}\n" in tune("loops.jsonl").out
-
-
 async def _store(path: str) -> None:
     store = heedful.open_store(path)
     for n in range(12):
@@ -127,54 +120,9 @@ def test_a_database(desk, monkeypatch):
     assert (few.code, "loops is 2; it must be more" in few.err) == (2, True)
 
 
-BAD = {
-    "too much": (("--keep", "2"), "--keep is 2.0; it must be a number in 0..1"),
-    "less than nothing": (("--keep", "-0.5"), "--keep is -0.5; it must be a number in 0..1"),
-    "NaN": (("--keep", "nan"), "--keep is nan; it must be a number in 0..1"),
-    "no number": (("--keep", "x"), "--keep"),
-    "a policy": (("--policy", "nope"), "no policy is called 'nope'; there are: default"),
-    "no policy": (("--policy", ""), "no policy is called ''; there are: default"),
-    "a field": (("--policy", "stage, attempts.limit=0"), "attempts.limit is 0; it must be an int"),
-    "none of them": (("--last", "0"), "--last"),
-    "an option": (("--plot", "x.png"), "No such option"),
-}
-
-
-@pytest.mark.parametrize("what", BAD)
-@pytest.mark.parametrize("json_too", [False, True])
-def test_a_bad_option_is_a_clear_error(tune, what, json_too):
-    options, said = BAD[what]
-    done = tune("loops.jsonl", *options, *(["--json"] if json_too else []))
-    told = done.json["error"]["message"] if json_too else done.err
-    assert (done.code, said in told) == (2, True), done
-    assert json_too or done.out == ""
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_too_few_loops(tune, desk, count):
     desk.records(*(record(str(n), "x!") for n in range(count)))
     done = tune("loops.jsonl")
     assert (done.code, done.out) == (2, "")
     assert f"loops is {count}; it must be more: by their ids the halves have" in done.err
-
-
-def test_many_loops_are_told_of(tune, desk):
-    desk.records(*(record(str(n), "x!") for n in range(600)))
-    lines = tune("loops.jsonl").err.splitlines()
-    assert lines
-    for line in lines:
-        assert line.startswith("replaying: ")
-
-
-def test_help(tune):
-    done = tune("--help")
-    assert done.code == 0
-    for part in ("DB|FILE.jsonl", "--keep", "0..1", "--policy", "--last", "--json"):
-        assert part in done.out
-
-
-def test_a_document_a_program_can_read(tune, desk):
-    document: dict[str, Any] = json.loads(tune("loops.jsonl", "--json").out)
-    assert document.keys() == {
-        *("policy", "tried", "chosen_on", "reported_on", "before", "notes"),
-    }

@@ -79,7 +79,7 @@ def test_what_is_not_there_is_told_with_what_is_near(told, monkeypatch):
     assert "heedful loops and heedful runs list them" in told("why", "zzz").err
     loop = told("why", "forecast/say", "2")
     assert loop.code == 2
-    assert "loop 'forecast/say' is no run of a pipeline: it has no stage '2'" in loop.err
+    assert "loop 'forecast/say' is not a run of a pipeline: it has no stages" in loop.err
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert "no pipeline has run in this scope" in told("why", "last").err
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful.cli.worker import away
+from heedful.cli.serve import report_lost_database as away
 from heedful.memory.memory import Memory
 from heedful.store import episodes, loops
 from tests.engines import opened
@@ -63,7 +63,7 @@ def test_on_sqlite_what_waits_is_done_once(desk, invoke):
     assert sum("done in" in line for line in lines) == 3
     assert lines[-1] == "3 jobs done, 0 given up"
     assert (first.code, second.code) == (0, 0)
-    rules = "model: none: what runs teach goes by rules"
+    rules = "model: none: rules word what runs teach"
     assert second.err.splitlines() == [rules, "0 jobs done, 0 given up"]
     with opened(desk.folder / "heedful.db") as store:
         assert asyncio.run(store.read(SCOPE, episodes.counts)) == {"reflected": 2}

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heedful.cli.app import PLAIN
-from heedful.cli.interrupt import drive
-from heedful.cli.output import Json, print_json, show, table
-from heedful.cli.progress import Progress
+from heedful.cli.app import group
+from heedful.cli.output import Columns, Json, answer, print_json, print_table, show
+from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import settings
 
-app: typer.Typer = typer.Typer(
-    help="Fetch, list and check the weights of embedded models.",
-    no_args_is_help=True,
-    add_completion=False,
-    **PLAIN,
-)
+app: typer.Typer = group("Fetch, list and check the weights of embedded models.")
 Name = Annotated[str | None, typer.Argument(help="As in heedful model list. [the set model]")]
 Cache = Annotated[Path | None, typer.Option("--cache", help="The folder for weights.")]
 
@@ -28,12 +22,12 @@ Cache = Annotated[Path | None, typer.Option("--cache", help="The folder for weig
 def fetch(
     name: Name = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="A file that has the bytes already.")
+        Path | None, typer.Option("--from", help="A file that holds the bytes already.")
     ] = None,
     cache: Cache = None,
     json: Json = False,
 ) -> int:
-    """Fetch weights into the cache and prove them by their SHA-256. Fetched ones stay."""
+    """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
     from heedful.models import weights
 
     values = settings(cache=cache)
@@ -41,22 +35,19 @@ def fetch(
     with Progress() as watch:
         path = drive(
             weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched),
-            lambda: "interrupted; whole parts are kept, the same command goes on",
+            lambda: "interrupted; whole parts are kept, the same command continues",
         )
-    if json:
-        print_json({"name": one.name, "path": path})
-    else:
-        show(f"{one.name}: {path}")
+    answer({"name": one.name, "path": path}, f"{one.name}: {path}", json=json)
     return 0
 
 
 @app.command("list")
 def list_(cache: Cache = None, json: Json = False) -> int:
-    """List the weights there are, and the forms that the name of a model takes."""
+    """List the known weights, and the forms that the name of a model takes."""
     from heedful.models import FORMS, weights
 
     folder = settings(cache=cache).cache or weights.default_cache()
-    found: list[dict[str, Any]] = [
+    found = [
         {
             "name": one.name,
             "is": one.about,
@@ -69,18 +60,21 @@ def list_(cache: Cache = None, json: Json = False) -> int:
     if json:
         print_json({"cache": folder, "weights": found, "models": FORMS})
         return 0
-    rows = [
-        (name, about, licence, f"{size / 1e6:.0f}", "fetched" if there else "-")
-        for name, about, licence, size, there in map(dict.values, found)
-    ]
-    table(("weights", "is", "licence", "MB", "state"), rows, text=3)
+    columns: Columns = {
+        "weights": "name",
+        "is": "is",
+        "licence": "licence",
+        "MB": lambda one: f"{one['bytes'] / 1e6:.0f}",
+        "state": lambda one: "fetched" if one["fetched"] else "-",
+    }
+    print_table(found, columns, text=3)
     show(f"cache: {folder}\nmodels are named: {', '.join(FORMS)}")
     return 0
 
 
 @app.command()
 def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
-    """Hash fetched weights again; exits 1 where they are damaged, or absent though named."""
+    """Hash fetched weights again; exits 1 if they are damaged, or named and absent."""
     from heedful.models import weights
 
     values = settings(cache=cache)
@@ -88,8 +82,8 @@ def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
     states = [drive(weights.check(one, values.cache)) for one in chosen]
     wrong = [one for one in states if one.kind == "damaged" or (name and one.kind == "absent")]
     if json:
-        plain = [asdict(one) for one in states]
-        print_json({"weights": [{"state": one.pop("kind"), **one} for one in plain]})
+        documents = map(asdict, states)
+        print_json({"weights": [{"state": one.pop("kind"), **one} for one in documents]})
         return 1 if wrong else 0
     for one in states:
         hint = "" if one not in wrong else f"; heedful model fetch {one.name}"

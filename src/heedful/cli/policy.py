@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.app import PLAIN
+from heedful.cli.app import group
 from heedful.cli.output import Json, counted, print_json, show, table
 from heedful.cli.settings import policy_of
 from heedful.loop.codec import attempt_to, policy_to, rule_to
@@ -16,41 +16,38 @@ from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
 from heedful.loop.record import NOTHING, Attempt, Improvement
 
-app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
-
-Written = Annotated[
-    str | None,
-    typer.Argument(metavar="POLICY", help="A preset, or one with changes. [the setting]"),
-]
-
-
-@app.callback()
-def policies() -> None:
-    """Show policies, and prove that each of their rules can fire."""
+app: typer.Typer = group("Show policies, and prove that each of their rules can fire.")
 
 
 @app.command("list")
-def listed(json: Json = False) -> int:
+def list_(json: Json = False) -> int:
     """List the presets."""
     if json:
         print_json({"policies": [policy_to(policy) for policy in PRESETS.values()]})
     else:
-        table(("preset", "rules"), [(name, _words(p)) for name, p in PRESETS.items()], text=2)
+        rows = [(name, _describe(policy)) for name, policy in PRESETS.items()]
+        table(("preset", "rules"), rows, text=2)
     return 0
 
 
 @app.command()
-def check(policy: Written = None, json: Json = False) -> int:
+def check(
+    policy: Annotated[
+        str | None,
+        typer.Argument(metavar="POLICY", help="A preset, or one with changes. [the setting]"),
+    ] = None,
+    json: Json = False,
+) -> int:
     """Find for each rule the shortest history in which it decides, or prove that there is none.
 
-    Exits 0 where every rule can fire, and 1 where one cannot or nothing was found for it.
+    Exits 0 if every rule can fire, and 1 if one cannot or nothing was found for it.
     """
     chosen = policy_of(policy)
     found = reach(chosen)
     if json:
         print_json({"policy": policy_to(chosen), "rules": [_document(one) for one in found]})
     else:
-        show(f"policy {chosen.name or 'of its own'}: {_words(chosen)}")
+        show(f"policy {chosen.name or 'of its own'}: {_describe(chosen)}")
         for one in found:
             _print(one)
     return 0 if all(one.history is not None for one in found) else 1
@@ -64,13 +61,13 @@ def _print(found: Reach) -> None:
         show(f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}")
     seen: set[str] = set()
     for attempt, better in zip(found.history.attempts, found.history.improved, strict=True):
-        show(f"  attempt {attempt.number}: {', '.join(_told(attempt, better, seen))}")
+        show(f"  attempt {attempt.number}: {', '.join(_describe_attempt(attempt, better, seen))}")
         seen.add(attempt.candidate.digest)
     show(f"  => {found.rule(found.history)}")
 
 
-def _told(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
-    """What matters of an attempt of a history, after the candidates that were `seen`."""
+def _describe_attempt(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
+    """Describe an attempt of a history, after the candidates that were `seen`."""
     nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
     yield "the same candidate" if attempt.candidate.digest in seen else nearly
     evaluation = attempt.evaluation
@@ -88,12 +85,12 @@ def _told(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]
         yield "all of the budget"
 
 
-def _words(policy: Policy) -> str:
+def _describe(policy: Policy) -> str:
     goals = f"; goals {', '.join(map(str, policy.goals))}" if policy.goals else ""
     better = policy.improvement
-    said = f"; {better!r}" if better != Improvement() else ""
+    improvement = f"; {better!r}" if better != Improvement() else ""
     again = "; unscored again" if policy.unscored == "again" else ""
-    return ", ".join(map(repr, policy.rules)) + said + again + goals
+    return ", ".join(map(repr, policy.rules)) + improvement + again + goals
 
 
 def _document(found: Reach) -> dict[str, Any]:

@@ -1,26 +1,25 @@
-"""`heedful export` and `heedful import`: what was learnt, as a file."""
+"""`heedful export`, `import` and `reembed`: move what was learnt, and give it vectors."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import memory_of, stored
-from heedful.cli.output import Db, Json, counted, following, print_json, say, show, table
-from heedful.cli.progress import Progress
-from heedful.cli.reembed import warn
-from heedful.cli.settings import settings
+from heedful.cli.lessons import spaces_document, spaces_of, warn_of
+from heedful.cli.output import By, Db, Json, Why, counted, following, print_json, say, show, table
+from heedful.cli.progress import Progress, drive
+from heedful.cli.settings import memory_of, settings, stored
 from heedful.errors import UsageError
-from heedful.memory.memory import Spaces
+from heedful.memory.memory import Memory, Spaces
 from heedful.memory.transfer import Exported, Imported
 
-LOST = "stopped; nothing was written under that name"
-REST = "stopped; the same command takes in the rest, and nothing twice"
+T = TypeVar("T")
 HEADS = ("from", "new", "merged", "known", "quarantined")
 KB = 1_000
 
@@ -28,32 +27,26 @@ KB = 1_000
 def export(
     file: Annotated[str, typer.Argument(help="The file; - writes to standard output.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, typer.Option(help="With vectors, or half as large.")] = True,
+    vectors: Annotated[bool, typer.Option(help="With vectors; without them half as large.")] = True,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Write all that was learnt to a file, for another machine or another person.
+    """Write all that was learnt to a file.
 
-    Lessons with their examples, sightings, sources and rulings, and what came of showing them. The
-    last line tells whether the file is whole.
+    For another machine or another person: lessons with their examples, sightings, sources and
+    rulings, and what came of showing them. The last line of the file shows whether it is complete.
     """
     if file == "-" and json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
     if file != "-" and not force and Path(file).is_file():
-        raise UsageError(f"{file!r} is there already; name another, or overwrite it by --force")
+        raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
 
-    async def written(progress: Progress) -> Exported:
-        def told(what: str, done: int, total: int) -> None:
-            progress.counted(what, done, total, "lessons")
+    async def write(memory: Memory, progress: Progress) -> Exported:
+        target = sys.stdout.buffer if file == "-" else file
+        watch = partial(progress.counted, noun="lessons")
+        return await memory.export(target, vectors=vectors, force=force, progress=watch)
 
-        values = settings(db=db)
-        async with stored(values) as store:
-            target = sys.stdout.buffer if file == "-" else file
-            memory = memory_of(values, store)
-            return await memory.export(target, vectors=vectors, force=force, progress=told)
-
-    with Progress() as progress:
-        done = drive(written(progress), lambda: LOST)
+    done = _run(db, write, "stopped; nothing was written under that name")
     size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     if json:
         print_json({"file": file, **asdict(done)})
@@ -70,31 +63,29 @@ def import_(
     trust: Annotated[
         str, typer.Option(help="external: it waits in quarantine; operator: you vouch for it.")
     ] = "external",
-    by: Annotated[str, typer.Option(help="Who vouches for it.")] = "",
-    why: Annotated[str, typer.Option(help="The reason.")] = "",
+    by: By = "",
+    why: Why = "",
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Take in what was exported, each thing once, however often.
+    """Import an export; a repeated import adds nothing twice.
 
-    What others have learnt waits in quarantine. Your own memory is as it was where it comes from,
-    if you vouch for it. A damaged file is refused before anything is written.
+    What others have learnt waits in quarantine. If you vouch for it with --trust operator, it is
+    as it was in the memory that it comes from. A damaged file is refused before anything is
+    written.
     """
 
-    async def taken(progress: Progress) -> tuple[Imported, Spaces | None]:
-        def told(what: str, done: int, total: int) -> None:
+    async def read(memory: Memory, progress: Progress) -> tuple[Imported, Spaces | None]:
+        def watch(what: str, done: int, total: int) -> None:
             progress.counted(what, done // KB, total // KB, "KB")
 
-        values = settings(db=db)
-        async with stored(values, new=True) as store:
-            memory = memory_of(values, store)
-            source = sys.stdin.buffer if file == "-" else file
-            given: Any = {"trust": trust, "by": by, "why": why}
-            done = await memory.import_(source, progress=told, **given)
-            return done, await memory.spaces() if memory.embedder is not None else None
+        source = sys.stdin.buffer if file == "-" else file
+        options: Any = {"trust": trust, "by": by, "why": why}
+        done = await memory.import_(source, progress=watch, **options)
+        return done, await spaces_of(memory)
 
-    with Progress() as progress:
-        done, spaces = drive(taken(progress), lambda: REST)
+    rest = "stopped; the same command imports the rest, and nothing twice"
+    done, spaces = _run(db, read, rest, new=True)
     if json:
         print_json({"file": file, **asdict(done)})
         return 0
@@ -103,8 +94,49 @@ def import_(
     if done.left:
         show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
-        show(f"it is called {done.source}, by which it can be revoked")
-        show(following("quarantine", "list", db=db or ""))
-    if spaces is not None:
-        warn(spaces, db or "")
+        show(f"its source is {done.source}; revoke it by this name")
+        show(following("quarantine", "list", db=db))
+    warn_of(spaces, db)
     return 0
+
+
+def reembed(db: Db = None, json: Json = False) -> int:
+    """Give vectors to examples that have none.
+
+    Recall compares them by meaning only then. For examples of another embedder, or learnt without
+    one. It can be stopped at any time and continues where it stopped; recall works meanwhile.
+    """
+
+    async def embed(memory: Memory, progress: Progress) -> tuple[int, Spaces]:
+        if memory.embedder is None:
+            raise UsageError(
+                "recall compares words here, which needs no vectors; for meanings install "
+                "heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
+            )
+        watch = partial(progress.counted, "embedding", noun="examples")
+        return await memory.reembed(watch), await memory.spaces()
+
+    done, spaces = _run(db, embed, "stopped; heedful reembed continues where it stopped")
+    if json:
+        print_json({"embedded": done, **spaces_document(spaces)})
+    else:
+        show(f"{counted(done, 'example')} embedded; {spaces}")
+    return 0
+
+
+def _run(
+    db: str | None,
+    work: Callable[[Memory, Progress], Awaitable[T]],
+    stopped: str,
+    *,
+    new: bool = False,
+) -> T:
+    """Open the memory and return what the work answers, with progress; Ctrl-C says `stopped`."""
+
+    async def opened(progress: Progress) -> T:
+        values = settings(db=db)
+        async with stored(values, new=new) as store:
+            return await work(memory_of(values, store, progress.fetched), progress)
+
+    with Progress() as progress:
+        return drive(opened(progress), lambda: stopped)
