@@ -28,7 +28,7 @@ from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
 from heedful.testing import history
-from tests.drive.support import FOUR, SCOPE, Generator, session
+from tests.drive.support import FOUR, Generator, reread, session
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of
 
@@ -176,7 +176,7 @@ async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     policy = Policy((MaxAttempts(3),))
     labels = {"orchestrator": "SAGE", "reflection": "SKEPTIC"}
     result = await session(store, "x", "y", "z", policy=policy, labels=labels).finish()
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert [one.attempt for one in stored.decisions] == [1, 2, 3]
     assert stored.verdicts == tuple(one.verdict for one in stored.decisions)
     assert stored.verdicts[-1] == result.verdict

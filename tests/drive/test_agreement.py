@@ -65,11 +65,12 @@ def test_the_driver_decides_as_the_core_does(made, goals, policy, override, dura
     loop, verdict = folded(made, goals or policy.goals, policy, override)
 
     def generate(task: Any, hint: str) -> str:
-        return made[len(seen)][0]
+        return str(made[len(seen)][0])
 
     def evaluate(candidate: Any, context: Context) -> Evaluation:
         seen.append(context)
-        return made[context.attempt - 1][1]
+        judged: Evaluation = made[context.attempt - 1][1]
+        return judged
 
     seen: list[Context] = []
 

@@ -13,7 +13,7 @@ import pytest
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.drive import journal as outside
+from heedful.drive import journal
 from heedful.drive.report import Reported, Told, cancel, open_loop, report
 from heedful.errors import (
     AttemptTaken,
@@ -31,11 +31,12 @@ from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat, Stop
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from heedful.store.records import JournalEntry
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.drive.support import FOUR, SCOPE, WANTED, Check, session
+from tests.drive.support import FOUR, SCOPE, WANTED, Check, reread, session
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
@@ -44,13 +45,13 @@ WRONG, RIGHT = evaluated("wrong"), evaluated()
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 
-async def begun(store: SqlStore, *rules: Any, id: str = "a", **more: Any) -> None:
+async def begun(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
     policy = Policy((*rules, MaxAttempts(9))) if rules else FOUR
     await open_loop(store, SCOPE, id, "task", **{"policy": policy, **more})
 
 
 async def told(
-    store: SqlStore, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
+    store: Store, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
 ) -> Reported:
     memory, id = more.pop("memory", None), more.pop("id", "a")
     return await report(store, SCOPE, id, number, Told(output, evaluation=judged, **more), memory)
@@ -110,7 +111,7 @@ async def test_a_report_is_decided_until_one_passes(store, path):
     assert "check: wrong." in first.verdict.feedback
     second = await told(store, 2, "two", RIGHT)
     assert second.verdict == Done(2, passed=True)
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert stored.values == ("one", "two")
     assert stored.verdicts == (first.verdict, second.verdict)
     assert stored.loop.usage == Usage(calls=2)
@@ -122,7 +123,7 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     await begun(store)
     first = await told(store, 1, {"b": 1, "a": [1]}, labels={"by": "x"})
     await told(store, 2, "two", RIGHT)
-    before = await store.read(SCOPE, "a")
+    before = await reread(store)
     again = await told(store, 1, **same)
     assert again.new is False
     assert (again.verdict, again.attempt, again.loop.best) == (first.verdict, 1, 1)
@@ -137,7 +138,7 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     for other in others:
         with pytest.raises(AttemptTaken, match="attempt 1 of 'a' was reported with other"):
             await told(store, 1, **{**same, **other})
-    assert await store.read(SCOPE, "a") == before
+    assert await reread(store) == before
 
 
 @pytest.mark.parametrize("number", [-1, 0, 2, 3])
@@ -147,7 +148,7 @@ async def test_attempts_are_reported_in_order(store, number):
         await told(store, number, "x")
     with pytest.raises(NotJournalable):
         await told(store, 1, {1, 2})
-    assert (await store.read(SCOPE, "a")).loop.attempts == ()
+    assert (await reread(store)).loop.attempts == ()
 
 
 async def test_an_unknown_loop_is_not_created(store, path):
@@ -204,7 +205,7 @@ async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, 
     assert [isinstance(one.verdict, Done) for one in made] == [False] * (len(made) - 1) + [True]
     last = made[-1]
     assert rules(last.verdict) == stopped
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert stored.loop.attempts == last.loop.attempts
     with pytest.raises(LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"):
         await told(store, len(reports) + 1, "more")
@@ -217,7 +218,7 @@ async def test_an_override_reopens_a_reported_loop(store):
     assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Again)
     assert (await told(store, 2, "two")).verdict == last.verdict  # as it fell then
     assert rules((await told(store, 3, "three")).verdict) == ["attempts"]
-    assert [one.used for one in (await store.read(SCOPE, "a")).loop.overrides] == [1]
+    assert [one.used for one in (await reread(store)).loop.overrides] == [1]
     with pytest.raises(LoopEnded):
         await told(store, 4, "four")
 
@@ -228,7 +229,7 @@ async def test_an_echo_counts_other_loops_of_the_scope(store):
         await begun(store, Echo(3, across="scope"), id=id)
         verdicts.append((await told(store, 1, "x", id=id)).verdict)
     assert rules(verdicts[-1]) == ["echo"]
-    assert (await store.read(SCOPE, "a")).decisions[-1].standing.echoes == {"wrong": 3}
+    assert (await reread(store)).decisions[-1].standing.echoes == {"wrong": 3}
 
 
 async def test_a_loop_is_cancelled_once(store):
@@ -238,9 +239,9 @@ async def test_a_loop_is_cancelled_once(store):
     assert isinstance(verdict, Done)
     assert verdict.stopped_by == (Stop("cancelled", "ada: the customer left"),)
     assert verdict.best == 1
-    before = await store.read(SCOPE, "a")
+    before = await reread(store)
     assert await cancel(store, SCOPE, "a", "bo") == verdict
-    assert await store.read(SCOPE, "a") == before
+    assert await reread(store) == before
     with pytest.raises(LoopEnded):
         await told(store, 2, "two")
     assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Done)
@@ -278,7 +279,7 @@ async def test_a_check_that_raises_does_not_blame_the_attempt(store):
     await begun(store)
     with pytest.raises(CheckFailed, match="broken"):
         await told(store, 1, WANTED, None, checks=[check])
-    assert (await store.read(SCOPE, "a")).loop.attempts == ()
+    assert (await reread(store)).loop.attempts == ()
     assert (await told(store, 1, WANTED, None, checks=[check])).verdict == Done(1, True)
 
 
@@ -294,7 +295,7 @@ async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
     await begun(store)
     last = await told(store, 1, "x", None, checks=[judge])
     assert (last.verdict, len(calls)) == (Done(1, passed=True), 1)
-    assert len((await store.read(SCOPE, "a")).loop.overrides) == 1
+    assert len((await reread(store)).loop.overrides) == 1
 
 
 # -- and drivers
@@ -351,7 +352,7 @@ async def test_a_report_does_not_overlook_a_driver(store):
     await one.step()
     with pytest.raises(LoopEnded, match="was stopped by cancelled"):
         await told(store, 2, "two", None, checks=[judge])
-    assert len((await store.read(SCOPE, "a")).loop.attempts) == 1
+    assert len((await reread(store)).loop.attempts) == 1
 
 
 async def test_a_loop_with_code_of_its_host_takes_no_report(store):
@@ -369,14 +370,14 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     for number, judged in ((1, WRONG), (2, RIGHT)):
         await told(store, number, f"{number} kg", judged, id="b", memory=memory)
     shown = (await memory.brief("task", "a")).exposures
-    await store.remember(SCOPE, (), exposures=shown)
+    await store.write(SCOPE, exposures.remember, (), exposures=shown)
     await begun(store)
     await told(store, 1, "12", memory=memory)
-    past = await store.past(SCOPE, "a")
+    past = await store.read(SCOPE, exposures.past, "a")
     assert (past.exposures, past.number) == (shown, 0)
     new = [(await told(store, 2, "12 kg", RIGHT, memory=memory)).new for _ in "ab"]
     assert new == [True, False]
-    past = await store.past(SCOPE, "a")
+    past = await store.read(SCOPE, exposures.past, "a")
     assert (past.ended, past.number, past.exposures) == (1, 1, shown)
     (lesson,) = await memory.top()
     assert (lesson["state"], lesson["kind"], lesson["seen"]) == ("verified", "check", 2)
@@ -392,7 +393,7 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
 # -- what it costs
 
 
-def traced(path: Path) -> tuple[SqlStore, list[str]]:
+def traced(path: Path) -> tuple[Store, list[str]]:
     """A store, and what its connections are asked, transactions by how they end."""
     asked: list[str] = []
     file = File(str(path), BUSY_SECONDS)
@@ -407,14 +408,14 @@ def traced(path: Path) -> tuple[SqlStore, list[str]]:
 
     for thread in (file.writer, file.reader):
         thread._connect = listening(thread._connect)
-    return SqlStore(str(path), file), asked
+    return Store(str(path), file), asked
 
 
 @pytest.mark.sqlite
 async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
     store, asked = traced(path)
     await begun(store)
-    await store.read(SCOPE, "a")
+    await reread(store)
     for number in (1, 2, 3):
         asked.clear()
         await told(store, number, str(number), memory=Memory(store, SCOPE))
@@ -433,19 +434,19 @@ async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
 
 
 async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
-    monkeypatch.setattr(outside, "TURNS", 3)
+    monkeypatch.setattr(journal, "TURNS", 3)
     turns: list[int] = []
 
-    async def slow(turn: outside.Turn) -> None:
+    async def slow(turn: journal.Snapshot) -> None:
         turns.append(turn.known.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
         await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 
     await begun(store)
     with pytest.raises(LeaseLost, match="others write to loop 'a' all the time"):
-        await outside.settled(store, SCOPE, "a", slow)
+        await journal.retry_on_conflict(store, SCOPE, "a", slow)
     assert turns == [1, 2, 3]
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert (len(stored.loop.overrides), stored.loop.cancelled) == (3, "")
 
 
@@ -460,5 +461,5 @@ async def test_one_of_many_reports_of_an_attempt_is_kept(store):
         assert [type(one) for one in answers if one not in kept] == [AttemptTaken] * 12
         assert (len(kept), sum(one.new for one in kept)) == (4, 1)
         assert len({str(one.verdict) for one in kept}) == 1
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert [one.attempt for one in stored.decisions] == [1, 2, 3]
