@@ -75,11 +75,7 @@ TOKENS: Mapping[str, tuple[str, ...]] = {
         f"whsec_{some(WORD, 32)}",
     ),
     "heedful_key": (f"heedful_{some(HEX, 12)}_{some(HEX, 64)}",),
-    "payment_key": (
-        f"sq0csp-{some(URL, 43)}",
-        f"EAAA{some(URL, 60)}",
-        f"shpat_{some(HEX, 32)}",
-    ),
+    "payment_key": (f"sq0csp-{some(URL, 43)}", f"EAAA{some(URL, 60)}", f"shpat_{some(HEX, 32)}"),
     "phone_key": (f"AC{some(HEX, 32)}", f"SK{some(HEX, 32)}"),
     "mail_key": (
         f"SG.{some(URL, 22)}.{some(URL, 43)}",

@@ -105,10 +105,7 @@ def test_a_loop_is_a_tree_of_spans(told):
     assert [one.parent.span_id for one in (first, second)] == [loop.context.span_id] * 2
     assert [one.attributes["heedful.decision"] for one in (first, second)] == ["again", "done"]
     checks = told.spans("heedful.check says_ok")
-    assert [one.parent.span_id for one in checks] == [
-        first.context.span_id,
-        second.context.span_id,
-    ]
+    assert [one.parent.span_id for one in checks] == [first.context.span_id, second.context.span_id]
     assert [one.attributes["heedful.findings"] for one in checks] == [1, 0]
     chats = told.spans("chat scripted")
     assert [one.parent.span_id for one in chats] == [one.parent.span_id for one in checks]

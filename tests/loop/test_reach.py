@@ -270,10 +270,7 @@ def before(name: str) -> str:
     [
         (CASES["two budgets"], [1, 1]),
         (CASES["two floors"], [1, before("plateau")]),
-        (
-            Policy((MaxAttempts(4), Fatigue(0.5), Plateau(1))),
-            [4, "3 reruns reach 0.45 < 0.5", 2],
-        ),
+        (Policy((MaxAttempts(4), Fatigue(0.5), Plateau(1))), [4, "3 reruns reach 0.45 < 0.5", 2]),
         (Policy((MaxAttempts(5), Fatigue(0.5), Plateau(1))), [5, before("plateau"), 2]),
         (Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))), [9, 3]),
         (Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))), [9, 4, before("fatigue")]),
