@@ -18,18 +18,7 @@ from heedful.loop import codec
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
 from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Repeat, rule_name
 from tests.loop import support
 
 HOPELESS = All(Repeat(1, near=False), NothingMet())
@@ -72,11 +61,11 @@ TEXTS: list[tuple[str, Policy]] = [
     ("stage, echo.across=scope", Policy((MaxAttempts(3), Echo(across="scope")))),
     (
         "stage, plateau.patience=null, plateau.floor=0.3, plateau.novelty=true",
-        Policy((MaxAttempts(3), Plateau(None, True, 0.3))),
+        Policy((MaxAttempts(3), heedful.Plateau(None, True, 0.3))),
     ),
     (
         "stage, budget.tokens=5000, budget.seconds=1.5",
-        Policy((MaxAttempts(3), Budget(tokens=5000, seconds=1.5))),
+        Policy((MaxAttempts(3), heedful.Budget(tokens=5000, seconds=1.5))),
     ),
     ("stage, against=previous", Policy((MaxAttempts(3),), Improvement(against="previous"))),
     ("stage, unscored=again", Policy((MaxAttempts(3),), unscored="again")),
@@ -277,13 +266,13 @@ def test_any_data_is_a_policy_or_refused(given_):
     means_something_or_is_refused(given_)
 
 
-RULES: list[StopRule] = [
+RULES: list[heedful.StopRule] = [
     MaxAttempts(7),
-    Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
+    heedful.Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
     Echo(2, "scope"),
     Repeat(3, near=False),
     Fatigue(0.75, 0.25, 0.125),
-    Plateau(None, True, 0.25),
+    heedful.Plateau(None, True, 0.25),
     NothingMet(),
     All(Repeat(), All(NothingMet(), Echo())),
 ]

@@ -289,24 +289,6 @@ async def test_the_second_task_is_right_at_once_because_of_the_first(store, tmp_
     await other.close()
 
 
-async def test_a_lesson_is_in_the_transaction_of_the_verdict(path):
-    seen: list[tuple[int, ...]] = []
-
-    def check(candidate: Any, context: Context) -> list[Finding]:
-        tables = ("decision", "reflection")
-        seen.append(tuple(rows(path, f"select count(*) from {t}")[0][0] for t in tables))
-        return units(candidate, context)
-
-    store, commits = counted(path)
-    await store.write(SCOPE, exposures.remember, [])
-    before = commits()
-    await taught(store, store, checks=[check])
-    assert commits() - before == 2 * 3
-    assert seen == [(0, 0), (1, 0), (2, 1)]
-    assert len(rows(path, "select * from exposure")) == 1
-    await store.close()
-
-
 @pytest.mark.parametrize("named", [False, True])
 async def test_lessons_stay_in_the_scope_of_the_memory(store, named):
     mine, others = Memory(store, Scope("tenant", "mine")), Scope("tenant", "loops")

@@ -223,9 +223,6 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
 
 
-# -- the goals of a policy
-
-
 # -- what judging costs
 
 

@@ -21,17 +21,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import decision_to, goal_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing
 from heedful.loop.record import Evaluation, Finding, Goal, Loop, Override
-from heedful.loop.stop import (
-    LIFTABLE,
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    Stop,
-)
+from heedful.loop.stop import LIFTABLE, Budget, Echo, MaxAttempts, Plateau
 from heedful.store import loops
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
@@ -109,32 +99,6 @@ async def test_an_override_and_its_decision_are_one_transaction(path):
     await store.close()
 
 
-@both_ways
-async def test_a_rule_that_is_not_lifted_still_stops_the_loop(store, way):
-    policy = Policy((MaxAttempts(2), Repeat()))
-    one = session(store, "same", policy=policy)
-    await one.finish()
-    verdict = await lift(way, store, one)
-    assert isinstance(verdict, Done)
-    assert [each.stop.rule for each in verdict.lifted] == ["attempts"]
-    assert await used(store) == [0]
-    assert (await session(store, "never asked", policy=policy).finish()).verdict == verdict
-    assert verdict.stopped_by == (Stop("repeat", "attempt 2 repeats attempt 1"),)
-    stored = await reread(store)
-    assert list(map(rules, stored.verdicts[1:])) == [["attempts", "repeat"], ["repeat"]]
-    assert isinstance(await outside(store, "repeat", by="bo"), Again)
-    assert await used(store) == [1, 1]
-
-
-@pytest.mark.parametrize("final", ["cancelled", "budget"])
-async def test_a_final_stop_stays_final(store, final):
-    policy = Policy((MaxAttempts(1), Budget(calls=2 if final == "cancelled" else 1)))
-    one = session(store, policy=policy)
-    await (one.cancel("bo") if final == "cancelled" else one.finish())
-    assert rules(await outside(store)) == [final]
-    assert await used(store) == [0]
-
-
 async def test_a_task_with_secrets_in_its_own_scope_is_found(path):
     secret, scope = "AKIA" + "IOSFODNN7EXAMPLE", Scope("acme", "mail")
     task = {"q": f"use {secret}", "n": [1, 2.5, None], "é": "\ud800"}
@@ -149,18 +113,6 @@ async def test_a_task_with_secrets_in_its_own_scope_is_found(path):
 
 
 # -- a loop that goes on
-
-
-async def test_an_override_given_ahead_waits_for_its_rule(kept):
-    policy = Policy((MaxAttempts(2), Fatigue(0.9)))
-    one = session(kept, "one", policy=policy)
-    await one.step()
-    await one.override("attempts", "ada", decisions=3)
-    assert isinstance(await one.step(), Again)  # consumes the first
-    for _ in range(2):
-        await one.override("fatigue", "bo")  # a second override does not consume the first
-    assert [type(await one.step()) for _ in range(3)] == [Again, Again, Done]
-    assert [o.used for o in (await one.finish()).loop.overrides] == [3, 0, 0]
 
 
 async def test_an_override_may_come_before_any_decision(store):
@@ -216,7 +168,7 @@ def never_better(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> 
 
 OWN: dict[str, Policy] = {
     "'mine', a rule": Policy((MaxAttempts(2), mine)),
-    r"'attempts\+mine', a rule": Policy((All(MaxAttempts(2), mine), MaxAttempts(3))),
+    r"'attempts\+mine', a rule": Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3))),
     "'plateau' under an improvement": Policy((Plateau(1), MaxAttempts(3)), never_better),
 }
 

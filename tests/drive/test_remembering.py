@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -135,10 +134,10 @@ def test_a_wrong_share_is_refused(store, holdout):
         Memory(store, holdout=holdout)
 
 
-def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
-    asyncio.run(taught(store))
+async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
+    await taught(store)
     id = alone(False, True, False)
-    model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
+    model = await drive(store, Memory(store, holdout=0.5), id)
     assert shown(model) == ["space", "unit"]  # neither "comma", nor "sign" in its place
     assert exposed(path, id) == {
         WHOLE[0][6:]: (1, 0.5, 0),
@@ -150,47 +149,47 @@ def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
 
 
 @pytest.mark.parametrize("hidden", [True, False])
-def test_one_coin_decides_over_all_in_one_loop_of_four(store, path, hidden):
-    asyncio.run(taught(store))
+async def test_one_coin_decides_over_all_in_one_loop_of_four(store, path, hidden):
+    await taught(store)
     id = named(lambda id: together(SEED, id) and coins(id)[0] is hidden)
-    model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
+    model = await drive(store, Memory(store, holdout=0.5), id)
     assert len(shown(model)) == (0 if hidden else 3)
     assert set(exposed(path, id).values()) == {(not hidden, 0.5, 1)}
 
 
-def test_examples_of_one_lesson_are_one_exposure(store, path):
-    asyncio.run(taught(store, lesson("unit", 0), lesson("unit", 1), lesson("comma", 2)))
+async def test_examples_of_one_lesson_are_one_exposure(store, path):
+    await taught(store, lesson("unit", 0), lesson("unit", 1), lesson("comma", 2))
     id = alone(True, False, False)
-    model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
+    model = await drive(store, Memory(store, holdout=0.5), id)
     assert shown(model) == ["comma"]
     other = alone(False, True, False)
-    assert shown(asyncio.run(drive(store, Memory(store, holdout=0.5), other))) == ["unit", "unit"]
+    assert shown(await drive(store, Memory(store, holdout=0.5), other)) == ["unit", "unit"]
     ids = rows(path, "select examples from exposure where loop = ? and shown", other)
     assert ids == [("[1, 2]",)]
 
 
-def test_an_accepted_first_try_is_a_lesson_too(store, path):
+async def test_an_accepted_first_try_is_a_lesson_too(store, path):
     accepted = Example(TASK.replace("9", "1"), "first 1 kg")
     mark = signature("accepted", "first try")
     one = Reflection("example", mark, "accepted", "accepted", "accepted", example=accepted)
-    asyncio.run(taught(store, one))
+    await taught(store, one)
     name = f"example/{mark.digest}"
     id = named(lambda id: withheld(SEED, id, name, 0.5))
-    assert shown(asyncio.run(drive(store, Memory(store, holdout=0.5), id))) == []
+    assert shown(await drive(store, Memory(store, holdout=0.5), id)) == []
     found = "select kind, signature, shown from exposure where loop = ?"
     assert rows(path, found, id) == [("example", mark.digest, 0)]
 
 
-def test_scopes_toss_coins_of_their_own(store):
+async def test_scopes_toss_coins_of_their_own(store):
     memories = [Memory(store, Scope("t", name), holdout=0.5) for name in "ab"]
     for memory in memories:
-        asyncio.run(taught(store, lesson("unit"), scope=memory.scope))
+        await taught(store, lesson("unit"), scope=memory.scope)
 
     async def scenario() -> list[tuple[bool, ...]]:
         briefings = [[await m.brief(TASK, f"loop {n}") for m in memories] for n in range(40)]
         return [tuple(bool(one.shown) for one in pair) for pair in briefings]
 
-    arms = asyncio.run(scenario())
+    arms = await scenario()
     assert arms == [
         tuple(not withheld(f"t\0{name}", f"loop {n}", WHOLE[0], 0.5) for name in "ab")
         for n in range(40)

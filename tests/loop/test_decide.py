@@ -10,31 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import heedful
 from heedful.errors import OverrideRefused
-from heedful.loop.decide import (
-    Again,
-    Done,
-    Policy,
-    Trigger,
-    admit,
-    decide,
-    overridden,
-    spent,
-    triggers,
-)
+from heedful.loop.decide import Again, Done, Policy, admit, decide, overridden, spent, triggers
 from heedful.loop.record import Candidate, Evaluation, Goal, Loop, Override, Usage
-from heedful.loop.stop import (
-    PRECEDENCE,
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    Stop,
-    StopRule,
-)
+from heedful.loop.stop import PRECEDENCE, All, Budget, Echo, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules
 
@@ -106,7 +86,7 @@ def test_the_last_evaluation_decides_and_not_the_best():
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
     loop = loop_of(evaluation, goals=(QUALITY, DRIFT))
     best = None if evaluation is None else 1
-    verdict = Done(best, False, (Stop("unscored", f"no score for {missing}"),))
+    verdict = Done(best, False, (heedful.Stop("unscored", f"no score for {missing}"),))
     assert decide(loop, NEVER) == verdict
 
 
@@ -125,7 +105,13 @@ def test_a_policy_may_go_on_without_a_score():
 def test_every_rule_that_speaks_is_recorded_in_the_order_of_precedence():
     loop = loop_of(*[X] * 4, texts=["same"] * 4, cancelled="by ada", goals=(QUALITY,))
     loop = replace(loop, extra=Usage(calls=9))
-    spoken: tuple[StopRule, ...] = (Plateau(1), Fatigue(0.1), Repeat(), Echo(), MaxAttempts(4))
+    spoken: tuple[StopRule, ...] = (
+        Plateau(1),
+        heedful.Fatigue(0.1),
+        Repeat(),
+        Echo(),
+        MaxAttempts(4),
+    )
     spoken += (Budget(calls=9), speaks("mine"))
     for order in list(permutations(spoken))[::501]:
         assert rules(decide(loop, Policy(order))) == [*PRECEDENCE, "mine"]
@@ -194,7 +180,7 @@ EXPIRED, LIVING = replace(ADA, until=5.0), replace(BO, until=15.0)
                 ("attempts", MaxAttempts(1)),
                 ("echo", Echo(1)),
                 ("repeat", Repeat()),
-                ("fatigue", Fatigue(0.1)),
+                ("fatigue", heedful.Fatigue(0.1)),
                 ("plateau", Plateau(1)),
             )
         ),
@@ -318,10 +304,12 @@ def test_reasons_list_errors_first_and_then_goals_as_declared():
     verdict = decide(loop, replace(NEVER, unscored="again"))
     assert isinstance(verdict, Again)
     assert verdict.reasons == (
-        Trigger("check", "second", "check_failed"),
-        Trigger("check", "first", "check_failed"),
-        Trigger("drift", "drift has no score", "drift_unscored"),
-        Trigger("quality", "quality 0.5 misses quality >= 0.75", "quality_threshold_not_met"),
+        heedful.Trigger("check", "second", "check_failed"),
+        heedful.Trigger("check", "first", "check_failed"),
+        heedful.Trigger("drift", "drift has no score", "drift_unscored"),
+        heedful.Trigger(
+            "quality", "quality 0.5 misses quality >= 0.75", "quality_threshold_not_met"
+        ),
     )
     exceeded = triggers(Evaluation(scores={"drift": 0.251}), (DRIFT,))
     assert [trigger.reason for trigger in exceeded] == ["drift_threshold_exceeded"]

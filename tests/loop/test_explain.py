@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
 from heedful.loop.explain import changes, explain
-from heedful.loop.record import Improvement, Loop, Override, Usage
-from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, Stop
+from heedful.loop.record import Loop, Override, Usage
+from heedful.loop.stop import Budget, Echo, MaxAttempts, Repeat, Stop
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of, scored
 
@@ -119,18 +119,6 @@ def test_no_quotation_can_break_a_line_or_colour_it():
     lines = str(explain(loop, policy)).splitlines()
     assert all(line.isprintable() for line in lines)
     assert [line[:10] for line in lines[:3]] == ["attempt 1:", "attempt 2:", "kept: atte"]
-
-
-def test_two_rules_that_both_stop_are_not_turned_by_one_change():
-    policy = Policy((MaxAttempts(1), Fatigue(), Budget(calls=1)))
-    assert explain(loop_of(X, extra=Usage(calls=1)), policy).would_change == ()
-
-
-def test_the_policy_says_what_improves():
-    policy = Policy((Plateau(1),), improvement=Improvement(0.3))
-    words = list(map(str, explain(scored(0.1, 0.3), policy).would_change))
-    assert "min_gain 0.2 instead of 0.3: again" in words
-    assert "plateau.patience 2 instead of 1: again" in words
 
 
 @pytest.mark.parametrize(

@@ -11,33 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import heedful
 from heedful import Reach, reach
 from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.policies import PRESETS, orchestrator
-from heedful.loop.record import (
-    NOTHING,
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Override,
-    Usage,
-)
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.record import NOTHING, Evaluation, Finding, Goal, Improvement, Loop, Usage
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
 from tests.loop import support
 
 # -- every history of an alphabet of its own: what an attempt may be, for the rules there are
@@ -56,7 +35,7 @@ class Letter:
     judged: bool = True
 
 
-def flat(rules: Sequence[StopRule]) -> Iterator[StopRule]:
+def flat(rules: Sequence[heedful.StopRule]) -> Iterator[heedful.StopRule]:
     for rule in rules:
         yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
 
@@ -74,7 +53,7 @@ def letters(policy: Policy) -> list[Letter]:
     seen = ("fresh", "near", "same", "greedy") if repeat else ("fresh",)
     finds = ("", "n", "p", "o", "np", "no") if echo or novel else ("", "n") if floors else ("",)
     severity = (1.0, *(floor - 0.001 for floor in floors))
-    met = (0.0, 0.5) if NothingMet() in rules else (0.5,)
+    met = (0.0, 0.5) if heedful.NothingMet() in rules else (0.5,)
     budgets = [rule for rule in rules if isinstance(rule, Budget)]
     made = [Letter(*each) for each in product(better, seen, finds, severity, met, spent(budgets))]
     if policy.unscored == "again" and stale:
@@ -106,9 +85,9 @@ def written(loop: Loop, letter: Letter, step: float) -> Loop:
     ]
     evaluation = Evaluation(tuple(found), {"quality": score}, met=letter.met)
     again = letter.seen in ("same", "greedy")
-    attempt = Attempt(
+    attempt = heedful.Attempt(
         number,
-        Candidate.of("text 1" if again else f"text {number}"),
+        heedful.Candidate.of("text 1" if again else f"text {number}"),
         evaluation if letter.judged else None,
         letter.usage,
         1 if letter.seen == "near" and number > 1 else None,
@@ -214,7 +193,9 @@ CASES: dict[str, Policy] = {
         (All(Repeat(2), Repeat(1, near=False)), Repeat(2, near=False), MaxAttempts(4))
     ),
     "a repeat and the first one greedy": Policy((Repeat(2), Repeat(1))),
-    "hopeless": Policy((All(Repeat(1, near=False), NothingMet()), NothingMet(), Repeat(1))),
+    "hopeless": Policy(
+        (All(Repeat(1, near=False), heedful.NothingMet()), heedful.NothingMet(), Repeat(1))
+    ),
     "no evaluation": Policy((Fatigue(0.15), Plateau(1), MaxAttempts(3)), unscored="again"),
     "a gain between thousandths": Policy((Fatigue(0.3), MaxAttempts(4)), Improvement(0.0015)),
     "against the previous": Policy(
@@ -232,12 +213,12 @@ def test_reach_agrees_with_every_history_of_another_alphabet(policy):
     confirmed(policy, 1_500)
 
 
-few: st.SearchStrategy[StopRule] = st.one_of(
+few: st.SearchStrategy[heedful.StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 4)),
     st.builds(Fatigue, st.sampled_from([0.1, 0.15, 0.3]), decay=st.sampled_from([0, 0.05, 0.15])),
     st.builds(Echo, st.integers(1, 3), st.sampled_from(["loop", "scope"])),
     st.builds(Repeat, st.integers(1, 2), st.booleans()),
-    st.just(NothingMet()),
+    st.just(heedful.NothingMet()),
     st.builds(Plateau, st.integers(1, 2), st.booleans(), st.sampled_from([None, 0.3, 0.5])),
     st.builds(Budget, tokens=st.sampled_from([10, 20]), cost=st.sampled_from([None, 1.0])),
 )
@@ -319,7 +300,9 @@ def worn(attempts: int, **fields: Any) -> Loop:
     """A loop in which nothing improves and nothing is found twice."""
     scores = {"alignment": 0.1, "drift": 0.9}
     made = [
-        Attempt(n, Candidate.of(f"{n}"), Evaluation((Finding("c", f"{n}"),), scores))
+        heedful.Attempt(
+            n, heedful.Candidate.of(f"{n}"), Evaluation((Finding("c", f"{n}"),), scores)
+        )
         for n in range(1, attempts + 1)
     ]
     return Loop("worn", orchestrator.goals, tuple(made), **fields)
@@ -331,7 +314,7 @@ def test_fatigue_half_with_three_reruns_fires_with_an_override_of_attempts_and_o
     assert [bool(one.history) for one in (attempts, echo)] == [True, True]
     stopped = decide(worn(4), orchestrator)
     assert support.rules(stopped) == ["attempts"]
-    lifted = (Override("attempts", "ada", decisions=2),)
+    lifted = (heedful.Override("attempts", "ada", decisions=2),)
     assert isinstance(decide(worn(4, overrides=lifted), orchestrator), Again)
     verdict = decide(worn(5, overrides=lifted), orchestrator)
     assert support.rules(verdict) == ["fatigue"]

@@ -8,18 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import heedful
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    rule_name,
-)
+from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
 from heedful.loop.stop import find_near_repeat as near
 from heedful.testing import history
 from tests.loop import support
@@ -137,14 +128,14 @@ CASES = [
     (FLOOR, severe(0.0, 0.3), False),  # the worst one counts
     (FLOOR, severe(), False),  # without findings there is no severity
     (FLOOR, scored(0.1), False),
-    (NothingMet(), met(0.0), True),
-    (NothingMet(), met(0, 0.0), True),
-    (NothingMet(), met(0.001), False),
-    (NothingMet(), met(0.5, 0.0), False),  # something was met once
-    (NothingMet(), met(0.0, 0.5), False),
-    (NothingMet(), met(0.0, None), False),  # unknown is not nothing
-    (NothingMet(), loop_of(None), False),
-    (NothingMet(), loop_of(None, Evaluation(met=0.0), None), True),
+    (heedful.NothingMet(), met(0.0), True),
+    (heedful.NothingMet(), met(0, 0.0), True),
+    (heedful.NothingMet(), met(0.001), False),
+    (heedful.NothingMet(), met(0.5, 0.0), False),  # something was met once
+    (heedful.NothingMet(), met(0.0, 0.5), False),
+    (heedful.NothingMet(), met(0.0, None), False),  # unknown is not nothing
+    (heedful.NothingMet(), loop_of(None), False),
+    (heedful.NothingMet(), loop_of(None, Evaluation(met=0.0), None), True),
     (Budget(tokens=100), spending(prompt_tokens=60, completion_tokens=38), False),
     (Budget(tokens=100), spending(prompt_tokens=60, completion_tokens=40), True),
     (Budget(cost=0.5), spending(cost=0.49), False),
@@ -154,9 +145,9 @@ CASES = [
     (Budget(calls=4), spending(calls=2), False),
     (Budget(calls=4), spending(calls=4), True),
     (Budget(tokens=9, calls=99), spending(calls=98, prompt_tokens=10), True),
-    (All(MaxAttempts(2), Repeat()), tried("ab"), False),
-    (All(MaxAttempts(3), Repeat()), tried("aa"), False),
-    (All(All(MaxAttempts(2), Repeat()), Plateau(1)), tried("aa"), True),
+    (heedful.All(MaxAttempts(2), Repeat()), tried("ab"), False),
+    (heedful.All(MaxAttempts(3), Repeat()), tried("aa"), False),
+    (heedful.All(heedful.All(MaxAttempts(2), Repeat()), Plateau(1)), tried("aa"), True),
 ]
 
 
@@ -177,7 +168,7 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
             "1234568 of 1000000 tokens, 2 of 2 calls spent",
         ),
         (
-            All(MaxAttempts(2), Repeat()),
+            heedful.All(MaxAttempts(2), Repeat()),
             tried("aa"),
             "2 of 2 attempts made and attempt 2 repeats attempt 1",
         ),
@@ -235,7 +226,15 @@ def test_spending_more_never_silences_a_budget(loop, usage):
 
 @pytest.mark.parametrize(
     "rule",
-    [MaxAttempts(), Echo(1), Repeat(), Fatigue(), Plateau(1), Budget(calls=1), NothingMet()],
+    [
+        MaxAttempts(),
+        Echo(1),
+        Repeat(),
+        Fatigue(),
+        Plateau(1),
+        Budget(calls=1),
+        heedful.NothingMet(),
+    ],
     ids=rule_name,
 )
 def test_no_rule_stops_a_loop_that_has_not_begun(rule):
@@ -250,7 +249,7 @@ def test_a_rule_gives_the_same_answer_twice(loop, rule):
 
 
 def test_two_combinations_of_equal_rules_are_equal():
-    one, same, other = (All(MaxAttempts(n), Repeat()) for n in (2, 2, 3))
+    one, same, other = (heedful.All(MaxAttempts(n), Repeat()) for n in (2, 2, 3))
     assert one == same != other
     assert len({one, same}) == 1
     assert repr(one) == "All(MaxAttempts(limit=2), Repeat(times=1, near=True))"

@@ -16,15 +16,7 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    PromptTooLong,
-    UnknownName,
-)
+from heedful import errors
 from heedful.models import embedded_child
 from heedful.models.contract import Answer, Message, Model
 from heedful.models.embedded import Embedded, _request
@@ -96,11 +88,11 @@ def test_the_same_call_gives_the_same_answer_and_is_counted():
 
 def test_a_schema_is_kept_or_refused():
     async def ask(model: Embedded) -> Answer:
-        with pytest.raises(InvalidInput, match="schema"):
+        with pytest.raises(errors.InvalidInput, match="schema"):
             await model.complete(GREETING, schema={"enum": {"a", "b"}})
-        with pytest.raises(ModelError, match=r"refused the request: .*unrecognized type"):
+        with pytest.raises(errors.ModelError, match=r"refused the request: .*unrecognized type"):
             await model.complete(GREETING, schema={"type": "strange"})
-        with pytest.raises(MalformedAnswer, match="cut off by max_tokens") as failure:
+        with pytest.raises(errors.MalformedAnswer, match="cut off by max_tokens") as failure:
             await model.complete(STORY, schema=PERSON, max_tokens=3)
         assert failure.value.answer.startswith("{")
         return await model.complete(STORY, schema=PERSON, max_tokens=200)
@@ -114,9 +106,11 @@ def test_a_schema_is_kept_or_refused():
 
 def test_a_prompt_that_does_not_fit_says_both_numbers():
     async def ask(model: Embedded) -> str:
-        with pytest.raises(PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
+        with pytest.raises(errors.PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
             await model.complete([Message("user", "x " * 1000)])
-        with pytest.raises(PromptTooLong, match="1000000 bytes, far more than the 512 tokens"):
+        with pytest.raises(
+            errors.PromptTooLong, match="1000000 bytes, far more than the 512 tokens"
+        ):
             await model.complete([Message("user", "x" * 1_000_000)])
         odd = [Message("user", "a \ud800 b")]  # text that no tokenizer takes is replaced
         return (await model.complete(odd, max_tokens=2)).text
@@ -125,7 +119,7 @@ def test_a_prompt_that_does_not_fit_says_both_numbers():
 
 
 def test_the_context_is_never_more_than_the_model_was_trained_on():
-    with pytest.raises(PromptTooLong, match="holds 2048"):
+    with pytest.raises(errors.PromptTooLong, match="holds 2048"):
         using(lambda model: model.complete([Message("user", "x " * 3000)]), context=8192)
 
 
@@ -139,13 +133,13 @@ def test_the_context_is_never_more_than_the_model_was_trained_on():
     ],
 )
 def test_a_wrong_request_is_refused(messages, options):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(errors.InvalidInput):
         asyncio.run(Embedded("embedded:smollm2").complete(messages, **options))
 
 
 @pytest.mark.parametrize("setting", [{"threads": 0}, {"context": 10}, {"timeout": 0}])
 def test_a_setting_that_cannot_be(setting):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(errors.InvalidInput):
         Embedded("embedded:smollm2", **setting)
 
 
@@ -182,7 +176,7 @@ def test_a_call_that_waits_in_line_can_be_cancelled():
 
 def test_a_time_limit_is_kept():
     async def ask(model: Embedded) -> None:
-        with pytest.raises(ModelTimeout, match=r"no answer within 0\.2 s"):
+        with pytest.raises(errors.ModelTimeout, match=r"no answer within 0\.2 s"):
             await model.complete(STORY, max_tokens=2000, temperature=1.0)
 
     using(ask, timeout=0.2)
@@ -223,7 +217,9 @@ def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"):
+        with pytest.raises(
+            errors.ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"
+        ):
             await task
         return before, await started(model)
 
@@ -289,7 +285,7 @@ def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
                 await asyncio.sleep(0.001)
             await model.close()
             (ended,) = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(ended, ModelUnavailable)
+            assert isinstance(ended, errors.ModelUnavailable)
 
     asyncio.run(ask())
     assert list(tmp_path.iterdir()) == []
@@ -327,13 +323,13 @@ def test_closing_ends_what_is_under_way_and_what_waits():
         return await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[return-value]
 
     for error in asyncio.run(ask()):
-        assert isinstance(error, ModelUnavailable)
+        assert isinstance(error, errors.ModelUnavailable)
         assert "was closed" in str(error)
 
 
 @pytest.mark.parametrize("path", ["/nowhere/model.gguf", "x" * 300 + ".gguf", "nul\0.gguf"])
 def test_a_file_that_is_not_there(path):
-    with pytest.raises(InvalidInput, match=r"a \.gguf file that exists"):
+    with pytest.raises(errors.InvalidInput, match=r"a \.gguf file that exists"):
         Embedded(f"embedded:{path}")
 
 
@@ -341,25 +337,25 @@ async def test_a_file_that_is_no_model_ends_the_process(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"no model " * 1000)
     model = Embedded(f"embedded:{path}")
-    with pytest.raises(ModelUnavailable, match=r"the process of model .* ended"):
+    with pytest.raises(errors.ModelUnavailable, match=r"the process of model .* ended"):
         await model.complete(GREETING)
     await model.close()
 
 
 def test_a_name_that_nothing_answers_to():
-    with pytest.raises(UnknownName, match="embedded:smollm2"):
+    with pytest.raises(errors.UnknownName, match="embedded:smollm2"):
         Embedded("embedded:gpt-5")
 
 
 def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"):
+    with pytest.raises(errors.ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"):
         using(lambda model: model.complete(GREETING))
 
 
 def test_a_process_that_cannot_start(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(ModelUnavailable, match="did not start"):
+    with pytest.raises(errors.ModelUnavailable, match="did not start"):
         using(lambda model: model.complete(GREETING))
 
 
