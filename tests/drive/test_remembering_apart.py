@@ -91,9 +91,7 @@ async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
 
 
 @pytest.mark.parametrize("again", ["the same driver", "another one"])
-async def test_a_lesson_that_a_crash_lost_is_stored_when_the_loop_is_opened(
-    stores, tmp_path, again
-):
+async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(stores, tmp_path, again):
     await taught(stores[1])
     one = begun(stores, "x", WANTED)
     broken(tmp_path / "memory.db", "insert on taught")

@@ -173,46 +173,6 @@ def confirmed(policy: Policy, most: int) -> None:
 
 # -- the alphabet against many policies
 
-CASES: dict[str, Policy] = {
-    "two budgets": Policy((Budget(tokens=10), Budget(cost=1.0))),
-    "a small budget and a large one": Policy((Budget(tokens=10), Budget(tokens=20))),
-    "a member is a budget of two": Policy(
-        (All(Budget(tokens=10, cost=1.0), Budget(tokens=5)), Budget(cost=1.0))
-    ),
-    "any finding stops": Policy((MaxAttempts(3), Echo(1))),
-    "nothing new, heard once": Policy((MaxAttempts(3), Echo(2), Plateau(None, novelty=True))),
-    "two floors": Policy((Plateau(None, floor=0.5), Plateau(None, floor=0.3))),
-    "slight and not new": Policy(
-        (All(Plateau(None, floor=0.3), Plateau(None, novelty=True)), Echo(2), MaxAttempts(4))
-    ),
-    "the same finding and a new one": Policy(
-        (All(Echo(2), Fatigue(0.15)), Plateau(None, novelty=True), MaxAttempts(3))
-    ),
-    "loops before": Policy((All(Echo(3, "scope"), Echo(2)), Echo(4, "scope"), MaxAttempts(3))),
-    "near ones and one exact": Policy(
-        (All(Repeat(2), Repeat(1, near=False)), Repeat(2, near=False), MaxAttempts(4))
-    ),
-    "a repeat and the first one greedy": Policy((Repeat(2), Repeat(1))),
-    "hopeless": Policy(
-        (All(Repeat(1, near=False), heedful.NothingMet()), heedful.NothingMet(), Repeat(1))
-    ),
-    "no evaluation": Policy((Fatigue(0.15), Plateau(1), MaxAttempts(3)), unscored="again"),
-    "a gain between thousandths": Policy((Fatigue(0.3), MaxAttempts(4)), Improvement(0.0015)),
-    "against the previous": Policy(
-        (Plateau(1), Fatigue(0.3), MaxAttempts(3)), Improvement(against="previous")
-    ),
-    "better, though more is found": Policy((All(Plateau(2), Plateau(None, novelty=True)),)),
-    "the same rule twice": Policy((MaxAttempts(2), MaxAttempts(2))),
-    "longer than the other": Policy((MaxAttempts(2), All(MaxAttempts(3), Repeat()))),
-    "members that wait for each other": Policy((All(Fatigue(0.3), MaxAttempts(2)), Plateau(1))),
-}
-
-
-@pytest.mark.parametrize("policy", CASES.values(), ids=CASES)
-def test_reach_agrees_with_every_history_of_another_alphabet(policy):
-    confirmed(policy, 1_500)
-
-
 few: st.SearchStrategy[heedful.StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 4)),
     st.builds(Fatigue, st.sampled_from([0.1, 0.15, 0.3]), decay=st.sampled_from([0, 0.05, 0.15])),
@@ -230,7 +190,7 @@ small = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(small)
 def test_reach_agrees_with_every_history_for_any_small_policy(policy):
     confirmed(policy, 600)
@@ -249,14 +209,14 @@ def before(name: str) -> str:
 @pytest.mark.parametrize(
     ("policy", "answers"),
     [
-        (CASES["two budgets"], [1, 1]),
-        (CASES["two floors"], [1, before("plateau")]),
+        (Policy((heedful.Budget(tokens=10), heedful.Budget(cost=1.0))), [1, 1]),
+        (Policy((Plateau(None, floor=0.5), Plateau(None, floor=0.3))), [1, before("plateau")]),
         (Policy((MaxAttempts(4), Fatigue(0.5), Plateau(1))), [4, "3 reruns reach 0.45 < 0.5", 2]),
         (Policy((MaxAttempts(5), Fatigue(0.5), Plateau(1))), [5, before("plateau"), 2]),
         (Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))), [9, 3]),
         (Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))), [9, 4, before("fatigue")]),
         (Policy((MaxAttempts(9), Plateau(4))), [9, 5]),
-        (CASES["better, though more is found"], [3]),
+        (Policy((All(Plateau(2), Plateau(None, novelty=True)),)), [3]),
         (Policy((MaxAttempts(1), Fatigue(1.0))), [1, "0 reruns reach 0 < 1"]),
         (Policy((MaxAttempts(3), MaxAttempts(2))), [before("attempts"), 2]),
         (Policy((MaxAttempts(99),)), [99]),

@@ -365,11 +365,11 @@ def lease_seconds(life: int) -> tuple[float, float]:
 def leases(life: Life) -> Iterator[None]:
     """Loops are held for as long as this process is to hold them."""
     own, believed = lease_seconds(life.number)
-    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed
+    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        loops.LEASE_SECONDS = journal.LEASE_SECONDS = SHIPPED
+        loops.LEASE_SECONDS = journal.LEASE_SECONDS = SHIPPED  # type: ignore[attr-defined]
 
 
 def live(life: Life) -> None:
