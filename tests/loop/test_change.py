@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -215,48 +216,33 @@ def test_the_size_of_a_change_is_a_share_of_what_was_there(was, to, size):
 
 # -- all that there is to be named, by hand; "to / was" in order
 
+Q, D = Goal("q", 0.75), Goal("d", 0.25, "at_most")
+q = partial(scored, goals=(Q,))
 X, XY = evaluated("x"), evaluated("x", "y")
 ONE = Policy((MaxAttempts(1),))
 SPENT = loop_of(X, extra=Usage(calls=3, cost=0.5, seconds=2))
 CASES: list[tuple[Loop, StopRule, str]] = [
     (
-        scored(0.5),
+        q(0.5),
         MaxAttempts(1),
-        (
-            "threshold of quality 0.5/0.75: passed, score quality 0.75/0.5: passed, "
-            "attempts.limit 2/1: again"
-        ),
+        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 2/1: again",
     ),
     (  # an error is there as well: no score would help
-        loop_of(evaluated("x", scores={"quality": 0.5}), goals=(QUALITY,)),
+        loop_of(evaluated("x", scores={"q": 0.5}), goals=(Q,)),
         MaxAttempts(1),
         "attempts.limit 2/1: again",
     ),
     (
-        scored(0.5),
+        q(0.5),
         MaxAttempts(2),
-        (
-            "threshold of quality 0.5/0.75: passed, score quality 0.75/0.5: passed, "
-            "attempts.limit 1/2: stopped"
-        ),
+        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 1/2: stopped",
     ),
+    (q(0.8), MaxAttempts(1), "score q 0.749/0.8: stopped, threshold of q 0.801/0.75: stopped"),
+    (q(0.8), MaxAttempts(9), "score q 0.749/0.8: again, threshold of q 0.801/0.75: again"),
     (
-        scored(0.8),
+        loop_of(Evaluation(scores={"d": 0.3}), goals=(D,)),
         MaxAttempts(1),
-        "score quality 0.749/0.8: stopped, threshold of quality 0.801/0.75: stopped",
-    ),
-    (
-        scored(0.8),
-        MaxAttempts(9),
-        "score quality 0.749/0.8: again, threshold of quality 0.801/0.75: again",
-    ),
-    (
-        loop_of(Evaluation(scores={"drift": 0.3}), goals=(DRIFT,)),
-        MaxAttempts(1),
-        (
-            "score drift 0.25/0.3: passed, threshold of drift 0.3/0.25: passed, "
-            "attempts.limit 2/1: again"
-        ),
+        "score d 0.25/0.3: passed, threshold of d 0.3/0.25: passed, attempts.limit 2/1: again",
     ),
     (
         loop_of(XY, XY, X, X),
@@ -275,12 +261,12 @@ CASES: list[tuple[Loop, StopRule, str]] = [
         "plateau.floor 0.2/0.3: again",
     ),
     (
-        scored(0.3, 0.34),
+        q(0.3, 0.34),
         Plateau(1),
         (
-            "score quality 0.35/0.34: again, min_gain 0.04/0.05: again, "
-            "threshold of quality 0.34/0.75: passed, plateau.patience 2/1: again, "
-            "score quality 0.75/0.34: passed"
+            "score q 0.35/0.34: again, min_gain 0.04/0.05: again, "
+            "threshold of q 0.34/0.75: passed, plateau.patience 2/1: again, "
+            "score q 0.75/0.34: passed"
         ),
     ),
     (
@@ -299,7 +285,7 @@ CASES: list[tuple[Loop, StopRule, str]] = [
         "attempts+repeat+plateau: attempts.limit 2/3: stopped",
     ),
     (Loop("new"), MaxAttempts(2), ""),
-    (loop_of(None, goals=(QUALITY,)), MaxAttempts(1), ""),
+    (loop_of(None, goals=(Q,)), MaxAttempts(1), ""),
     (  # a share that is written as a whole number moves by thousandths
         loop_of(X, X),
         Fatigue(1),

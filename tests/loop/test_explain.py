@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
 from heedful.loop.explain import changes, explain
 from heedful.loop.record import Loop, Override, Usage
-from heedful.loop.stop import Budget, Echo, MaxAttempts, Repeat, Stop
+from heedful.loop.stop import Budget, Echo, MaxAttempts, Stop
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of, scored
 
@@ -37,67 +37,50 @@ def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, p
     assert first.ways == () or not (isinstance(verdict, Done) and verdict.passed)
 
 
-@pytest.mark.parametrize(
-    ("loop", "policy", "text"),
-    [
-        (
-            loop_of(*map(evaluated, ("ab", "b", "b")), cancelled="by ada"),
-            Policy((MaxAttempts(3),)),
-            (
-                "attempt 1: ab -> again\n"
-                "attempt 2: b -> again\n"
-                "attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made\n"
-                "kept: attempt 1\n"
-                "would have changed it: no single threshold or score: cancelled and attempts "
-                "stopped it"
-            ),
-        ),
-        (
-            loop_of(evaluated("a", "b"), evaluated()),
-            support.NEVER,
-            "attempt 1: a; b -> again\nattempt 2 -> passed",
-        ),
-        (
-            loop_of(evaluated("a")),
-            Policy((MaxAttempts(2),)),
-            "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped",
-        ),
-        (
-            scored(0.6),
-            Policy((MaxAttempts(1),)),
-            (
-                "attempt 1: quality 0.6 misses quality >= 0.75 -> "
-                "stopped by attempts: 1 of 1 attempts made\n"
-                "kept: attempt 1\n"
-                "would have changed it: threshold of quality 0.6 instead of 0.75: passed\n"
-                "would have changed it: score quality 0.75 instead of 0.6: passed\n"
-                "would have changed it: attempts.limit 2 instead of 1: again"
-            ),
-        ),
-        (
-            loop_of(X, X, texts="aa"),
-            Policy((MaxAttempts(2), Repeat())),
-            (
-                "attempt 1: x -> again\n"
-                "attempt 2: x -> stopped by attempts: 2 of 2 attempts made; "
-                "repeat: attempt 2 repeats attempt 1\n"
-                "kept: attempt 1\n"
-                "would have changed it: no single threshold or score: attempts and repeat "
-                "stopped it"
-            ),
-        ),
-        (
-            loop_of(None, goals=(QUALITY,)),
-            support.NEVER,
-            (
-                "attempt 1 -> stopped by unscored: no score for quality\n"
-                "kept: nothing: no attempt was evaluated\n"
-                "would have changed it: no single threshold or score: unscored stopped it"
-            ),
-        ),
-        (Loop("new"), support.NEVER, ""),
-    ],
-)
+TEXTS: list[tuple[Loop, Policy, str]] = [
+    (
+        loop_of(*map(evaluated, ("ab", "b", "b")), cancelled="by ada"),
+        Policy((MaxAttempts(3),)),
+        """\
+attempt 1: ab -> again
+attempt 2: b -> again
+attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made
+kept: attempt 1
+would have changed it: no single threshold or score: cancelled and attempts stopped it""",
+    ),
+    (
+        loop_of(evaluated("a", "b"), evaluated()),
+        support.NEVER,
+        "attempt 1: a; b -> again\nattempt 2 -> passed",
+    ),
+    (
+        loop_of(evaluated("a")),
+        Policy((MaxAttempts(2),)),
+        "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped",
+    ),
+    (
+        scored(0.6),
+        Policy((MaxAttempts(1),)),
+        """\
+attempt 1: quality 0.6 misses quality >= 0.75 -> stopped by attempts: 1 of 1 attempts made
+kept: attempt 1
+would have changed it: threshold of quality 0.6 instead of 0.75: passed
+would have changed it: score quality 0.75 instead of 0.6: passed
+would have changed it: attempts.limit 2 instead of 1: again""",
+    ),
+    (
+        loop_of(None, goals=(QUALITY,)),
+        support.NEVER,
+        """\
+attempt 1 -> stopped by unscored: no score for quality
+kept: nothing: no attempt was evaluated
+would have changed it: no single threshold or score: unscored stopped it""",
+    ),
+    (Loop("new"), support.NEVER, ""),
+]
+
+
+@pytest.mark.parametrize(("loop", "policy", "text"), TEXTS)
 def test_the_text_of_an_explanation(loop, policy, text):
     assert str(explain(loop, policy)) == text
 
