@@ -507,4 +507,4 @@ def test_the_database_is_durable_and_marked(store, owner, tmp_path):
         return await store.write(Scope(), look)
 
     assert asyncio.run(scenario()) == ("wal", 2, 1)
-    assert rows(tmp_path / "a.db", "pragma application_id") == [(0x65727261,)]
+    assert rows(tmp_path / "a.db", "pragma application_id") == [(0x68656564,)]
