@@ -30,7 +30,7 @@ from heedful.runs import loop_of
 from heedful.sanitize import neutral
 from heedful.stages import Attempts, Stage, reports_of
 from heedful.store import exposures, loops, patterns
-from heedful.store.records import Head, StoredLoop
+from heedful.store.records import Head, StageHead, StoredLoop
 
 if TYPE_CHECKING:
     from heedful.pipeline import Pipeline
@@ -71,7 +71,7 @@ class Driven:
             id=self.loop,
             scope=pipeline.scope,
             data=self._attempts.state,
-            labels=self._labels(),
+            stage=self._head(),
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
@@ -123,16 +123,17 @@ class Driven:
 
         return judged
 
-    def _labels(self) -> dict[str, str]:
+    def _head(self) -> StageHead:
         stage = self._stage
-        return {
-            "pipeline": self._pipeline.name,
-            "stage": stage.name,
-            "checks": "\n".join(stage.names),
-            "on_exhausted": stage.on_exhausted,
-            "on_unvalidated": stage.on_unvalidated,
-            **({"model": stage.writer.model.name} if stage.writer else {}),
-        }
+        return StageHead(
+            self._run,
+            stage.name,
+            self._pipeline.name,
+            stage.names,
+            stage.on_exhausted,
+            stage.on_unvalidated,
+            stage.writer.model.name if stage.writer else "",
+        )
 
     async def _feedback(self, evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
         memory = self._pipeline.memory
@@ -182,7 +183,8 @@ class Driven:
         now = time.time()
         self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
         kept = tuple(self._decisions)
-        return StoredLoop(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
+        head = Head(None, kind="stage", stage=self._head())
+        return StoredLoop(self.loop, head, loop, (), kept, {}, 1, self._began, now)
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:

@@ -13,7 +13,7 @@ from heedful.loop.decide import Again, Decision, Done, Verdict
 from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.sanitize import neutral
-from heedful.store.records import StoredLoop
+from heedful.store.records import StageHead, StoredLoop
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
@@ -228,14 +228,12 @@ def stage_feedback(
     return neutral(feedback(evaluation, goals, head, tail))
 
 
-def reworded(loop: Loop, verdict: Verdict) -> Verdict:
+def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
     """A verdict that another attempt is made, in the words of its stage where the loop is one's."""
     last = loop.attempts[-1] if loop.attempts else None
-    if last is None or not last.evaluation or not {"pipeline", "stage"} <= last.labels.keys():
+    if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
-    if not isinstance(verdict, Again):
-        return verdict
-    said = stage_feedback(last.labels["stage"], last.evaluation, loop.goals)
+    said = stage_feedback(stage.name, last.evaluation, loop.goals)
     return replace(verdict, feedback=said)
 
 
@@ -245,27 +243,28 @@ def unvalidated(check: str) -> str:
 
 
 def stage_report(stored: StoredLoop, run: str) -> StageReport:
-    """What a stored loop of a stage came to; its attempts say which stage and which checks."""
-    loop = stored.loop
-    labels = loop.attempts[-1].labels if loop.attempts else {}
-    name = labels.get("stage", stored.id.removeprefix(f"{run}/"))
+    """What a stored loop of a stage came to; its attempts say which checks judged them."""
+    loop, stage = (
+        stored.loop,
+        stored.head.stage or StageHead(run, stored.id.removeprefix(f"{run}/")),
+    )
+    name = stage.name
     last = stored.verdicts[-1] if stored.verdicts else None
     told = {one.attempt: one for one in stored.decisions}
     attempts = tuple(
-        _attempt(name, run, one, told.get(one.number), loop.goals) for one in loop.attempts
+        _attempt(stage, one, told.get(one.number), loop.goals) for one in loop.attempts
     )
     if not isinstance(last, Done):
         return StageReport(name, "open", "open", attempts)
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
         return StageReport(name, status, "passed", attempts, len(attempts))
-    exhausted, unjudged = (labels.get(one, "") for one in ("on_exhausted", "on_unvalidated"))
     if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
-        action: Action = _unjudged(attempts[-1], unjudged)
+        action: Action = _unjudged(attempts[-1], stage.on_unvalidated)
         return StageReport(name, status, action, attempts, len(attempts))
-    kept = last.best if exhausted == "best" else len(attempts) or None
+    kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
-    return StageReport(name, "failed", how.get(exhausted, "continued"), attempts, kept)
+    return StageReport(name, "failed", how.get(stage.on_exhausted, "continued"), attempts, kept)
 
 
 def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
@@ -276,39 +275,39 @@ def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
 
 
 def _attempt(
-    stage: str, run: str, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
+    stage: StageHead, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
 ) -> AttemptReport:
     evaluation = attempt.evaluation or Evaluation()
-    names = [name for name in attempt.labels.get("checks", "").split("\n") if name]
+    names = attempt.judged_by
     verdict = decision.verdict if decision else None
     failed = bool(evaluation.errors or evaluation.unmet(goals))
     said = verdict.feedback if isinstance(verdict, Again) else ""
     return AttemptReport(
-        stage,
-        run,
+        stage.name,
+        stage.run,
         attempt.number,
         _status(evaluation, goals, names),
         tuple(_checked(evaluation, goals, names)),
         round(1000 * attempt.usage.seconds, 3),
         decision.at if decision else 0.0,
         failed or isinstance(verdict, Again),
-        said or (stage_feedback(stage, evaluation, goals) if failed else ""),
+        said or (stage_feedback(stage.name, evaluation, goals) if failed else ""),
         _output(attempt, stage),
         attempt.usage,
     )
 
 
-def _output(attempt: Attempt, stage: str) -> str:
+def _output(attempt: Attempt, stage: StageHead) -> str:
     """What a model wrote; else the stage's output as JSON, with the rest of what it changed."""
     text = attempt.candidate.text or ""
-    if "model" in attempt.labels:
+    if stage.model:
         return text
     try:
         changed, *more = json.loads(text).values()
     except (ValueError, AttributeError):  # a value that only Python can write
         return text
-    whole = more or changed.keys() != {stage}
-    return text if whole else json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+    whole = more or changed.keys() != {stage.name}
+    return text if whole else json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
 
 
 def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:

@@ -16,7 +16,7 @@ from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.loop.stop import Stop
 from heedful.reports import Report, StageReport, stage_report
-from heedful.runs import POLICY, head_of, loop_of, stages_of
+from heedful.runs import head_of, loop_of, stages_of
 from heedful.stages import Attempts, Stage, fields_of, reports_of, tell
 from heedful.store.records import JournalEntry, StoredLoop
 
@@ -47,7 +47,7 @@ class Running:
         reports_of(self._state)
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
-            stored = await self._journal.open(head_of(pipeline.name, names), (), POLICY)
+            stored = await self._journal.open(head_of(pipeline.name, names))
             self._ended = max((one.at for one in stored.decisions), default=0.0) if stored else 0.0
             if pipeline.store is not None:
                 self._stored = await stages_of(pipeline.store, pipeline.scope, self.id, names)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.reports import Report, StageReport, stage_report
 from heedful.store import loops
-from heedful.store.records import StoredLoop
+from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
 
 # A run is a loop with one attempt each time that it comes to an end.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
 
 
-def head_of(pipeline: str, stages: Sequence[str]) -> dict[str, Any]:
-    """The task of a run's loop."""
-    return {"pipeline": pipeline, "stages": list(stages)}
+def head_of(pipeline: str, stages: Sequence[str]) -> Head:
+    """The head of a run's loop."""
+    task = {"pipeline": pipeline, "stages": list(stages)}
+    return Head(task, (), policy_to(POLICY), kind="run")
 
 
 def loop_of(run: str, stage: str) -> str:
@@ -30,9 +31,7 @@ def loop_of(run: str, stage: str) -> str:
 
 def is_run(stored: StoredLoop) -> bool:
     """Whether a loop is the run of a pipeline."""
-    task = stored.head.task
-    named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
-    return named and stored.head.policy.get("name") == POLICY.name
+    return stored.head.kind == "run"
 
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:

@@ -11,7 +11,6 @@ from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.replay import Figures, Recorded
 from heedful.loop.stop import MaxAttempts
-from heedful.runs import is_run
 from heedful.store.records import StoredLoop
 
 State = Literal["open", "passed", "stopped"]
@@ -44,7 +43,7 @@ def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
 
     The run of a pipeline is none: its stages are, each with its own attempts.
     """
-    told = [one.loop for one in reversed(found) if one.loop.attempts and not is_run(one)]
+    told = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
     return list(map(Recorded, told))
 
 
