@@ -1,4 +1,4 @@
-"""A stored loop, told: its state, and why it went on and why it stopped."""
+"""A stored loop, explained and replayed: its state, and why it went on and why it stopped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Who drives a loop: a token that tells whether its process still lives.
+"""Loops: claimed by one driver, written entry by entry, read whole.
 
-Loops in SQL: claim, commit, read. Every function runs inside one transaction.
+A driver holds a loop by a lease, and its token says whether its process still lives: what a killed
+process drove is free at once on its own machine. The `epoch` of a loop fences off an older driver.
 """
 
 from __future__ import annotations

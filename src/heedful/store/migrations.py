@@ -1,6 +1,6 @@
-"""The schema of procrastinate, the queue that lives in the same PostgreSQL.
+"""The schema of PostgreSQL, in numbered migrations of two parts, and that of its queue.
 
-The schema of PostgreSQL, in numbered migrations of two parts.
+The part `pre` may be applied while the old version still serves, `post` once it is gone.
 """
 
 from __future__ import annotations

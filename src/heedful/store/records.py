@@ -1,4 +1,4 @@
-"""TODO"""
+"""Loops and episodes as a store keeps them, and what one transaction adds to a loop."""
 
 from __future__ import annotations
 

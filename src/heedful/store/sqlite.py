@@ -1,6 +1,6 @@
-"""One SQLite connection on one thread, with group commit; and SQLite's errors as ours.
+"""SQLite: one file, a write-ahead log, `synchronous=FULL`, one writer thread a process.
 
-SQLite: one file, WAL, synchronous=FULL, one writer thread a process.
+All that waits for the writer is committed together: one fsync for the whole group.
 """
 
 from __future__ import annotations
