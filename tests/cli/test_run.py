@@ -221,7 +221,7 @@ def test_a_traceback_only_on_request(desk):
 
 def newer(path):
     db = sqlite3.connect(path)
-    db.execute(f"pragma application_id = {0x65727261}")
+    db.execute(f"pragma application_id = {0x68656564}")
     db.execute("pragma user_version = 99")
     db.close()
 
