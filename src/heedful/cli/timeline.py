@@ -6,7 +6,7 @@ from heedful.cli.output import following, print_json, show, table
 from heedful.loop.feedback import clean
 from heedful.loop.record import shown
 from heedful.pipeline.questions import AttemptCost, describe_run, describe_stage, find_stage
-from heedful.store.runs import AttemptReport, Report, StageReport
+from heedful.store.runs import Report, StageAttempt, StageReport
 
 CANDIDATE = 400
 HEADS = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")
@@ -58,7 +58,7 @@ def _tell_stage(report: Report, stage: StageReport, *, whole: bool) -> None:
                 show(f"    | {line}".rstrip())
 
 
-def _tell_checks(made: AttemptReport, *, whole: bool) -> None:
+def _tell_checks(made: StageAttempt, *, whole: bool) -> None:
     for one in made.checks:
         if one.status == "passed" and not whole:
             continue

@@ -1,7 +1,7 @@
-"""What one database is copied from or into, row by row; and a file of SQLite as either.
+"""Copy one database into another: every row of every scope, all or nothing, then compared.
 
-A database of PostgreSQL as one side of a copy: the role owns its tables, so it sees all rows.
-One database into another: every row of every scope, all of it or nothing, and then compared.
+Either may be a file of SQLite or a database of PostgreSQL, there as the role that owns its tables
+and so sees all rows.
 """
 
 from __future__ import annotations

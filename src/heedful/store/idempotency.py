@@ -1,8 +1,7 @@
-"""What is done beside an effect, in its transaction: an entry of the audit, a step of a call.
+"""What is written with the effects of a call, and answers to calls that come again.
 
-A caller says so for all that runs within `beside`; the store then does it where it writes.
-
-Answers in SQL: what calls with an idempotency key did, and what they were answered.
+Within `beside` every write of the call also writes its entry of the audit and its effect, in one
+transaction. A call that comes again with its idempotency key has no effect twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a superseded lesson has, beside what took its place, in SQL.
+"""Lessons: counted, ruled on, bounded and forgotten.
 
-Trust in SQL: as what a text is written, what it rests on, how much one source may say.
-Lessons in SQL: the upsert and the indexed read.
-What was ruled on lessons, by whom and why, in SQL.
-Keeping memory small in SQL: a bound that evicts, and lessons removed on request.
+A lesson is one row for each kind and signature, which every sighting counts. Its examples carry
+what it rests on, so that a revoked source takes along all that derives from it. The trust and the
+state with which a text is written are decided here, whatever wrote it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The learned level in SQL: patterns that count as one, by evidence, and apart again.
+"""Patterns of errors that count as one, and lessons listed page by page and edited.
 
-Rows are never merged. Every pattern keeps its own lesson; which of them are a group is a reading of
-the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
-
-Lessons listed page by page, and edited by a person, in SQL.
+Rows are never merged. Every pattern keeps its own lesson; which of them are a group is computed
+from the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
 """
 
 from __future__ import annotations

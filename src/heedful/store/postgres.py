@@ -1,15 +1,9 @@
-"""Whose turn it is among the tasks of this process that need the same.
+"""PostgreSQL: a pool of connections, each transaction on a thread of its own.
 
-Who waits here needs no thread and no connection; those are for whom nothing but other processes can
-keep waiting. Without it 64 writers of one scope kept a reader of another waiting for 1.3 s, and
-wrote at two thirds of the rate.
-
-The migrations of PostgreSQL that this version knows, by the files of `sql/`.
-One connection to PostgreSQL that speaks the named statements, a transaction at a time.
-The URL of a PostgreSQL database: what libpq takes of it, and what a person may see.
-psycopg's errors as ours: what happened, what to do about it, and whether to begin again.
-Whether a connection may serve: its role, its server and its schema.
-PostgreSQL: a pool of connections, each transaction on a thread of its own.
+A connection is refused where row-level security would not hold its role. A transaction that was
+turned back by the database, or whose connection was lost before its commit, runs again. Tasks of
+this process that need the same lock wait here, without a thread or a connection: without that 64
+writers of one scope kept a reader of another waiting for 1.3 s, at two thirds of the rate.
 """
 
 from __future__ import annotations

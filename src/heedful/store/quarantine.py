@@ -1,4 +1,4 @@
-"""The quarantine in SQL: what waits, what is released or rejected, and sources revoked."""
+"""The quarantine: what waits, what is released or rejected, and sources revoked."""
 
 from __future__ import annotations
 
