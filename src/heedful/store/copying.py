@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreCorrupt, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store.lessons import short, token
-from heedful.store.postgres import Session
 from heedful.store.sqlite import BUSY_SECONDS, Connection, connected, typed
+
+if TYPE_CHECKING:  # needs psycopg, which a copy of files can do without
+    from heedful.store.postgres import Session
 
 Cells = Sequence[Any]
 # What a file has for itself: SQLite gives the number of what is gone again, unless it is told.
