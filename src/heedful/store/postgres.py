@@ -558,7 +558,11 @@ class Database:
 
 
 class _Pool:
-    """At most `size` threads, and as many connections: the one used last is used first."""
+    """At most `size` threads, and as many connections: the one used last is used first.
+
+    psycopg_pool connects on threads of its own and tries again until a time-out: a refused role or
+    an older schema would be a time-out, not an error that says what to do.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address
