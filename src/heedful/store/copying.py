@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # needs psycopg, which a copy of files can do without
     from heedful.store.postgres import Session
 
 Cells = Sequence[Any]
-# What a file has for itself: SQLite gives the number of what is gone again, unless it is told.
+# A table of files alone: without it, SQLite would give the number of a deleted row again.
 OWN_TABLES = ("gone",)
 OWN_COLUMNS = {"corpus": {"id", "changed"}, "vector": {"changed"}}
 # What triggers keep is compared, and not copied.
@@ -231,7 +231,7 @@ def _given(table: Table) -> str:
     return f"select coalesce(pg_sequence_last_value({sequence}::regclass), 0)"
 
 
-Told = Callable[[str, int], None]  # of which table, and how many rows so far
+Told = Callable[[str, int], None]  # a table, and how many of its rows are copied
 _HOLDS = (
     "holds other rows already (in {}); copy into an empty database, or bring lessons together by "
     "heedful export and heedful import"
