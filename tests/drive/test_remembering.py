@@ -242,7 +242,7 @@ def test_a_resumed_loop_is_shown_what_it_was_shown_whatever_was_learnt_since(kep
             await drive(store, memory, id, generate=at_the_second, policy=FOUR)
         before = exposed(path, id)
         nearer = lesson("sign", example=Example(TASK, "sign of another one"))
-        await other.remember(SCOPE, [nearer])
+        await other.write(SCOPE, exposures.remember, [nearer])
         assert shown(await drive(store, Memory(other, holdout=0), "new"))[-1] == "sign"
         for holdout in (0.5, 0.0, 0.9):
             again = ScriptedModel("still wrong", forever=True)

@@ -15,7 +15,7 @@ from heedful.errors import LeaseLost, StoreError, UserCodeError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
-from heedful.store import loops
+from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
@@ -189,5 +189,5 @@ def test_a_look_that_fails_fails_no_loop_and_is_told(stores, tmp_path, caplog, a
     assert "loop l has ended" in told.getMessage()
     assert "the disk is full" in told.getMessage()
     mended(path)
-    asyncio.run(other.conclude(SCOPE, {}, []))
+    asyncio.run(other.write(SCOPE, exposures.conclude, {}, []))
     assert len(outcomes(path)) == 1

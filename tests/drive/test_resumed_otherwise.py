@@ -18,7 +18,7 @@ from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Goal, Loop
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops
-from heedful.store.records import StoredLoop
+from heedful.store.records import LoopState, StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.store.support import rows
@@ -125,9 +125,9 @@ def test_one_that_is_refused_as_the_loop_has_passed_meanwhile_leaves_it_free(tmp
         await session(store, heedful.policies.stage, [Goal("quality", 0.5)]).finish()
         now = store.read
 
-        async def late(scope: Scope, work: Any, id: str) -> StoredLoop:
+        async def late(*_: object) -> LoopState:
             monkeypatch.setattr(store, "read", now)
-            return before
+            return LoopState(before)
 
         monkeypatch.setattr(store, "read", late)
         with pytest.raises(OverrideRefused, match="the loop passed"):
