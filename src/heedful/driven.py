@@ -71,11 +71,11 @@ class Driven:
             id=self.loop,
             scope=pipeline.scope,
             data=self._attempts.state,
-            stage=self._head(),
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
         )
+        run.stage = self._head()
         made = len(self._attempts.made)
         while True:
             self._told.begins(self._place, stage.name, made + 1, _most(stage))
