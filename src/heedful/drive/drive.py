@@ -150,7 +150,6 @@ class Run(Generic[C]):
         seed: int = 0,
         feedback: Feedback | None = None,
         examples: bool = True,
-        stage: StageHead | None = None,
     ) -> None:
         given(id, checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
@@ -162,7 +161,8 @@ class Run(Generic[C]):
         self._pure = pure(checks, evaluate)
         self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
         remembers = memory if memory is None else Memory.of(memory, scope)
-        self._timeout, self._labels, self._stage = timeout, dict(labels or {}), stage
+        self._timeout, self._labels = timeout, dict(labels or {})
+        self.stage: StageHead | None = None  # a pipeline says so before the first attempt
         self._temperature, self._seed = temperature, seed
         there = scope or (remembers.scope if remembers else None)
         self._journal = journal(store, there, self.id, known=bool(id))
@@ -258,9 +258,9 @@ class Run(Generic[C]):
 
     async def _opened(self) -> _State:
         """The state that the journal holds, or a fresh one."""
-        kind: Kind = "loop" if self._stage is None else "stage"
+        kind: Kind = "loop" if self.stage is None else "stage"
         goals = [goal_to(goal) for goal in self._goals]
-        head = Head(self._task, goals, policy_to(self.policy), None, kind, self._stage)
+        head = Head(self._task, goals, policy_to(self.policy), None, kind, self.stage)
         stored = await self._journal.open(head)
         self._began = self._began or (stored.created if stored else time.time())
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
@@ -347,7 +347,7 @@ class Run(Generic[C]):
         usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
         seen = find_near_repeat(candidate, loop.attempts) if loop.attempts else None
         greedy = self._samples and at.temperature == 0
-        judged_by = self._stage.checks if self._stage else ()
+        judged_by = self.stage.checks if self.stage else ()
         return value, Attempt(
             number,
             candidate,

@@ -203,11 +203,11 @@ class StageRunner:
             id=self.loop,
             scope=pipeline.scope,
             data=self._attempts.state,
-            stage=self._head(),
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
         )
+        run.stage = self._head()
         made = len(self._attempts.made)
         while True:
             self._progress.attempt_begins(self._place, stage.name, made + 1, _most(stage))

@@ -41,7 +41,7 @@ def explained(stored: StoredLoop) -> Explanation:
 def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
     """Those of the loops, the newest first, that have an attempt, the oldest first, to replay.
 
-    The run of a pipeline is none: its stages are, each with its own attempts.
+    The run of a pipeline is left out; its stages have loops with attempts of their own.
     """
     told = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
     return list(map(Recorded, told))

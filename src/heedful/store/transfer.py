@@ -340,7 +340,7 @@ def absorb(
 
     What is known stays as it is, but that sightings are counted; and what an operator or a measured
     outcome said raises what neither has said here, as `remember` does. That is on record: `by` is
-    whoever vouches for the import, which is called `source`; "" where nobody does.
+    the person who vouches for the import, which is called `source`; "" without one.
     """
     sink = _Sink(db, scope, source, by, why, time.time())
     return [sink.write(record) for record in records]
