@@ -37,6 +37,7 @@ from heedful.loop.explain import Explanation
 from heedful.loop.feedback import clean
 from heedful.loop.record import Attempt
 from heedful.memory.memory import Memory
+from heedful.store import exposures as exposure_store
 from heedful.store import loops as loop_store
 from heedful.store.history import explained, state_of
 from heedful.store.records import StoredLoop
