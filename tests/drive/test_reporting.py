@@ -19,7 +19,7 @@ from heedful.drive.report import Reported, Told, cancel, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
-from heedful.loop.stop import Budget, MaxAttempts, Repeat, Stop
+from heedful.loop.stop import MaxAttempts, Repeat, Stop
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.records import JournalEntry
@@ -170,25 +170,15 @@ async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, w
 TEXT = "the answer to the question is that nobody knows what the right number would be"
 
 
+DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
+
+
 @pytest.mark.parametrize(
     ("rule", "reports", "stopped"),
     [
-        (MaxAttempts(2), [{"output": "one"}, {"output": "two"}], ["attempts"]),
+        (Repeat(), DIGESTS, ["repeat"]),  # digests alone repeat; without any, nothing does
         (Repeat(), [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}], ["repeat"]),
-        (
-            Repeat(),  # digests alone are repeats, and no output is like no other
-            [{"output": None, "digest": d} for d in ("d", "", "", "d")],
-            ["repeat"],
-        ),
         (Repeat(), [{"output": "one", "judged": None}], ["unscored"]),
-        (
-            Budget(calls=3),
-            [
-                {"output": "one", "usage": Usage(calls=2)},
-                {"output": "two", "usage": Usage(calls=1)},
-            ],
-            ["budget"],
-        ),
     ],
 )
 async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, stopped):

@@ -1,4 +1,4 @@
-"""The presets: what is in them, and where each of their numbers takes effect."""
+"""The presets: what is in them, and that each ends every loop."""
 
 from __future__ import annotations
 

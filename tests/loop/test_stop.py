@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.loop.stop import (
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
 from heedful.loop.stop import find_near_repeat as near
 from heedful.testing import history
 from tests.loop import support
@@ -55,7 +46,7 @@ def spending(**usage: float) -> Loop:
 
 
 # What each attempt finds wrong, a letter an error: histories in which the rule speaks, and others.
-FOUND: list[tuple[StopRule, str, str]] = [
+FOUND: list[tuple[heedful.StopRule, str, str]] = [
     (MaxAttempts(), "a,a,a,a a,a,a,a,a", "a a,a,a"),  # the first try counts
     *((Fatigue(limit), "a,a,a", "a,a") for limit in (0.299, 0.3, 0.1 + 0.2, 0.3004)),
     (Fatigue(0.301), "", "a,a,a"),
@@ -66,7 +57,7 @@ FOUND: list[tuple[StopRule, str, str]] = [
 ]
 # Candidates that never improve; ~ is near the first, * was sampled greedily: of a greedy sample the
 # first repeat does not count, since a warmer one is still to come.
-TRIED: list[tuple[StopRule, str, str]] = [
+TRIED: list[tuple[heedful.StopRule, str, str]] = [
     (Repeat(), "aa abcb abc~ a*a a*a*a* a*a*a a*b*a*b* a*b~*c~*", "a ab aab a*a* aa* a*b~*"),
     (Repeat(2), "aaa aabb abc~c~ a*a*a*", "aa aba a*a*"),
     (Repeat(3), "aaaa", "a*a*a*"),
@@ -84,7 +75,7 @@ def marked(text: str) -> Loop:
     return tried("".join(one[0] for one in found), near, cold=cold)
 
 
-CASES: list[tuple[StopRule, Loop, bool]] = [
+CASES: list[tuple[heedful.StopRule, Loop, bool]] = [
     *(
         (rule, make(text), speaks)
         for table, make in ((FOUND, lambda text: history(*text.split(","))), (TRIED, marked))

@@ -1,4 +1,4 @@
-"""Many processes and threads on one file."""
+"""Many processes on one file."""
 
 from __future__ import annotations
 
