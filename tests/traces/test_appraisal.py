@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Expected, appraise
-from heedful.checks import critic as checks
 from heedful.checks import text as checks_text
+from heedful.checks.critic import Critic, Role, critic
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.testing import ScriptedModel
@@ -357,9 +357,9 @@ def opinion(**keys: Any) -> str:
     return json.dumps({"reason": "Since it is so.", "confidence": 0.8} | keys)
 
 
-def role(name: str, *lines: Any) -> tuple[checks.critic, ScriptedModel]:  # type: ignore[valid-type]
+def role(name: str, *lines: Any) -> tuple[Critic, ScriptedModel]:
     model = ScriptedModel(*lines)
-    return checks.critic(name, model), model
+    return critic(name, model), model
 
 
 def test_only_a_critic_gives_helpfulness_and_it_is_named():
@@ -386,10 +386,10 @@ def test_a_critic_settles_what_code_left_open_and_nothing_else():
 
 
 def test_what_code_has_judged_stays_beside_a_critic():
-    both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
+    both = Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
     answer = opinion(correctness=1.0, helpfulness=0.4)
-    critic = checks.critic(both, ScriptedModel(answer))
-    found = judged(said("no"), expected="yes", critics=[critic])
+    judge_of_both = critic(both, ScriptedModel(answer))
+    found = judged(said("no"), expected="yes", critics=[judge_of_both])
     assert (found.scores["correctness"], found.scores["helpfulness"]) == (0.0, 0.4)
 
 
