@@ -11,8 +11,9 @@ from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts, Stop
+from heedful.memory.reflect import episode_of
 from heedful.store.records import Head, StoredLoop
-from heedful.traces.episode import Episode, Event, Fault, episode_of, trust_of
+from heedful.traces.episode import Episode, Event, Fault, trust_of
 
 EVENT = Event(
     "tool_call", "c", "a", "t", {"b": 1, "a": [2]}, "k", "e", "i", "o", at=1.5, meta={"m": 1}

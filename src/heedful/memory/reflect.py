@@ -17,7 +17,8 @@ from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.signature import Signature, digest_of
 from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
-from heedful.loop.record import NOTHING, Usage
+from heedful.loop.decide import Verdict
+from heedful.loop.record import NOTHING, Loop, Usage
 from heedful.memory.draft import (
     Claim,
     Draft,
@@ -36,9 +37,10 @@ from heedful.models.call import asked
 from heedful.models.contract import Model
 from heedful.redact import redacted
 from heedful.store import episodes, exposures, patterns, quarantine
-from heedful.store.records import StoredEpisode
+from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
 from heedful.traces.episode import LOOP, Episode, Limits
+from heedful.traces.episode import episode_of as of_loop
 from heedful.traces.messages import write
 from heedful.traces.reading import read
 from heedful.traces.signals import Signal
@@ -90,6 +92,24 @@ class Reflected:
     def quarantined(self) -> bool:
         """Whether any of it waits for a ruling in quarantine."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
+
+
+def episode_of(
+    loop: Loop | StoredLoop, task: str = "", verdict: Verdict | None = None, goal: str = ""
+) -> Episode:
+    """Turn a finished loop into an episode: each attempt is an llm_response, then its findings.
+
+    A stored loop brings its task and its last verdict. An error is an error_event with its check as
+    the code, any other finding a system_event. The outcome is success if the verdict passed
+    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
+    on, else failure. Secrets are redacted.
+    """
+    if isinstance(loop, StoredLoop):
+        verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
+        known = loop.head.task
+        task = task or (known if isinstance(known, str) else json.dumps(known, ensure_ascii=False))
+        loop = loop.loop
+    return of_loop(loop, task, verdict, goal)
 
 
 async def reflect(
