@@ -153,34 +153,19 @@ def _value(value: Any) -> Any:
     return {text_field(pair, "key"): _value(pair.get("value")) for pair in inner}
 
 
-def from_protobuf(data: bytes) -> Iterator[Span]:
-    """Yield the spans of one encoded `ResourceSpans`. Raises InvalidInput, ImportError."""
-    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
-
-    yield from _resource_spans(_decoded(ResourceSpans, data))
-
-
 def from_request(data: bytes) -> Iterator[Span]:
-    """Yield the spans of an encoded `ExportTraceServiceRequest`. Raises as `from_protobuf`."""
+    """Yield the spans of an `ExportTraceServiceRequest`. Raises InvalidInput, ImportError."""
+    from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
 
-    for resource in _decoded(TracesData, data).resource_spans:
-        yield from _resource_spans(resource)
-
-
-def _decoded(kind: Any, data: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-
     try:
-        return kind.FromString(data)
+        request = TracesData.FromString(data)
     except DecodeError as error:
         raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
-
-
-def _resource_spans(resource: Any) -> Iterator[Span]:
-    for scope in resource.scope_spans:
-        for span in map(_protobuf_span, scope.spans):
-            yield _without_content(span) if scope.scope.name == OWN else span
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in map(_protobuf_span, scope.spans):
+                yield _without_content(span) if scope.scope.name == OWN else span
 
 
 def _without_content(span: Span) -> Span:
@@ -256,7 +241,7 @@ def step_of(span: Span, error: Error | None) -> Step | None:
         for event, more in span.events:
             if event == "gen_ai.client.inference.operation.details":
                 held = {**more, **held}
-        tools = _data(held.get("gen_ai.tool.definitions"))
+        tools = json_data(held.get("gen_ai.tool.definitions"))
     named = {what: first_of(held, *names) for what, names in NAMES.items()}
     cost = held.get("llm.cost.total")
     step = Step(
@@ -290,7 +275,7 @@ def _add_tool(step: Step, span: Span, named: Mapping[str, Any], error: Error | N
         documents = _listed(span.attributes, "retrieval.documents.", "document")
         result = "\n".join(text_of(each.get("content")) for each in documents) or None
     if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
-        data = _data(result)
+        data = json_data(result)
         result = data if isinstance(data, str) else result
     if error is not None or result is not None:
         message, code = error or ("", "")
@@ -312,25 +297,25 @@ def error_of(span: Span) -> Error | None:
 
 
 def _add_genai_messages(step: Step, span: Span, held: Attributes) -> None:
-    instructions = _data(held.get("gen_ai.system_instructions"))
+    instructions = json_data(held.get("gen_ai.system_instructions"))
     if instructions is not None:
         step.inputs += _part_messages([{"role": "system", "parts": instructions}], "system")
-    step.inputs += _part_messages(_data(held.get("gen_ai.input.messages")), "user")
-    step.outputs += _part_messages(_data(held.get("gen_ai.output.messages")), "assistant")
+    step.inputs += _part_messages(json_data(held.get("gen_ai.input.messages")), "user")
+    step.outputs += _part_messages(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        content = _data(more.get("gen_ai.event.content"))
+        content = json_data(more.get("gen_ai.event.content"))
         body = content if isinstance(content, Mapping) else more
         if role := EVENTS.fullmatch(name):
             id = body.get("id")
             step.inputs += _chat({"role": role[1], "tool_call_id": id, **_message_fields(body)})
         elif name == "gen_ai.choice":
-            message = _data(body.get("message"))
+            message = json_data(body.get("message"))
             whole = message if isinstance(message, Mapping) else {"content": message}
             step.outputs += _chat({"role": "assistant", **_message_fields(whole)})
 
 
 def _message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    calls = _data(body.get("tool_calls"))
+    calls = json_data(body.get("tool_calls"))
     kept = {name: held for name, held in body.items() if name in ("content", "role", "name")}
     return kept | ({"tool_calls": calls} if calls else {})
 
@@ -349,7 +334,7 @@ def _add_openinference_messages(step: Step, held: Attributes) -> None:
 
 
 def _declared(tool: Mapping[str, Any]) -> Any:
-    return tool if "name" in tool else _data(tool.get("json_schema"))
+    return tool if "name" in tool else json_data(tool.get("json_schema"))
 
 
 def _openai_message(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -393,7 +378,7 @@ def _in_order(tree: Any) -> list[dict[str, Any]]:
     return [tree[place] for place in places if isinstance(tree[place], dict)]
 
 
-def _data(value: Any) -> Any:
+def json_data(value: Any) -> Any:
     """Decode an attribute that may be JSON text."""
     if isinstance(value, str):
         try:
