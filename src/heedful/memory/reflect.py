@@ -222,9 +222,9 @@ class _Reflector:
         """Word and write the reflection; a failure is recorded, to be tried again."""
         async with _claim_kept(writes_to, digest):
             scope, count = self.memory.scope if self.memory else Scope(), len(episode.events)
-            place = {"tenant": scope.tenant, "project": scope.project}
-            ended = {"outcome": episode.outcome, "event_count": count}
-            _log.info("reflection_generation_started", extra=place | ended)
+            fields: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
+            fields |= {"outcome": episode.outcome, "event_count": count}
+            _log.info("reflection_generation_started", extra=fields)
             found = await self.study(episode, trust)
             known = 0
             if self.memory is not None:
@@ -234,9 +234,9 @@ class _Reflector:
             draft, usage, error = await self._draft(found, known)
             made = await self.lessons(found, draft, digest, related)
             made = replace(made, usage=usage, known=known, error=error)
-            rated = {"importance": made.reflection.importance, "confidence": draft.confidence}
-            has_strategy = {"has_strategy": made.strategy is not None}
-            _log.info("reflection_generated", extra=rated | has_strategy)
+            fields = {"importance": made.reflection.importance, "confidence": draft.confidence}
+            fields["has_strategy"] = made.strategy is not None
+            _log.info("reflection_generated", extra=fields)
             if writes_to is not None:
                 made = replace(made, stored=await _write_lessons(writes_to, digest, made))
             return made

@@ -170,7 +170,7 @@ def episode_of(
         outcome = "partial"
     events = tuple(event for attempt in loop.attempts for event in _attempt_events(attempt))
     stop = done.stopped_by[0] if done and done.stopped_by else None
-    fault = stop and Fault(stop.rule, redacted(stop.detail))
+    fault = None if stop is None else Fault(stop.rule, redacted(stop.detail))
     texts = (redacted(task), redacted(goal))
     return Episode(events, outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
 

@@ -293,8 +293,10 @@ class SessionReader:
             gathering, counts = session.gathering, session.tokens.values()
             if gathering.count:
                 usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
-                ids = {"id": id, "session": id}
-                found.append(gathering.episode(task=session.task, usage=usage, by_time=True, **ids))
+                whole = gathering.episode(
+                    task=session.task, id=id, session=id, usage=usage, by_time=True
+                )
+                found.append(whole)
         return found
 
 

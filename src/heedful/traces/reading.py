@@ -64,10 +64,8 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
     reader, damage, line = None, None, 0
     with ExitStack() as stack:
         try:
-            if isinstance(file, bytes):
-                opened = BufferedReader(BytesIO(file))
-            else:
-                opened = stack.enter_context(open(file, "rb"))
+            source: Any = BytesIO(file) if isinstance(file, bytes) else open(file, "rb")  # noqa: SIM115
+            opened = BufferedReader(stack.enter_context(source))
             for entry in _values(name, opened, limits.bytes):
                 line = entry.line
                 kind = format if reader or format != "auto" else _format(entry.value)
