@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.learn import Reflection
 from heedful.lessons.lesson import Filter, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -238,11 +238,3 @@ def test_a_flood_does_not_push_out_what_is_trusted(tmp_path):
             assert len(names) == 5
 
         do(scenario())
-
-
-def test_an_example_without_answer_is_no_example_for_a_prompt(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=Example(SIMILAR, ""))
-        assert (await memory.brief(SIMILAR, "loop")).examples == ()
-
-    do(scenario())

@@ -8,7 +8,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from io import BufferedReader, BytesIO
+from io import BufferedReader, BytesIO, FileIO
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -64,8 +64,8 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
     reader, damage, line = None, None, 0
     with ExitStack() as stack:
         try:
-            source: Any = BytesIO(file) if isinstance(file, bytes) else open(file, "rb")  # noqa: SIM115
-            opened = BufferedReader(stack.enter_context(source))
+            raw = BytesIO(file) if isinstance(file, bytes) else FileIO(file)
+            opened: Any = BufferedReader(stack.enter_context(raw))
             for entry in _values(name, opened, limits.bytes):
                 line = entry.line
                 kind = format if reader or format != "auto" else _format(entry.value)
