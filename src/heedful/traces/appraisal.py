@@ -37,7 +37,7 @@ EVENTS_SHOWN = 100
 # Numbers this close are one number written in two ways; `tolerance` comes on top.
 RELATIVE = 1e-9
 
-# A run to compare with, the usage of one, or recorded runs of which the best is taken.
+# A run to compare with, its usage, or recorded runs: then the best of them.
 Best = Episode | Usage | Sequence[Episode]
 
 _NUMBER = re.compile(
@@ -53,8 +53,9 @@ class Expected:
 
     `answer` is a text, a number, or JSON data (true, false, an object, a list); None if unknown.
     `fields` are names that an answer in JSON must fill, by default those of `answer`. `actions` are
-    tool_call events of which tool and arguments count; without arguments any will do. () expects
-    that nothing is done, None expects nothing in particular. With `ordered` their order counts.
+    tool_call events; their tools and arguments count, and an action without arguments accepts any.
+    () expects that nothing is done, None expects nothing in particular. With `ordered` their order
+    counts.
     `reads` names tools that change nothing: calling them is neither right nor wrong. Numbers of an
     answer may differ by `tolerance`. Raises InvalidInput.
     """
@@ -108,10 +109,10 @@ async def appraise(
     """Judge how a finished run did: correctness, helpfulness, safety, completeness, efficiency.
 
     Code judges first. `expected` is an `Expected` or just its answer; `checks` judge the answer,
-    the last words of an agent. `best` is a run to compare with, the usage of one, or recorded runs,
-    of which the success with the fewest steps is taken. `destructive` names tools whose calls must
-    be expected, `polls` tools that are rightly called again. A critic is asked if it may give a
-    score that is still open, or one of its own; the first that gives a score decides it.
+    the last words of an agent. `best` is a run to compare with, its usage, or recorded runs: then
+    the success with the fewest steps counts. `destructive` names tools whose calls must be
+    expected, `polls` tools that may be called again for news. A critic is asked if it may give a
+    score that is still open, or one of its own; the first critic that gives a score decides it.
 
     A score that nothing can judge is absent. A note for each score says why it is what it is and
     who judged; findings name their events in `evidence`. Raises InvalidInput, CheckFailed, and
@@ -198,7 +199,7 @@ def evaluation_of(judged: Sequence[Judgement]) -> Evaluation:
 
 
 def _finding(
-    run: Course, score: str, what: str, places: Iterable[int], level: Level, fix: str = ""
+    run: Course, score: str, what: str, places: Iterable[int], level: Level = "error", fix: str = ""
 ) -> Finding:
     return Finding(score, what, fix, level, SEVERITY[level], evidence=_names(run, places))
 
@@ -225,8 +226,7 @@ def _answer_at(run: Course) -> int | None:
 def _answer_correct(run: Course, at: int | None, expected: Expected) -> Judgement:
     if at is None:
         what = "there is no answer"
-        finding = _finding(run, "correctness", what, (), "error")
-        return Judgement("correctness", 0.0, what, (finding,))
+        return Judgement("correctness", 0.0, what, (_finding(run, "correctness", what, ()),))
     text, wanted = run.events[at].content, expected.answer
     if isinstance(wanted, str):
         value, why = _same_text(text, wanted)
@@ -236,7 +236,7 @@ def _answer_correct(run: Course, at: int | None, expected: Expected) -> Judgemen
         value, why = _same_data(text, wanted, expected.tolerance)
     # The expected answer is left out: a model has to work it out, not to copy it.
     what = f"{_safe_quote(text)!r} is not the expected answer: {why}"
-    findings = () if value != 0 else (_finding(run, "correctness", what, (at,), "error"),)
+    findings = () if value != 0 else (_finding(run, "correctness", what, (at,)),)
     return Judgement("correctness", value, why, findings, _names(run, (at,)))
 
 
@@ -325,12 +325,9 @@ def _answer_complete(run: Course, at: int | None, fields: tuple[str, ...]) -> Ju
     whole = len(set(fields))
     why = f"{whole - len(missing)} of {whole} fields of the answer are filled"
     places = () if at is None else (at,)
-    findings: tuple[Finding, ...] = ()
-    if missing:
-        what = f"these fields are missing or empty: {_safe_quote(', '.join(missing))}"
-        findings = (_finding(run, "completeness", what, places, "error"),)
-    share = 1 - len(missing) / whole
-    return Judgement("completeness", share, why, findings, _names(run, places))
+    what = f"these fields are missing or empty: {_safe_quote(', '.join(missing))}"
+    findings = (_finding(run, "completeness", what, places),) if missing else ()
+    return Judgement("completeness", 1 - len(missing) / whole, why, findings, _names(run, places))
 
 
 def _calls(run: Course) -> list[int]:
@@ -374,8 +371,8 @@ def _match(run: Course, actions: Sequence[Event]) -> list[int | None]:
     """
     made: dict[Hashable, deque[int]] = {}
     for at in _calls(run):
+        event = run.events[at]
         if not _call_failed(run, at):
-            event = run.events[at]
             made.setdefault((event.tool, _canonical(event)), deque()).append(at)
     keys = [(action.tool, _canonical(action)) for action in actions]
     places = [made[key].popleft() if key[1] and made.get(key) else None for key in keys]
@@ -399,9 +396,8 @@ def _actions(run: Course, expected: Expected, actions: Sequence[Event]) -> Itera
     pairs = list(zip(actions, places, strict=True))
     wanted = [(action, at) for action, at in pairs if action.tool not in reads]
     made = [at for _, at in wanted if at is not None]
-    changed = [
-        at for at in _calls(run) if run.events[at].tool not in reads and not _call_failed(run, at)
-    ]
+    done = (at for at in _calls(run) if not _call_failed(run, at))
+    changed = [at for at in done if run.events[at].tool not in reads]
     extra = sorted(set(changed).difference(made))
     missing = [action for action, at in wanted if at is None]
     findings = list(islice(_action_findings(run, missing, extra), MOST_FINDINGS))
@@ -409,7 +405,7 @@ def _actions(run: Course, expected: Expected, actions: Sequence[Event]) -> Itera
     right = len(made)
     if expected.ordered and (right := _in_order(made)) < len(made):
         what = f"{len(made) - right} of {len(made)} actions were done out of the expected order"
-        findings.append(_finding(run, "correctness", what, made, "error"))
+        findings.append(_finding(run, "correctness", what, made))
         why += f"; {right} in the expected order"
     either = len(wanted) + len(changed) - right
     score = right / either if either else 1.0
@@ -419,12 +415,9 @@ def _actions(run: Course, expected: Expected, actions: Sequence[Event]) -> Itera
         found = sorted(at for at in places if at is not None)
         why = f"{len(found)} of {len(places)} expected calls were made"
         unread = [action for action, at in pairs if at is None and action.tool in reads]
-        unmade = [
-            _missing_call(run, action, "completeness", "warning")
-            for action in unread[:MOST_FINDINGS]
-        ]
-        share = len(found) / len(places)
-        judged.append(Judgement("completeness", share, why, tuple(unmade), _names(run, found)))
+        unmade = (_missing_call(run, action, "completeness", "warning") for action in unread)
+        listed, share = tuple(islice(unmade, MOST_FINDINGS)), len(found) / len(places)
+        judged.append(Judgement("completeness", share, why, listed, _names(run, found)))
     omitted = run.episode.omitted if None in places else 0
     for each in judged:
         left_out = f"{each.why}; {omitted} events were left out"
@@ -444,12 +437,12 @@ def _action_findings(
         others.remove(at)
         differing = _differing_keys(action, run.events[at])
         what = f"{quote(action.tool)} was called with other arguments than expected: {differing}"
-        yield _finding(run, "correctness", what, (at,), "error")
+        yield _finding(run, "correctness", what, (at,))
     for at in others:
         event = run.events[at]
         arguments = _safe_quote(_canonical(event) or "no arguments")
         what = f"{quote(event.tool)} was called and not expected: {arguments}"
-        yield _finding(run, "correctness", what, (at,), "error")
+        yield _finding(run, "correctness", what, (at,))
 
 
 def _missing_call(run: Course, action: Event, score: str, level: Level) -> Finding:
@@ -464,8 +457,8 @@ def _differing_keys(action: Event, call: Event) -> str:
         return _safe_quote(_canonical(call) or "none")
     lost = object()
     keys = {**wanted, **given}
-    differ = [quote(key) for key in keys if wanted.get(key, lost) != given.get(key, lost)]
-    return ", ".join(differ[:MOST_KEYS])
+    differ = (quote(key) for key in keys if wanted.get(key, lost) != given.get(key, lost))
+    return ", ".join(islice(differ, MOST_KEYS))
 
 
 def _in_order(places: Sequence[int]) -> int:
@@ -561,7 +554,7 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
 
 
 def _costs(usage: Usage, steps: int) -> dict[str, int]:
-    """Return the costs in which two runs are compared; 0 if unknown."""
+    """Return the costs by which two runs are compared; 0 if unknown."""
     return {"steps": steps, "calls of a model": usage.calls, "tokens": usage.tokens}
 
 

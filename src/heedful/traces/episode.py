@@ -269,11 +269,12 @@ class Gathering:
         if fault is not None:
             texts = (fault.category, fault.message, fault.context)
             fault = Fault(*(shorten(text, content) for text in texts))
-        if outcome is None:
-            outcome = _outcome(fault, events)
+        if outcome is None and (fault or (events and failure(events[-1]))):
+            code = fault.category if fault else events[-1].code
+            outcome = "timeout" if LATE.search(code) else "error"
         return Episode(
             events,
-            outcome,
+            outcome or "partial",
             shorten(task, content),
             shorten(goal, content),
             fault,
@@ -284,12 +285,6 @@ class Gathering:
             omitted + self.count - len(kept),
             self._source,
         )
-
-
-def _outcome(fault: Fault | None, events: tuple[Event, ...]) -> Ended:
-    if fault is None and not (events and failure(events[-1])):
-        return "partial"
-    return "timeout" if LATE.search(fault.category if fault else events[-1].code) else "error"
 
 
 def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:

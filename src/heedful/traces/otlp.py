@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
 }
-# The attributes of both conventions by what they hold; the first that is there counts.
+# The names of attributes in both conventions, by what they hold; the first one present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),

@@ -348,7 +348,7 @@ class Signal:
 def signals(episode: Episode) -> tuple[Signal, ...]:
     """Return the signals of an episode in the order of their decisive events.
 
-    Linear in the number of events, of each of which 8,000 characters are read.
+    Linear in the number of events; 8,000 characters of each event are read.
 
     >>> calls = Event("tool_call", tool="read"), Event("tool_response", "Error: no such file")
     >>> [str(signal) for signal in signals(Episode(calls))]

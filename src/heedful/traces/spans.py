@@ -175,7 +175,7 @@ class _EventLog:
         self.gathering = Gathering(limits, SpanReader.source)
         self._seen: Counter[Hashable] = Counter()
         self._calls: set[tuple[str, str]] = set()  # by type and call: calls and responses
-        self._done: set[str] = set()  # calls of which a span has ended
+        self._done: set[str] = set()  # calls whose span has ended
         self._renamed: dict[str, str] = {}  # reused id of a call -> the id it has now
         self._open: dict[str, dict[str, object]] = {}  # tool -> its calls without a span
         self._tools: dict[str, str] = {}
