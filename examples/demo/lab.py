@@ -35,6 +35,7 @@ from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Embedder, Message, Model
+from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
 from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_summary
@@ -216,7 +217,7 @@ async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again:
             f"knows the rules\n{LEGEND}\n"
         )
         ran = await Lab(chosen, store, model, embedder, Screen(len(chosen.tasks))).run()
-        lessons = await store.reflections(SCOPE, TOP)
+        lessons = await store.read(SCOPE, lesson_store.top, TOP)
     threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return Measured(
         ran,

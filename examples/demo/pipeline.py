@@ -19,6 +19,7 @@ from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
 from heedful.pages.words import failures, happened, worked
+from heedful.store import exposures
 from heedful.store.runs import Report, StageReport, loop_of, report_of
 
 from ..forecast import forecast
@@ -146,7 +147,7 @@ async def _unended(memory: Memory, model: Model | None) -> str:
 
 
 async def _was_told(memory: Memory, report: Report, stage: StageReport) -> bool:
-    past = await memory.store.past(memory.scope, loop_of(report.run, stage.name))
+    past = await memory.store.read(memory.scope, exposures.past, loop_of(report.run, stage.name))
     return any(one.shown for one in past.exposures)
 
 

@@ -19,6 +19,7 @@ from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.explain import explain
 from heedful.loop.feedback import clean
+from heedful.store import loops
 from heedful.store.store import Store
 
 LEGEND = "✓ right   ✗ wrong, told what is wrong, asked again   ■ stopped"
@@ -75,7 +76,7 @@ class Story:
 
 async def story(store: Store, scope: Scope, loop: str) -> Story:
     """Read the story of a loop that has ended. Raises NotFound, StoreError."""
-    stored = await store.read(scope, loop)
+    stored = await store.read(scope, loops.read, loop)
     done = stored.verdicts[-1]
     stops = done.stopped_by if isinstance(done, Done) else ()
     tries = []

@@ -25,7 +25,7 @@ SECONDS = 60
 # was fed back the answer is right, but for tasks that say "never".
 MODEL = """
 import os, time
-from heedful.protocols import Answer, Usage
+from heedful import Answer, Usage
 
 def note(text):
     name = os.environ.get("CALLS", "calls.log")

@@ -64,7 +64,7 @@ GOOD = {
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
-    "quarantine list": ("looks like", "waiting"),
+    "quarantine list": ("recalled only after it was released", "waiting"),
     "quarantine log": ("nothing was ruled yet", "rulings"),
     "proof": ("insufficient data", "pooled lessons pending ended holdout"),
     "dream --dry-run": (

@@ -19,7 +19,7 @@ from tests.store.support import rows
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks never are.
 FOLLOWER = """
 import os, time
-from heedful.protocols import Answer, Usage
+from heedful import Answer, Usage
 
 def follower(messages):
     with open("calls.log", "a", encoding="utf-8") as file:

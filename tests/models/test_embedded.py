@@ -235,7 +235,7 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
     script = (
         "import asyncio\n"
         "from heedful.models.embedded import Embedded\n"
-        "from heedful.protocols import Message\n"
+        "from heedful.models.contract import Message\n"
         "model = Embedded('embedded:smollm2')\n"
         "async def main():\n"
         "    await model.complete([Message('user', 'Hi')], max_tokens=1)\n"
@@ -256,7 +256,7 @@ def test_a_fork_has_its_own_process_and_forgetting_to_close_leaves_none():
     script = (
         "import asyncio, os\n"
         "from heedful.models.embedded import Embedded\n"
-        "from heedful.protocols import Message\n"
+        "from heedful.models.contract import Message\n"
         "model = Embedded('embedded:smollm2', timeout=30)\n"
         "def ask():\n"
         "    asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"

@@ -26,8 +26,11 @@ from heedful.cli.output import (
 )
 from heedful.cli.progress import drive
 from heedful.cli.settings import Settings, settings, stored
+from heedful.lessons.lesson import Scope
+from heedful.store import keys
 from heedful.store.idempotency import Beside, also, beside
-from heedful.store.keys import Key, Verified, append, id_of, new_id
+from heedful.store.keys import Key
+from heedful.store.store import Store
 
 T = TypeVar("T")
 app: typer.Typer = group("Make, list and revoke the keys of the service.")
@@ -85,13 +88,12 @@ def create(
     until = None if expires is None else time.time() + seconds("--expires", expires)
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
 
-    async def make(store: Any) -> tuple[Key, str]:
-        bound, id = project or [], new_id()
+    async def make(store: Store) -> tuple[Key, str]:
+        bound, id = project or [], keys.new_id()
         _record(values.tenant, "key.create", name, id=id, projects=bound, may=rights)
-        made: tuple[Key, str] = await store.keys.create(
-            values.tenant, name, projects=bound, may=rights, by=BY, expires=until, id=id
+        return await keys.create(
+            store, values.tenant, name, projects=bound, may=rights, by=BY, expires=until, id=id
         )
-        return made
 
     made, text = _with_store(values, make, new=True)
     where = f"{', '.join(made.projects) or 'all projects'} of tenant {made.tenant}"
@@ -110,11 +112,11 @@ def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
     """List the keys of a tenant, the newest first, without their secrets."""
     values = settings(db=db, tenant=tenant)
 
-    async def read_all(store: Any) -> list[Key]:
+    async def read_all(store: Store) -> list[Key]:
         found: list[Key] = []
         while True:
             after = (found[-1].at, found[-1].id) if found else None
-            page = await store.keys.newest(values.tenant, PAGE, after)
+            page = await store.read(Scope(values.tenant), keys.newest, PAGE, after)
             found += page
             if len(page) < PAGE:
                 return found
@@ -135,17 +137,16 @@ def revoke(
     """Revoke a key: every service refuses it from now on."""
     values = settings(db=db, tenant=tenant)
 
-    async def end(store: Any) -> Key:
-        _record(values.tenant, "key.revoke", id_of(id))
-        revoked: Key = await store.keys.revoke(values.tenant, id)
-        return revoked
+    async def end(store: Store) -> Key:
+        _record(values.tenant, "key.revoke", keys.id_of(id))
+        return await store.write(Scope(values.tenant), keys.revoke, id)
 
     key = _with_store(values, end)
     answer(_document(key), f"{key.shown} ({key.name}) is revoked", json=json)
     return 0
 
 
-def _with_store(values: Settings, work: Callable[[Any], Awaitable[T]], *, new: bool = False) -> T:
+def _with_store(values: Settings, work: Callable[[Store], Awaitable[T]], *, new: bool = False) -> T:
     """Return what the work answers on the open store. Raises NotFound, StoreError."""
 
     async def opened() -> T:
@@ -158,7 +159,7 @@ def _with_store(values: Settings, work: Callable[[Any], Awaitable[T]], *, new: b
 
 def _record(tenant: str, action: str, subject: str, **detail: Any) -> None:
     """Write this to the audit in the transaction of the next change."""
-    also(lambda db: append(db, tenant, BY, action, subject, detail))
+    also(lambda db: keys.append(db, tenant, BY, action, subject, detail))
 
 
 def _document(key: Key) -> dict[str, Any]:
@@ -170,12 +171,11 @@ def list_audit(limit: Newest = 50, tenant: Tenant = None, db: Db = None, json: J
     """List what was done in a tenant, the newest first."""
     values = settings(db=db, tenant=tenant)
 
-    async def newest(store: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await store.audit.newest(values.tenant, limit)
-        return found
-
+    rows = _with_store(
+        values, lambda store: store.read(Scope(values.tenant), keys.audit_rows, limit)
+    )
     empty = f"nothing was done in tenant {values.tenant} yet"
-    emit(_with_store(values, newest), AUDIT, json=json, key="audit", text=4, empty=empty)
+    emit(rows, AUDIT, json=json, key="audit", text=4, empty=empty)
     return 0
 
 
@@ -194,11 +194,9 @@ def verify(
     """
     values = settings(db=db, tenant=tenant)
 
-    async def check(store: Any) -> Verified:
-        found: Verified = await store.audit.verify(values.tenant, kept)
-        return found
-
-    found = _with_store(values, check)
+    found = _with_store(
+        values, lambda store: store.apart(Scope(values.tenant), keys.verify_audit, kept)
+    )
     if json:
         print_json(asdict(found))
     elif found.broken:

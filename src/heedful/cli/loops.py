@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +27,7 @@ from heedful.cli.output import (
     show,
     when,
 )
+from heedful.cli.runs import loop_of, tell
 from heedful.cli.settings import ask
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.proof import Exposure
@@ -37,14 +37,13 @@ from heedful.loop.explain import Explanation
 from heedful.loop.feedback import clean
 from heedful.loop.record import Attempt
 from heedful.memory.memory import Memory
+from heedful.store import exposures as exposure_store
+from heedful.store import loops as loop_store
 from heedful.store.history import explained, state_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
 CANDIDATE = 400  # characters of a candidate that are shown
-LAST = "last"
-SHOWN = 10
-LOOKED_AT = 200  # loops that begin alike, and loops among which a similar name is looked for
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST = 3650 * SECONDS["d"]  # more than ten years is a typing error
 LOOPS: Columns = {
@@ -71,8 +70,6 @@ def why(
     Or the run of a pipeline. Shows its attempts, what was wrong, what was fed back, and what would
     have changed the end.
     """
-    from heedful.cli.timeline import tell
-    from heedful.store.runs import Report
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:
         found = await loop_of(memory, loop)
@@ -80,7 +77,9 @@ def why(
             return await report_of(memory.store, memory.scope, found.id)
         if stage is not None:
             raise UsageError(f"loop {found.id!r} is not a run of a pipeline: it has no stages")
-        return found, (await memory.store.past(memory.scope, found.id)).exposures
+        return found, (
+            await memory.store.read(memory.scope, exposure_store.past, found.id)
+        ).exposures
 
     found = ask(db, read)
     if isinstance(found, Report):
@@ -106,7 +105,9 @@ def loops(
     A loop that is open is running or was interrupted.
     """
     prefix = f"{run}/" if run else ""
-    found = ask(db, lambda memory: memory.store.loops(memory.scope, limit, prefix))
+    found = ask(
+        db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+    )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
     emit(list(map(_row, found)), LOOPS, json=json, key="loops", text=3, empty=empty)
     return 0
@@ -258,7 +259,7 @@ def log(
     """
 
     async def read(memory: Memory) -> list[Reasoning]:
-        found = await memory.store.loops(memory.scope, limit, loop)
+        found = await memory.store.read(memory.scope, loop_store.newest, limit, loop)
         if loop and not found:
             raise NotFound("loop that begins with", loop, memory.store.url)
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
@@ -325,61 +326,3 @@ def seconds(option: str, text: str) -> float:
         allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
         raise InvalidInput(option, text, allowed)
     return parsed
-
-
-# Loops by name
-
-
-async def loop_of(memory: Memory, name: str) -> StoredLoop:
-    """Return the loop of that id, or the only one whose id begins so; `last`: the newest run.
-
-    The beginning of a run's id is that of its stages, too, and means the run. Raises NotFound,
-    UsageError.
-    """
-    try:
-        return await memory.store.read(memory.scope, name)
-    except NotFound as error:
-        if name == LAST and (newest := await newest_runs(memory, 1)):
-            return newest[0]
-        found = await memory.store.loops(memory.scope, LOOKED_AT, name)
-        if not found:
-            raise await _not_found(memory, name, error) from None
-    ends = tuple(f"{one.id}/" for one in found if is_run(one))
-    found = [one for one in found if not one.id.startswith(ends)] if ends else found
-    if len(found) == 1:
-        return found[0]
-    ids = ", ".join(sorted(one.id for one in found)[:SHOWN])
-    more = ", …" if len(found) > SHOWN else ""
-    raise UsageError(f"several loops begin with {name!r}: {ids}{more}; give more of the id")
-
-
-async def run_of(memory: Memory, name: str) -> Report:
-    """Return the run of a pipeline, found as `loop_of` does. Raises NotFound, UsageError."""
-    found = await loop_of(memory, name)
-    if not is_run(found):
-        hint = f"heedful why {found.id} explains it, heedful runs lists runs"
-        raise UsageError(f"loop {found.id!r} is not the run of a pipeline; {hint}")
-    return await report_of(memory.store, memory.scope, found.id)
-
-
-async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[StoredLoop]:
-    """Return the newest runs, newest first; those of one pipeline if its name is given."""
-    most = 8 * limit
-    while True:
-        found = await memory.store.loops(memory.scope, most)
-        runs = [one for one in found if is_run(one)]
-        runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
-        if len(runs) >= limit or len(found) < most:
-            return runs[:limit]
-        most *= 4
-
-
-async def _not_found(memory: Memory, name: str, error: NotFound) -> NotFound:
-    """Return the error for an unknown name, with the ids that are similar."""
-    if name == LAST:
-        where = f"{memory.store.url}; no pipeline has run in this scope"
-        return NotFound("loop", name, where)
-    loops: Sequence[StoredLoop] = await memory.store.loops(memory.scope, LOOKED_AT)
-    near = get_close_matches(name, [one.id for one in loops], n=3)
-    hint = f"there is {', '.join(near)}" if near else "heedful loops and heedful runs list them"
-    return NotFound("loop", name, f"{error.where}; {hint}")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any, NoReturn
@@ -268,11 +269,18 @@ class NoPictures(UsageError):
 
 def check_picture_path(path: Path) -> None:
     """Raise before the work begins if no picture can be written: NoPictures, InvalidInput."""
-    from importlib.util import find_spec
-
     if path.suffix != ".png" or not path.parent.is_dir() or path.is_dir():
         allowed = "a file that ends in .png, in a folder that exists"
         raise InvalidInput("--plot", str(path), allowed)
-    if find_spec("matplotlib") is None:
+    check_matplotlib()
+
+
+def check_matplotlib() -> None:
+    """Raise NoPictures if matplotlib is not installed."""
+    try:
+        found = find_spec("matplotlib")
+    except ValueError:  # a module without a spec stands in its place
+        found = None
+    if found is None:
         how = "pip install 'heedful[report]'; the table does without it"
         raise NoPictures(f"the picture needs matplotlib: {how}")

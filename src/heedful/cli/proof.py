@@ -28,6 +28,7 @@ from heedful.errors import UsageError
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.loop.feedback import clean
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 
 WORDS = 60
 WHOLE = "memory as a whole"
@@ -99,7 +100,7 @@ def proof(
 async def _read(memory: Memory) -> Evidence:
     proven = await memory.prove()
     lessons = {f"{one['kind']}/{one['signature']}": one for one in await memory.top(MOST)}
-    past = await memory.store.past(memory.scope, "")
+    past = await memory.store.read(memory.scope, exposures.past, "")
     return Evidence(proven, lessons, past.ended, memory.holdout)
 
 

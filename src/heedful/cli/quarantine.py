@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -26,23 +25,20 @@ from heedful.cli.output import (
     show,
     when,
 )
-from heedful.cli.progress import Progress
 from heedful.cli.settings import ask
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.loop.feedback import clean
+from heedful.store import exposures
 
 app: typer.Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
 
 Ids = Annotated[list[int], typer.Argument(min=1, max=MOST, help="Ids of the list.")]
 WORDS = 300  # characters of a text that are shown
 BRIEF = 80
-SCREEN = "the screen only orders the list"
 WAITING: Columns = {
     "lesson": lambda one: clean(one["lesson"], BRIEF),
     "source": lambda one: clean(one["source"], BRIEF),
-    "looks like": lambda one: one["why"][0] if one["why"] else "",
     "id": "id",
-    "score": lambda one: f"{one['score']:.2f}",
     "trust": "trust",
     "seen": "seen",
     "since": lambda one: when(one["at"]),
@@ -66,19 +62,17 @@ RULINGS: Columns = {
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the worst first.")] = 50,
+    limit: Newest = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List what waits: what looks most like an attack first, then the newest."""
-    with Progress() as progress:
-        watch = partial(progress.counted, "screening", noun="entries")
-        found = ask(db, lambda memory: memory.quarantine.waiting(limit, watch))
+    """List the entries that wait, the newest first."""
+    found = ask(db, lambda memory: memory.quarantine.waiting(limit))
     rows = [asdict(one) for one in found]
     for row in rows:
         del row["provenance"]  # `show` has it
-    if emit(rows, WAITING, json=json, key="waiting", text=3, empty="nothing waits in quarantine"):
-        show(f"{SCREEN}; an entry is recalled only after it was released")
+    if emit(rows, WAITING, json=json, key="waiting", text=2, empty="nothing waits in quarantine"):
+        show("an entry is recalled only after it was released")
         show(following("quarantine", "show", str(found[0].id), db=db))
     return 0
 
@@ -156,7 +150,7 @@ def revoke(
 @app.command()
 def log(limit: Newest = 50, db: Db = None, json: Json = False) -> int:
     """List what was ruled on lessons and sources, by whom and why."""
-    found = ask(db, lambda memory: memory.store.rulings(memory.scope, limit))
+    found = ask(db, lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     emit(found, RULINGS, json=json, key="rulings", text=4, empty="nothing was ruled yet")
     return 0
 
@@ -173,9 +167,6 @@ def _print(held: QuarantinedLesson) -> None:
             line(name, text)
     if held.tags:
         line("tags", ", ".join(held.tags))
-    show(f"score     {held.score:.2f} ({SCREEN})")
-    for reason in held.why:
-        line("  since", f"it {reason}")
     came = held.provenance
     show(f"rests on  {', '.join(clean(source, WORDS) for source in came.sources) or 'no source'}")
     for name, ids in (("from", came.parents), ("into", came.children)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Settings, scope_of, settings, stored
-from heedful.cli.tasks import JournalEntry, json_lines, text_of
+from heedful.cli.tasks import Entry, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop.codec import finding_from
 from heedful.loop.decide import triggers
@@ -26,7 +26,7 @@ from heedful.loop.record import (
 )
 from heedful.loop.replay import Recorded
 from heedful.loop.stop import find_near_repeat as near
-from heedful.store import shown
+from heedful.store import loops, shown
 from heedful.store.history import recorded
 
 LARGE = 20_000_000  # bytes that take more than a moment to read
@@ -118,7 +118,7 @@ def _is_file(source: str) -> bool:
 async def _read_store(values: Settings, last: int) -> list[Recorded]:
     scope = scope_of(values)
     async with stored(values) as store:
-        made = recorded(await store.loops(scope, last))
+        made = recorded(await store.read(scope, loops.newest, last))
     if not made:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
@@ -144,7 +144,7 @@ def read_file(
     return made
 
 
-def _parse(entry: JournalEntry) -> Recorded:
+def _parse(entry: Entry) -> Recorded:
     """Parse the loop of one line; without an id it is named by its line. Raises UsageError."""
     value = _fit("the loop", entry.value, LOOP)
     if "attempts" not in value:

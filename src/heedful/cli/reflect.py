@@ -19,11 +19,11 @@ from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.lessons.learn import Trust
 from heedful.loop.feedback import clean
-from heedful.memory.attribution import Suspect
-from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Model
+from heedful.store import episodes
+from heedful.traces.episode import Episode
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
@@ -81,10 +81,10 @@ def reflect(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Find what went wrong in runs of agents, and learn from it.
+    """List what failed in runs of agents, with the events that prove it, and learn from it.
 
-    It names the events that prove it. Each run counts once, however often it is read. What tools,
-    documents and users said waits in quarantine, with all that rests on it.
+    Each run counts once, however often it is read. Lessons that depend on the words of tools,
+    documents or users wait in quarantine.
     """
     if bool(files) == waiting:
         raise UsageError("give files of traces, or --waiting for what failed before")
@@ -97,8 +97,8 @@ def reflect(
         reading = _reflect(values, files or [], format, trust, keep, bool(model), progress)
         work = drive(reading, lambda: STOPPED)
     failed = sum(bool(one.error) for one in work.results)
-    episodes = list(map(_document, work.results)) if json else []
-    document = {"episodes": episodes, "failed": failed, "left": work.left}
+    described = list(map(_document, work.results)) if json else []
+    document = {"episodes": described, "failed": failed, "left": work.left}
     if not json:
         for result in work.results:
             _print(result)
@@ -135,7 +135,7 @@ async def _reflect(
             if model is not None:
                 progress.say(f"{result.name}: {result.error or 'reflected on'}")
         if not files:
-            counts = await store.episodes.counts(work.memory.scope)
+            counts = await store.read(work.memory.scope, episodes.counts)
             work.left = counts.get("waiting", 0)
         return work
 
@@ -196,9 +196,6 @@ def _print(result: Result) -> None:
     if found is None:
         show(f"  {result.error or 'nothing to reflect on: it has no events and no error'}")
         return
-    if found.step is not None:
-        reasons = clean("; ".join(found.step.reasons), WORDS)
-        show(f"  step     {_describe_step(found.step, episode)}: {reasons}")
     for signal in found.signals[:SIGNALS]:
         proof = ", ".join(
             name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
@@ -211,14 +208,6 @@ def _print(result: Result) -> None:
         show(f"  rule     {clean(found.strategy.text, WORDS)}")
     importance = f"importance {found.reflection.importance:.2f}"
     show(f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(result, found)}")
-
-
-def _describe_step(step: Suspect, episode: Episode | None) -> str:
-    """Describe a step by its event, the tool or else its words, and the agent."""
-    event = episode.events[step.at] if episode else None
-    words = clean(event.tool or event.content, NAME) if event else ""
-    parts = (step.id or str(step.at), words, f"({step.agent})" if step.agent else "")
-    return " ".join(clean(part, NAME) for part in parts if part)
 
 
 def _stored_as(result: Result, found: Reflected) -> str:
@@ -268,7 +257,6 @@ def _document(result: Result) -> dict[str, Any]:
             name: lesson and {part: getattr(lesson, part) for part in parts}
             for name, lesson in lessons.items()
         },
-        "step": found.step and asdict(found.step),
         **{
             name: list(map(asdict, getattr(found, name)))
             for name in ("signals", "claims", "dropped", "stored")

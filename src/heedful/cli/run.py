@@ -52,7 +52,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Policy
 from heedful.loop.feedback import clean
-from heedful.store import shown
+from heedful.store import loops, shown
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -372,10 +372,10 @@ async def _fresh(store: Store, scope: Scope, job: Job) -> str:
     goals = [goal_to(goal) for goal in first.goals or policy.goals]
     head = Head(first.task, goals, policy_to(policy))
     for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
-        if await store.loops(scope, 1, f"{free}/"):
+        if await store.read(scope, loops.newest, 1, f"{free}/"):
             continue
         try:
-            claim = await store.claim(scope, f"{free}/{first.id}", head, new_owner())
+            claim = await store.write(scope, loops.claim, f"{free}/{first.id}", head, new_owner())
         except LeaseLost:
             continue
         if claim.epoch == 1:
@@ -387,10 +387,10 @@ async def _existing(store: Store, scope: Scope, job: Job) -> str:
     """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
     if name is not None:
-        found = name if await store.loops(scope, 1, f"{name}/") else ""
+        found = name if await store.read(scope, loops.newest, 1, f"{name}/") else ""
     else:
         numbered = re.compile(rf"({re.escape(stem)}-\d+)/")
-        newest = await store.loops(scope, NEWEST, f"{stem}-")
+        newest = await store.read(scope, loops.newest, NEWEST, f"{stem}-")
         found = next((match[1] for one in newest if (match := numbered.match(one.id))), "")
     if not found:
         where = f"{store.url}; leave --resume out to begin it"

@@ -25,9 +25,11 @@ from heedful.cli.settings import (
     stored,
 )
 from heedful.errors import PackageMissing, UsageError
+from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Work
 from heedful.service.setup import Setup
 from heedful.store import POSTGRES, shown
+from heedful.store import keys as key_store
 from heedful.telemetry import Seldom
 
 T = TypeVar("T")
@@ -104,8 +106,7 @@ async def _serve(values: Settings) -> int:
     from heedful.service.server import bound, listen, loopback, url_of
 
     async with stored(values, new=True) as store:
-        served: Any = store
-        keys = bool(await served.keys.any())  # reaches the store for the first time
+        keys = await store.read(Scope(), key_store.any_key)  # reaches the store for the first time
         with bound(values.host, values.port) as listener:
             near = loopback(listener)
             _check_keys(values, near, keys, listener)

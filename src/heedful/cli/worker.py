@@ -31,10 +31,11 @@ from heedful.cli.settings import (
     stored,
 )
 from heedful.errors import UnknownName, UsageError
+from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import clean
 from heedful.models.contract import Model
 from heedful.service.jobs import Job, Opens, Tools
-from heedful.store import POSTGRES, shown
+from heedful.store import POSTGRES, lessons, shown
 
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
@@ -162,7 +163,7 @@ async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
     work = Inside(tools, told=journal, **given)
     await sweep(work, tools)
-    for scope in await tools.store.scopes() if tools.embedder else ():
+    for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
         await work.defer("embed", scope)
     await work.drain()
 
