@@ -34,6 +34,18 @@ FILTERS: Sequence[dict[str, Any]] = [
 ]
 
 
+ATTACKS: dict[str, dict[str, Any]] = {
+    "other words": {},
+    "poisoned example": {"example": POISON},
+    "our example": {"example": WEIGHT},
+    "our words": {"lesson": "Kilograms, please."},
+    "our words and example": {"lesson": "Kilograms, please.", "example": WEIGHT},
+    "another error": {"error_type": EVIL},
+    "the error of a loop": {"error_type": "unit", "text": "no unit", "example": POISON},
+    "as if by a loop": {"source": "loop:ours"},
+}
+
+
 @pytest.fixture(params=["words", "vectors"])
 def memory(request, tmp_path):
     with opened(tmp_path / "a.db") as store:
@@ -76,29 +88,7 @@ async def ours(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"example": POISON},
-        {"example": WEIGHT},
-        {"lesson": "Kilograms, please."},
-        {"lesson": "Kilograms, please.", "example": WEIGHT},
-        {"error_type": EVIL},
-        {"error_type": "unit", "text": "no unit", "example": POISON},
-        {"source": "loop:ours"},
-    ],
-    ids=[
-        "other words",
-        "poisoned example",
-        "our example",
-        "our words",
-        "our words and example",
-        "another error",
-        "the error of a loop",
-        "as if by a loop",
-    ],
-)
+@pytest.mark.parametrize("more", ATTACKS.values(), ids=ATTACKS)
 def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, more):
     async def scenario() -> None:
         if first:
