@@ -304,7 +304,7 @@ def test_traces_apart_agents_of_agents_and_nothing_of_agents():
 
 def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
     calls = [{"type": "tool_call", "name": "look", "arguments": {"at": n}} for n in ("a", "b")]
-    in_b = {"tool__call__arguments": {"at": "b"}, "tool__call__result": "in b"}
+    in_b: Data = {"tool__call__arguments": {"at": "b"}, "tool__call__result": "in b"}
     episode = otlp(
         at((0, 1), "chat", "m1", output__messages=[message("assistant", *calls)]),
         at((3, 4), "execute_tool", "t1", tool__name="look", **in_b),

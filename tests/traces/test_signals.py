@@ -128,8 +128,7 @@ def test_a_signal_is_there_and_its_near_miss_is_none(kind, events, place, near):
 
 
 def test_failures_are_one_by_signature_or_by_what_they_are_about():
-    events = (replace(call(), id="c"), replace(LOST, id="r"))
-    [one] = found("cause", *events)
+    [one] = found("cause", replace(call(), id="c"), replace(LOST, id="r"))
     assert (one.id, one.evidence_ids, one.strength) == ("c", ("r",), 0.5)
     assert str(one) == "event c: fails first here: Error: no file '/data/prices.csv'"
     assert str(found("cause", call(), LOST)[0]).startswith("event 0: ")

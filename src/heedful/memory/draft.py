@@ -21,6 +21,7 @@ from heedful.redact import redacted
 from heedful.sanitize import neutral
 from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
 from heedful.traces.signals import (
+    NUMBER,
     Course,
     Kind,
     Signal,
@@ -54,7 +55,6 @@ _REFERENCE = re.compile(r"e?\d{1,6}")
 _QUOTED = re.compile(
     r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`|(?<!\w)'([^'\n]{2,400})'(?!\w)"
 )
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
 _NAME = re.compile(
     r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
@@ -285,7 +285,7 @@ def unheld(sentence: str, held: str) -> Iterator[str]:
     """Yield the numbers, names and quoted words of a sentence that a text does not hold."""
     plain = _plain(held)
     words = frozenset(_WORD.findall(plain))
-    numbers = {_value(number) for number in _NUMBER.findall(held)}
+    numbers = {_value(number) for number in NUMBER.findall(held)}
     for kind, text in _particulars(sentence):
         if kind == "number":
             there = _value(text) in numbers
@@ -303,13 +303,13 @@ def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
     for match in _QUOTED.finditer(sentence):
         yield "quoted", next(filter(None, match.groups()))
         rest = rest.replace(match[0], " ")
-    for match in _NUMBER.finditer(rest):
+    for match in NUMBER.finditer(rest):
         yield "number", match[0]
     for match in _NAME.finditer(rest):
         name = match[0]
         if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
             name = name.partition(" ")[2]
-        if name and not _NUMBER.fullmatch(name):
+        if name and not NUMBER.fullmatch(name):
             yield "name", name
 
 

@@ -433,15 +433,12 @@ def _event(given: Mapping[str, Any]) -> Event:
     return Event(
         kind,
         text_of(given.get("content")),
-        text_field(given, "agent"),
-        text_field(given, "tool"),
-        arguments if plain else text_of(arguments),
-        text_field(given, "call"),
-        text_field({"error": error}, "error"),
-        text_field(given, "id"),
-        code,
-        seconds(given.get("at")),
-        {**more, **(meta or {})},
+        arguments=arguments if plain else text_of(arguments),
+        error=text_field({"error": error}, "error"),
+        code=code,
+        at=seconds(given.get("at")),
+        meta={**more, **(meta or {})},
+        **{name: text_field(given, name) for name in ("agent", "tool", "call", "id")},
     )
 
 

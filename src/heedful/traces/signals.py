@@ -70,7 +70,7 @@ _WORD = re.compile(r"\w+")
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _TELLING = re.compile(r"[^\W\d_][\w-]{4,40}|\d[\d,.]{1,23}\d")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
 # A name has two words or more: a single capital letter stands for anything.
 _NAME = re.compile(
     r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}", re.MULTILINE
@@ -152,7 +152,7 @@ def values(text: str) -> frozenset[str]:
     ['5200000', 'mission bay']
     """
     text = _LIST_MARK.sub("", text)
-    numbers = (match[0].replace(",", "") for match in _NUMBER.finditer(text))
+    numbers = (match[0].replace(",", "") for match in NUMBER.finditer(text))
     plain = (n.rstrip("0").removesuffix(".") if "." in n else n for n in numbers)
     large = (n for n in plain if "." in n or len(n) > 2 or int(n) > SMALL)
     names = (match[0].strip(" .:,'’").lower() for match in _NAME.finditer(text))
