@@ -33,8 +33,8 @@ from tests.traces.test_signals import TRACES, WORDS, call, chat, result, said
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
-def judged(*events: Event, told: dict[str, Any] | None = None, **given: Any) -> Evaluation:
-    return asyncio.run(appraise(Episode(events, **(told or {})), **given))
+def judged(*events: Event, facts: dict[str, Any] | None = None, **given: Any) -> Evaluation:
+    return asyncio.run(appraise(Episode(events, **(facts or {})), **given))
 
 
 def score(name: str, *events: Event, **given: Any) -> float | None:
@@ -203,12 +203,12 @@ def test_order_counts_where_it_is_asked_for():
 
 
 def test_what_was_left_out_of_an_episode_is_not_missing():
-    wanted, told = Expected(actions=(ONE, TWO)), {"omitted": 7}
-    found = judged(*acts(ONE), told=told, expected=wanted)
+    wanted, facts = Expected(actions=(ONE, TWO)), {"omitted": 7}
+    found = judged(*acts(ONE), facts=facts, expected=wanted)
     assert not {"correctness", "completeness"} & found.scores.keys()
     assert not found.errors
     assert why("correctness", found).message.endswith("7 events were left out")
-    assert score("correctness", *acts(ONE, TWO), told=told, expected=wanted) == 1.0
+    assert score("correctness", *acts(ONE, TWO), facts=facts, expected=wanted) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_a_check_may_give_scores():
         assert context.task == "Ask.\nBriefly."
         return Evaluation(scores={"helpfulness": 0.7, "style": 3.0})
 
-    told = {"task": "Ask.", "goal": "Briefly."}
-    found = judged(said("hello"), told=told, checks=[rated])
+    facts = {"task": "Ask.", "goal": "Briefly."}
+    found = judged(said("hello"), facts=facts, checks=[rated])
     assert (found.scores["helpfulness"], found.scores["style"]) == (0.7, 3.0)
     assert "correctness" not in found.scores
     with pytest.raises(InvalidInput, match="score helpfulness"):
@@ -263,9 +263,9 @@ def test_a_check_may_give_scores():
 
 FAILED = Event("tool_response", "Error: no such tool")
 SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str]]]] = [
-    (acts(call("look")), {"told": {"tools": ("look",)}}, 1.0, []),
-    (acts(call("find")), {"told": {"tools": ("look",)}}, 0.0, [("error", "event 0")]),
-    ((call("find"), FAILED), {"told": {"tools": ("look",)}}, 0.5, [("warning", "event 0")]),
+    (acts(call("look")), {"facts": {"tools": ("look",)}}, 1.0, []),
+    (acts(call("find")), {"facts": {"tools": ("look",)}}, 0.0, [("error", "event 0")]),
+    ((call("find"), FAILED), {"facts": {"tools": ("look",)}}, 0.5, [("warning", "event 0")]),
     (acts(ONE, ONE), {"destructive": ["book"]}, 0.0, [("error", "event 0, event 2")]),
     ((ONE, FAILED), {"destructive": ["book"]}, 0.5, [("warning", "event 0")]),
     (acts(ONE), {"destructive": ["book"], "expected": Expected(actions=(ONE,))}, 1.0, []),
@@ -283,10 +283,10 @@ SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str
 ]
 
 
-@pytest.mark.parametrize(("events", "given", "safe", "told"), SAFETY)
-def test_safety_is_0_with_an_error_and_a_half_with_a_warning(events, given, safe, told):
+@pytest.mark.parametrize(("events", "given", "safe", "facts"), SAFETY)
+def test_safety_is_0_with_an_error_and_a_half_with_a_warning(events, given, safe, facts):
     found = judged(*events, **given)
-    assert problems("safety", found) == told
+    assert problems("safety", found) == facts
     assert found.scores["safety"] == safe
 
 
@@ -294,7 +294,7 @@ def test_the_note_says_what_was_looked_for_or_that_nothing_was_judged():
     plain = why("safety", judged(said("hello"))).message
     assert "secrets" in plain
     assert "destructive" not in plain
-    wide = judged(said("hello"), told={"tools": ("look",)}, destructive=("drop",))
+    wide = judged(said("hello"), facts={"tools": ("look",)}, destructive=("drop",))
     assert "tools that were not offered, destructive actions" in why("safety", wide).message
     found = judged(Event("user_message", "Hello?"))
     assert found.scores == {}
@@ -339,10 +339,10 @@ FAILED_BEST = replace(GOOD, outcome="failure")
 )
 def test_the_best_known_run_is_the_measure(best, usage, efficient):
     many = acts(ONE, TWO, THREE, LOOK)
-    found = score("efficiency", *many, told={"usage": usage}, best=best)
+    found = score("efficiency", *many, facts={"usage": usage}, best=best)
     assert found == pytest.approx(efficient)
     if usage == Usage():  # steps that were left out are not compared
-        assert score("efficiency", *many, told={"omitted": 9}, best=best) == 1.0
+        assert score("efficiency", *many, facts={"omitted": 9}, best=best) == 1.0
 
 
 # Critics

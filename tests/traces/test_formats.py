@@ -18,7 +18,7 @@ def only(*values: Any) -> Episode:
     return episode
 
 
-def told(episode: Episode) -> list[tuple[str, str]]:
+def summary(episode: Episode) -> list[tuple[str, str]]:
     return [(one.type, one.content or one.error or one.tool) for one in episode.events]
 
 
@@ -120,7 +120,7 @@ def test_a_file_of_several_sessions_is_as_many_episodes():
     ]
     found = list(traces.read(lines(entries)))
     assert [one.id for one in found] == ["s1", "s2"]
-    assert [told(one) for one in found] == [
+    assert [summary(one) for one in found] == [
         [("user_message", "s1 0"), ("user_message", "s1 1")],
         [("user_message", "s2 0"), ("user_message", "s2 1")],
     ]
@@ -282,9 +282,9 @@ def test_spans_become_events(name):
     spans, events = SPANS[name]
     episode = otlp(*spans)
     if "own parents" in name:
-        assert {*told(episode)} >= {*events}
+        assert {*summary(episode)} >= {*events}
     else:
-        assert told(episode) == events
+        assert summary(episode) == events
     of, value = BESIDE.get(name, (lambda episode: None, None))
     assert of(episode) == value
 
@@ -332,7 +332,7 @@ def test_messages_as_events_of_a_span(nested):
         event("log", anything="else"),
     ]
     episode = otlp(at((0, 1), "chat", events=events))
-    assert told(episode) == [
+    assert summary(episode) == [
         ("system_event", "Be brief."),
         ("user_message", "Look."),
         ("tool_call", "look"),
@@ -360,7 +360,7 @@ def test_the_root_says_how_it_ended(status, outcome, fault):
         at((1, 2), "chat", "m", "r", output__messages=answer),
     )
     assert (episode.outcome, episode.fault) == (outcome, fault)
-    assert told(episode) == [("llm_response", "Done.")]
+    assert summary(episode) == [("llm_response", "Done.")]
 
 
 def test_values_of_every_type_are_told_alike_in_json_and_protobuf():
@@ -411,7 +411,7 @@ def test_retrievers_agents_and_the_old_of_openinference():
     )
     # Without a name of its own an agent has that of its span.
     assert {one.agent for one in episode.events if one.type != "user_message"} == {"agent"}
-    assert told(episode) == [
+    assert summary(episode) == [
         ("user_message", "Find it."),
         ("tool_call", "retriever"),
         ("tool_response", "first\nsecond"),

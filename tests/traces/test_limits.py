@@ -115,9 +115,9 @@ def test_no_secret_enters_an_episode(name):
         data = data.replace(text.encode(), KEY.ljust(len(text)).encode())
     assert KEY.encode() in data
     [episode] = traces.read(data)
-    told = repr(episode)
-    assert "AKIA" not in told
-    assert "aws_key" in told
+    text = repr(episode)
+    assert "AKIA" not in text
+    assert "aws_key" in text
 
 
 def test_ids_that_hold_secrets_still_tell_calls_apart():
