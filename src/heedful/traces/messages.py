@@ -5,11 +5,12 @@ Every format comes down to `message_events`, which turns the parts of one messag
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -40,7 +41,10 @@ ALIASES = {
 }
 _WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
 YEAR_10000 = 253_402_300_800
-_BEFORE_ZONE = re.compile(r"\s(?=[+Z-])")
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)([.,]\d{1,9})?)?"
+    r"\s?(?:[Zz]|([+-])(\d\d):?(\d\d))?"
+)
 
 
 def message_events(
@@ -140,18 +144,25 @@ def seconds(value: Any) -> float | None:
     """
     if value is None:
         return None
-    time = value
+    given = value
     if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(_BEFORE_ZONE.sub("", value.strip().upper()))
-        except ValueError:
-            time = None
-        else:
-            in_utc = moment.replace(tzinfo=moment.tzinfo or UTC)
-            time = in_utc.timestamp() if ":" in value else None
-    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < YEAR_10000:
-        raise InvalidInput("time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z")
-    return float(time)
+        match = _TIME.fullmatch(value.strip())
+        value = None if match is None else _iso_seconds(match)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        value = None
+    if value is None or not isfinite(value) or not 0 <= value < YEAR_10000:
+        raise InvalidInput("time", given, "seconds since 1970, or like 2026-01-31T12:00:00Z")
+    return float(value)
+
+
+def _iso_seconds(match: re.Match[str]) -> float | None:
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    if not (year and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
+        return None
+    fraction = float(f"0.{match[7][1:]}") if match[7] else 0.0
+    offset = 60 * (60 * int(match[9]) + int(match[10])) if match[8] else 0
+    whole = calendar.timegm((year, month, day, hour, minute, second))
+    return whole + fraction - (offset if match[8] == "+" else -offset)
 
 
 def amount(value: Mapping[str, Any], name: str) -> float:
