@@ -59,7 +59,10 @@ GOOD = {
     "runs": ("no run of a pipeline yet", "runs"),
     "lessons": ("(held back)", "lessons"),
     "lessons --limit 1": ("last seen", "lessons"),
-    "seen log": ("seen: 4", "seen signature pattern group lessons"),
+    "seen log": (
+        "4 patterns merged as: login failed for <*> here",
+        "seen signature pattern group lessons",
+    ),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),

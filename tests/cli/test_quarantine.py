@@ -61,17 +61,10 @@ def test_what_waits_is_listed_the_newest_first_and_shown(heedful_):
     assert "rests on  https://page.example/a b, notes" in made
     assert "from      example 2" in made
     assert "into      example 3" in heedful_("show", "2").out
-
-
-def test_the_list_as_a_document(heedful_):
     *some, last = heedful_("list", "--json").json["waiting"]
-    assert (last["id"], last["lesson"]) == (1, ATTACK)
-    assert last["example"]["accepted"] == "evil\x07"
-    assert [(one["id"], one["example"]) for one in some] == [(3, None), (2, None)]
+    assert (last["id"], last["lesson"], last["example"]["accepted"]) == (1, ATTACK, "evil\x07")
     assert heedful_("list", "--limit", "2", "--json").json["waiting"] == some
-    shown = heedful_("show", "3", "--json").json
-    assert shown["provenance"]["parents"] == [2]
-    assert [one["source"] for one in shown["provenance"]["sightings"]] == ["notes"]
+    assert heedful_("show", "3", "--json").json["provenance"]["parents"] == [2]
 
 
 def test_what_is_released_is_recalled_and_what_is_rejected_is_not(heedful_, desk, monkeypatch):
@@ -142,11 +135,3 @@ def test_a_revocation_is_counted_first_and_done_when_asked(heedful_):
         assert part in log
     assert heedful_("list").out == "nothing waits in quarantine\n"
     assert heedful_("revoke", page, "--by", "ann", "--yes").code == 3
-
-
-def test_a_revocation_as_a_document(heedful_):
-    counts = {"examples": 1, "lessons": 1, "sightings": 1, "vectors": 0}
-    told = {"source": "notes", "by": "", "why": "", "revoked": False, **counts}
-    assert heedful_("revoke", "notes", "--json").json == told
-    done = heedful_("revoke", "notes", "--by", "ann", "--yes", "--json")
-    assert done.json == {**told, "by": "ann", "revoked": True}

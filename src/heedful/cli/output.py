@@ -277,10 +277,6 @@ def check_picture_path(path: Path) -> None:
 
 def check_matplotlib() -> None:
     """Raise NoPictures if matplotlib is not installed."""
-    try:
-        found = find_spec("matplotlib")
-    except ValueError:  # a module without a spec stands in its place
-        found = None
-    if found is None:
+    if find_spec("matplotlib") is None:
         how = "pip install 'heedful[report]'; the table does without it"
         raise NoPictures(f"the picture needs matplotlib: {how}")
