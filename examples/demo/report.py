@@ -97,11 +97,7 @@ def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
         can_follow=f"{100 * CAN_FOLLOW:.0f}",
         stories=[(kind, title, HEADS[kind]) for kind, title in STORIES.items()],
         lesson=LESSON,
-        facts={
-            **found.settings,
-            **found.machine,
-            "seconds": f"{found.ran.seconds:.0f} in this run",
-        },
+        facts={**found.settings, **found.machine, "seconds": seconds},
     )
 
 
