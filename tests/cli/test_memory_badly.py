@@ -1,7 +1,6 @@
 """Every command about memory, given a database or a text that is not as it should be."""
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +9,17 @@ import pytest
 from heedful import open_store
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import sqlite
 from heedful.store.sqlite import SCHEMA
 from tests.cli.support import task
-from tests.store.support import rows
 
 TEXT = "login failed for ada here"
 DIGEST = signature("log", TEXT).digest
-READS = (
-    ("lessons",),
-    ("seen", "log", TEXT),
-    ("recall", "weigh a parcel"),
-    ("patterns", "list"),
-    ("prune", "--by", "ann", "--keep", "1", "--dry-run"),
+EVERY = (
+    *("lessons", "recall parcel", "patterns list", "pin 1 --by ann", "prune --by ann --keep 0"),
+    *(f"patterns unmerge {DIGEST} --by ann", f"patterns remerge {DIGEST} --by ann", "seen log x"),
+    *("loops", "why x", "log", "replay", "tune", "replay heedful.db", "reflect --waiting", "proof"),
+    "override x attempts --by ann",
 )
-WRITES = (
-    ("patterns", "unmerge", DIGEST, "--by", "ann"),
-    ("patterns", "remerge", DIGEST, "--by", "ann"),
-    ("pin", "1", "--by", "ann"),
-    ("prune", "--by", "ann", "--keep", "0"),
-)
-
-
-def name(arguments: tuple[str, ...]) -> str:
-    return " ".join(arguments)
-
-
-every = pytest.mark.parametrize("arguments", READS + WRITES, ids=name)
 
 
 def learnt(path: Path) -> None:
@@ -70,14 +53,6 @@ def refused(done: Any, code: int, *words: str) -> None:
 
 # -- databases
 
-EVERY = (
-    *(READS + WRITES),
-    *(("loops",), ("why", "x"), ("log",), ("replay",), ("tune",), ("replay", "heedful.db")),
-    ("override", "x", "attempts", "--by", "ann"),
-    ("reflect", "--waiting"),
-    ("proof",),
-)
-
 
 def newer(content: bytes) -> bytes:
     return content[:60] + (SCHEMA + 1).to_bytes(4, "big") + content[64:]
@@ -109,28 +84,11 @@ def test_a_bad_database_is_refused_and_left_as_it_is(told, path, desk, what):
             path.with_name(path.name + end).unlink(missing_ok=True)
         if content is not None:
             path.write_bytes(content)
-        refused(told(*arguments), code, said)
+        refused(told(*arguments.split()), code, said)
         assert content is None or path.read_bytes() == content, arguments
     if content is not None:
         done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
         assert (done.code, said in done.err, desk.calls()) == (4, True, []), done
-
-
-@every
-def test_a_locked_database_is_read_and_not_written(told, path, arguments, monkeypatch):
-    monkeypatch.setattr(sqlite, "_open", {})
-    monkeypatch.setattr(sqlite.in_file, "__defaults__", (0.05,))
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("begin immediate")
-    try:
-        done = told(*arguments)
-    finally:
-        db.close()
-    if arguments in READS:
-        assert done.code in (0, 1), done
-    else:
-        refused(done, 4, "another process holds the database for too long; try again")
-    assert rows(path, "select count(*), sum(pinned), sum(apart) from reflection") == [(4, 0, 0)]
 
 
 # -- texts

@@ -109,28 +109,6 @@ def test_a_run_goes_on_after_an_override(desk):
     assert len(desk.calls()) == calls + 1
 
 
-REFUSED = {
-    "a budget": (2, ("r/budget", "budget", "--by", "a"), "rule 'budget' cannot be overridden; th"),
-    "a rule that is not there": (2, ("r/stopped", "fatigue", "--by", "a"), "these can: attempts,"),
-    "an unknown rule": (2, ("r/stopped", "", "--by", "a"), "rule '' cannot be overridden"),
-    "a blank actor": (2, ("r/stopped", "attempts", "--by", " "), "by is ' '; it must name the act"),
-    "a loop that passed": (2, ("r/passed", "attempts", "--by", "a"), "the loop passed; there is n"),
-    "the beginning of an id": (3, ("r/sto", "attempts", "--by", "a"), "no loop 'r/sto' in "),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-@pytest.mark.parametrize("json_too", [False, True])
-def test_what_cannot_be_overridden(heedful_, what, json_too):
-    code, arguments, said = REFUSED[what]
-    before = heedful_("loops", "--json").json
-    done = heedful_("override", *arguments, *(["--json"] if json_too else []))
-    told = done.json["error"]["message"] if json_too else done.err
-    assert (done.code, said.lower() in told.lower()) == (code, True), done
-    assert json_too or done.out == ""
-    assert heedful_("loops", "--json").json == before
-
-
 def test_the_log_in_words(heedful_):
     heedful_("override", "r/stopped", "attempts", "--by", "ann")
     done = heedful_("log", "r/stopped")

@@ -87,28 +87,6 @@ def test_what_is_released_is_recalled_and_what_is_rejected_is_not(heedful_, desk
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("release", "1"), 2, "--by"),
-        (("release", "1", "--by", " "), 2, "by is ' '"),
-        (("release", "--by", "ann"), 2, "IDS"),
-        (("reject", "1", "99", "--by", "ann"), 3, "no example '99'"),
-        (("show", "99"), 3, "no example '99'"),
-        (("release", "0", "--by", "ann"), 2, "ids"),
-        (("list", "--limit", "0"), 2, "limit"),
-        (("revoke", "nobody"), 3, "no source 'nobody'"),
-        (("revoke", ""), 2, "source"),
-        (("revoke", "notes", "--yes"), 2, "by is ''"),
-    ],
-)
-def test_what_cannot_be_done_is_told_and_changes_nothing(heedful_, arguments, code, said):
-    done = heedful_(*arguments)
-    assert done.code == code
-    assert said.lower() in (done.err + done.out).lower()
-    assert len(heedful_("list", "--json").json["waiting"]) == 3
-
-
 def test_who_comes_second_is_told_who_came_first(heedful_):
     assert heedful_("reject", "1", "--by", "ann").code == 0
     done = heedful_("release", "1", "--by", "bob")
