@@ -130,7 +130,7 @@ def test_ask(told):
     )
     loop = told("ask", "forecast/say", "why?")
     assert loop.code == 2
-    assert "heedful why forecast/say tells it, heedful runs lists runs" in loop.err
+    assert "heedful why forecast/say explains it, heedful runs lists runs" in loop.err
     assert told("ask", "nothing", "why?").code == 3
     found = told("ask", "forecast-1", "why did it retry stage 2?", "--json").json
     assert (found["run"], found["missing"]) == ("forecast-1", "")

@@ -34,7 +34,6 @@ from heedful.errors import (
     UsageError,
 )
 from heedful.loop.feedback import clean
-from heedful.store import shown
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
@@ -190,6 +189,8 @@ def counted(number: int, noun: str) -> str:
 
 def following(*words: str, db: str | None = None) -> str:
     """Return the line that names the next command, with the database unless it is the default."""
+    from heedful.store import shown  # takes a while to import, and `heedful --help` needs no store
+
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *words, *more])}"
 
