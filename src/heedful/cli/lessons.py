@@ -128,8 +128,7 @@ def recall(
     found, spaces = ask(db, recalled)
     warn_of(spaces, db)
     if json:
-        where = spaces and spaces_document(spaces)
-        print_json({"examples": list(map(asdict, found)), "spaces": where})
+        print_json({"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)})
         return 0
     for one in found:
         how = "verified" if one.verified else "not verified"
@@ -156,13 +155,6 @@ def _text_of(given: str) -> str:
 async def spaces_of(memory: Memory) -> Spaces | None:
     """Return where the vectors of examples lie; None if recall compares words."""
     return await memory.spaces() if memory.embedder is not None else None
-
-
-def spaces_document(spaces: Spaces) -> dict[str, object]:
-    """Return where the vectors of examples lie, as JSON data."""
-    elsewhere = dict(spaces.elsewhere)
-    found = {"here": spaces.here, "elsewhere": elsewhere, "nowhere": spaces.nowhere}
-    return {"space": spaces.space, **found}
 
 
 def warn_of(spaces: Spaces | None, db: str | None) -> None:

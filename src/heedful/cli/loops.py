@@ -149,9 +149,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "best": stored.loop.best,
         "verdicts": list(map(codec.verdict_to, stored.verdicts)),
         "overrides": list(map(codec.override_to, stored.loop.overrides)),
-        "decisions": [
-            {**asdict(one), "rerun": one.rerun} for one in reasoning(stored.loop, stored.decisions)
-        ],
+        "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
         "would_change": [
             {
                 "words": str(change),
@@ -165,6 +163,10 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "otherwise": explanation.otherwise,
         "usage": codec.sparse(stored.loop.usage),
     }
+
+
+def _decision(one: Reasoning) -> dict[str, Any]:
+    return {**asdict(one), "rerun": one.rerun}
 
 
 def _feedback(stored: StoredLoop, number: int) -> str:
@@ -265,10 +267,8 @@ def log(
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
 
     found = ask(db, read)
-    if json:
-        print_json({"decisions": [{**asdict(one), "rerun": one.rerun} for one in found]})
-        return 0
-    if emit(found, DECISIONS, json=False, key="decisions", text=4, empty="no decision yet"):
+    options: dict[str, Any] = {"key": "decisions", "text": 4, "empty": "no decision yet"}
+    if emit(found, DECISIONS, json=json, document=_decision, **options):
         show(following("why", found[-1].loop if loop else found[0].loop, db=db))
     return 0
 

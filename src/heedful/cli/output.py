@@ -102,7 +102,14 @@ def answer(record: Any, *lines: str, json: bool) -> None:
 
 
 def emit(
-    records: Sequence[Any], columns: Columns, *, json: bool, key: str, text: int, empty: str
+    records: Sequence[Any],
+    columns: Columns,
+    *,
+    json: bool,
+    key: str,
+    text: int,
+    empty: str,
+    document: Callable[[Any], Any] = document,
 ) -> bool:
     """Print records as the JSON document `{key: [...]}` or as a table with these columns.
 
@@ -111,7 +118,7 @@ def emit(
     printed, so that the caller can add the next command.
     """
     if json:
-        print_json({key: [document(one) for one in records]})
+        print_json({key: list(map(document, records))})
     elif not records:
         show(empty)
     else:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.lessons import spaces_document, spaces_of, warn_of
+from heedful.cli.lessons import spaces_of, warn_of
 from heedful.cli.output import By, Db, Json, Why, counted, following, print_json, say, show, table
-from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import memory_of, settings, stored
+from heedful.cli.progress import Progress
+from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.memory.memory import Memory, Spaces
-from heedful.memory.transfer import Exported, Imported
+from heedful.memory.transfer import Imported
 
-T = TypeVar("T")
 HEADS = ("from", "new", "merged", "known", "quarantined")
 KB = 1_000
 
@@ -41,12 +39,16 @@ def export(
     if file != "-" and not force and Path(file).is_file():
         raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
 
-    async def write(memory: Memory, progress: Progress) -> Exported:
-        target = sys.stdout.buffer if file == "-" else file
+    target = sys.stdout.buffer if file == "-" else file
+    with Progress() as progress:
         watch = partial(progress.counted, noun="lessons")
-        return await memory.export(target, vectors=vectors, force=force, progress=watch)
-
-    done = _run(db, write, "stopped; nothing was written under that name")
+        options: Any = {"vectors": vectors, "force": force, "progress": watch}
+        done = ask(
+            db,
+            lambda memory: memory.export(target, **options),
+            progress=progress.fetched,
+            stopped="stopped; nothing was written under that name",
+        )
     size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     if json:
         print_json({"file": file, **asdict(done)})
@@ -75,17 +77,18 @@ def import_(
     written.
     """
 
-    async def read(memory: Memory, progress: Progress) -> tuple[Imported, Spaces | None]:
-        def watch(what: str, done: int, total: int) -> None:
-            progress.counted(what, done // KB, total // KB, "KB")
+    def watch(what: str, done: int, total: int) -> None:
+        progress.counted(what, done // KB, total // KB, "KB")
 
+    async def read(memory: Memory) -> tuple[Imported, Spaces | None]:
         source = sys.stdin.buffer if file == "-" else file
         options: Any = {"trust": trust, "by": by, "why": why}
         done = await memory.import_(source, progress=watch, **options)
         return done, await spaces_of(memory)
 
     rest = "stopped; the same command imports the rest, and nothing twice"
-    done, spaces = _run(db, read, rest, new=True)
+    with Progress() as progress:
+        done, spaces = ask(db, read, new=True, progress=progress.fetched, stopped=rest)
     if json:
         print_json({"file": file, **asdict(done)})
         return 0
@@ -107,7 +110,7 @@ def reembed(db: Db = None, json: Json = False) -> int:
     one. It can be stopped at any time and continues where it stopped; recall works meanwhile.
     """
 
-    async def embed(memory: Memory, progress: Progress) -> tuple[int, Spaces]:
+    async def embed(memory: Memory) -> tuple[int, Spaces]:
         if memory.embedder is None:
             raise UsageError(
                 "recall compares words here, which needs no vectors; for meanings install "
@@ -116,27 +119,11 @@ def reembed(db: Db = None, json: Json = False) -> int:
         watch = partial(progress.counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
-    done, spaces = _run(db, embed, "stopped; heedful reembed continues where it stopped")
+    rest = "stopped; heedful reembed continues where it stopped"
+    with Progress() as progress:
+        done, spaces = ask(db, embed, progress=progress.fetched, stopped=rest)
     if json:
-        print_json({"embedded": done, **spaces_document(spaces)})
+        print_json({"embedded": done, **asdict(spaces)})
     else:
         show(f"{counted(done, 'example')} embedded; {spaces}")
     return 0
-
-
-def _run(
-    db: str | None,
-    work: Callable[[Memory, Progress], Awaitable[T]],
-    stopped: str,
-    *,
-    new: bool = False,
-) -> T:
-    """Open the memory and return what the work answers, with progress; Ctrl-C says `stopped`."""
-
-    async def opened(progress: Progress) -> T:
-        values = settings(db=db)
-        async with stored(values, new=new) as store:
-            return await work(memory_of(values, store, progress.fetched), progress)
-
-    with Progress() as progress:
-        return drive(opened(progress), lambda: stopped)
