@@ -17,6 +17,7 @@ from heedful.cli.output import (
     Columns,
     Db,
     Json,
+    Most,
     Why,
     answer,
     counted,
@@ -60,9 +61,7 @@ REMOVED: Columns = {
 
 
 def lessons(
-    limit: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How many, the most seen first.")
-    ] = 50,
+    limit: Most = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -115,7 +114,7 @@ def seen(
 
 def recall(
     task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many examples at most.")] = 5,
+    limit: Most = 5,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -173,7 +172,7 @@ Digests = Annotated[list[str], typer.Argument(help="The digests of patterns, as 
 @patterns.command("list")
 def list_patterns(
     error_type: Annotated[str, typer.Argument(help="Only those of this type.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the most seen.")] = 50,
+    limit: Most = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -228,7 +227,7 @@ def _rule(digests: list[str], apart: bool, by: str, why: str, db: str | None, js
 
 @patterns.command()
 def suggest(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the most alike.")] = 20,
+    limit: Most = 20,
     db: Db = None,
     json: Json = False,
 ) -> int:

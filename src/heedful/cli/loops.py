@@ -249,9 +249,7 @@ DECISIONS: Columns = {
 
 def log(
     loop: Annotated[str, typer.Argument(help="The beginning of the loops' ids.")] = "",
-    limit: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How many loops, the newest first.")
-    ] = 20,
+    limit: Newest = 20,
     db: Db = None,
     json: Json = False,
 ) -> int:

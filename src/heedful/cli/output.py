@@ -49,6 +49,7 @@ ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embe
 Newest = Annotated[
     int, typer.Option("--limit", min=1, max=MOST, help="How many, the newest first.")
 ]
+Most = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
 By = Annotated[str, typer.Option(help="Who is responsible.")]
 Why = Annotated[str, typer.Option(help="The reason.")]
 
