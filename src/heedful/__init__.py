@@ -16,7 +16,7 @@ _HOMES = {
     "All": "heedful.loop.stop",
     "Answer": "heedful.models.contract",
     "Attempt": "heedful.loop.record",
-    "AttemptReport": "heedful.store.runs",
+    "StageAttempt": "heedful.store.runs",
     "Briefing": "heedful.lessons.ranking",
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
@@ -137,7 +137,7 @@ _ROOMS |= {"traces": "heedful.traces"}
 
 if TYPE_CHECKING:
     from heedful.pipeline import Guardrails, Pipeline
-    from heedful.store.runs import AttemptReport, Checked, Report, StageReport
+    from heedful.store.runs import Checked, Report, StageAttempt, StageReport
 
     __version__: str
     from heedful import checks as checks
@@ -224,7 +224,7 @@ __all__ = [
     "All",
     "Answer",
     "Attempt",
-    "AttemptReport",
+    "StageAttempt",
     "Briefing",
     "Budget",
     "Candidate",

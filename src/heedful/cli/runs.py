@@ -39,7 +39,7 @@ from heedful.pipeline.questions import (
 )
 from heedful.store import loops
 from heedful.store.records import StoredLoop
-from heedful.store.runs import AttemptReport, Report, StageReport, is_run, report_of
+from heedful.store.runs import Report, StageAttempt, StageReport, is_run, report_of
 
 LAST = "last"
 LISTED = 10
@@ -209,7 +209,7 @@ def _tell_stage(report: Report, stage: StageReport, *, whole: bool) -> None:
                 show(f"    | {line}".rstrip())
 
 
-def _tell_checks(made: AttemptReport, *, whole: bool) -> None:
+def _tell_checks(made: StageAttempt, *, whole: bool) -> None:
     for one in made.checks:
         if one.status == "passed" and not whole:
             continue

@@ -19,7 +19,6 @@ from heedful.compat.shapes import (
     ALIGNMENT,
     BIAS,
     DRIFT,
-    NAME,
     LoopGuardrails,
     Place,
     Told,
@@ -305,7 +304,8 @@ class Guarded:
             one.value,
             evaluation=one.evaluation,
             checks=reflecting(one, self.judge, self.critics, goal),
-            labels={NAME: name, **personas},
+            labels=personas,
+            reported_as=name,
             vouched=self.vouched,
         )
         with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one

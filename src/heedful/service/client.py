@@ -270,8 +270,17 @@ def _attempt(plain: Mapping[str, Any]) -> Attempt:
         Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
     )
     evaluation, usage = evaluation_from(plain["evaluation"]), Usage(**plain["usage"])
-    labels = plain["labels"]
-    return Attempt(plain["number"], candidate, evaluation, usage, plain["repeats"], labels)
+    return Attempt(
+        plain["number"],
+        candidate,
+        evaluation,
+        usage,
+        plain["repeats"],
+        plain["labels"],
+        reported_as=plain["reported_as"],
+        judged_by=tuple(plain["judged_by"]),
+        vouched=plain["vouched"],
+    )
 
 
 def _decision(plain: Mapping[str, Any]) -> Decision:

@@ -1,6 +1,7 @@
-"""Episodes in SQL: each kept once, reflected on by one worker at a time, tried again.
+"""Episodes of agents, each kept once, and the spans of traces that have not ended yet.
 
-Spans that wait for the rest of their trace, in SQL: bounded, each once, not for ever.
+One worker at a time reflects on an episode, and one that failed is tried again. Spans wait, each
+once and within bounds, until their trace has ended and becomes an episode.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
-    """Write down that whoever took the episode is still at work on it."""
+    """Renew the claim of the worker that took the episode."""
     db.named("beat_episode", {**_key(scope, digest), "now": time.time()})
 
 

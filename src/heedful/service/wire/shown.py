@@ -77,6 +77,9 @@ class ShownAttempt(BaseModel):
     usage: dict[str, JsonValue]
     repeats: int | None
     labels: dict[str, str]
+    reported_as: str
+    judged_by: list[str]
+    vouched: bool
 
 
 class ShownDecision(BaseModel):
@@ -161,6 +164,9 @@ def _attempt(one: record.Attempt, value: Any) -> ShownAttempt:
         usage=codec.sparse(one.usage),
         repeats=one.repeats,
         labels=dict(one.labels),
+        reported_as=one.reported_as,
+        judged_by=list(one.judged_by),
+        vouched=one.vouched,
     )
 
 

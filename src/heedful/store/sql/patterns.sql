@@ -1,6 +1,5 @@
--- What a tool or a document said is of its trust until it is released, also where it was rejected and so is retired.
-
 -- name: every_pattern
+-- What a tool or a document said is of its trust until it is released, also where it was rejected and so is retired.
 select error_type, signature, max(pattern) as pattern, max(case when apart then 1 else 0 end) as apart,
        cast(sum(seen) as bigint) as seen
 from reflection
