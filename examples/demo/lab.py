@@ -7,7 +7,6 @@ import json as jsonlib
 import os
 import platform
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -15,12 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from rich.console import Console
-
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.cli.demo import announce, examples_folder, program
-from heedful.cli.output import WIDTH, NoPictures, print_json, say, show
+from heedful.cli.output import NoPictures, print_json, say, show
 from heedful.cli.progress import Progress
 from heedful.cli.run import Row, ended
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
@@ -310,8 +307,7 @@ def write(measured: Measured, out: Path, json: bool) -> None:
     if json:
         print_json(measured.plain())
         return
-    width = None if sys.stdout.isatty() else WIDTH
-    print_summary(measured, Console(width=width, highlight=False))
+    print_summary(measured)
     show(f"\nreport   {out / REPORT}")
     if pictures:
         show(f"picture  {out / PICTURE}")
