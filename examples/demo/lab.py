@@ -150,7 +150,7 @@ class Lab:
         # Without a holdout: memory is compared with the arm that has none.
         learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
         memories = {WITHOUT: None, MEMORY: learning}
-        told: dict[str, tuple[Story, Story]] = {}
+        first: dict[str, tuple[Story, Story]] = {}
         rows: dict[str, list[Row]] = {arm: [] for arm in memories}
         with self.screen:
             for number, task in enumerate(self.plan.tasks, 1):
@@ -163,12 +163,12 @@ class Lab:
                 without, with_it = stories
                 self.screen.task(task.id, number, without, with_it)
                 for kind, one, other in kinds(without, with_it):
-                    if kind not in told:
-                        told[kind] = (one, other)
+                    if kind not in first:
+                        first[kind] = (one, other)
                         self.screen.tell(HEADS[kind], one, other)
         follows = await self._follows() if self.plan.full else {}
         seconds = round(time.perf_counter() - began, 1)
-        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), told, follows, seconds)
+        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), first, follows, seconds)
 
     async def _one(self, task: Task, run: str, writer: Writer, memory: Memory | None = None) -> Row:
         options = {"generate": writer, "store": self.store, "memory": memory, "scope": SCOPE}
@@ -280,10 +280,10 @@ def _settings(chosen: Plan) -> dict[str, str]:
 
 def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
     """Return three commands that work on what was stored, each with its purpose."""
-    told = ran.stories
-    loops = [told[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in told]
+    stories = ran.stories
+    loops = [stories[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in stories]
     loop = loops[0] if loops else ran.memory[0].loop
-    task = told["knew"][0].task if "knew" in told else chosen.tasks[-1].task
+    task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
     lines = (
         ("what it has learnt", ["lessons"]),
         ("why a loop went on and why it ended", ["why", loop]),
