@@ -101,12 +101,7 @@ BAD_LOOPS: dict[str, tuple[str, str]] = {
     "no attempts": ('{"id": "a"}', "attempts of the loop is None; it must be a list of at least"),
     "an object": ('{"attempts": {"a": 1}}', "attempts of the loop is {'a': 1}; it must be a list"),
     "an id": (line(id=""), "id of the loop is ''; it must be text of at least one character, or"),
-    "a text as goals": (line(goals="q >= 1"), "goals of the loop is 'q >= 1'; it must be a list"),
     "a goal": (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
-    "goals apart": (
-        line(goals=["q >= 2", "q <= 1"]),
-        "threshold of q >= 2 is 2.0; it must be at",
-    ),
 }
 BAD_ATTEMPTS: dict[str, tuple[Any, str]] = {
     "a number": (1, "attempt 2 is 1; it must be an object of candidate, digest, passed, findings"),
