@@ -46,6 +46,7 @@ from heedful.store.runs import Report, is_run, report_of
 CANDIDATE = 400  # characters of a candidate that are shown
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST = 3650 * SECONDS["d"]  # more than ten years is a typing error
+CHANGE = ("what", "outcome", "was", "to")
 LOOPS: Columns = {
     "loop": "id",
     "state": "state",
@@ -151,13 +152,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "overrides": list(map(codec.override_to, stored.loop.overrides)),
         "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
         "would_change": [
-            {
-                "words": str(change),
-                "what": change.what,
-                "outcome": change.outcome,
-                "was": change.was,
-                "to": change.to,
-            }
+            {"words": str(change), **{name: getattr(change, name) for name in CHANGE}}
             for change in explanation.would_change
         ],
         "otherwise": explanation.otherwise,
