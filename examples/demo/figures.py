@@ -6,12 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from heedful.cli.output import show, table
 from heedful.cli.run import Row
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import Estimate, paired, share
@@ -25,10 +20,9 @@ POOLED, FOLLOWED = "all families", "families it follows"
 CAN_FOLLOW = 0.8  # share right at once, after three right examples, of a family that counts
 RESAMPLES = 4_000
 COLUMNS = (
-    *("family", "tasks", "arm", "right at once", "second half", "solved", "calls"),
+    *("family", "arm", "tasks", "right at once", "second half", "solved", "calls"),
     *("tokens", "seconds"),
 )
-WIDE = 104  # columns below which tokens and seconds are in the report only
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,25 +188,13 @@ class Measured:
         }
 
 
-def print_summary(measured: Measured, console: Console) -> None:
+def print_summary(measured: Measured) -> None:
     """Print the table and what its intervals say."""
-    heads = COLUMNS if console.width >= WIDE else COLUMNS[:-2]
-    title = f"{measured.settings['model']}: shares in % with their 95 % intervals"
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in heads:
-        words = head in ("family", "arm")
-        table.add_column(head, justify="left" if words else "right", no_wrap=head != "tasks")
-    for whole, half in by_group(measured):
-        if whole.group in (POOLED, FOLLOWED):
-            table.add_section()
-        for arm in (WITHOUT, MEMORY):
-            row = [Text(cell) for cell in cells(whole, half, arm)]
-            table.add_row(*row[: len(heads)], style="bold" * (arm == MEMORY))
-    console.print(table)
+    show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
+    pairs = by_group(measured)
+    table(COLUMNS, [cells(*pair, arm) for pair in pairs for arm in (WITHOUT, MEMORY)], text=2)
     for head, lines in sentences(measured):
-        console.print(Text(head, "bold"), highlight=False)
-        for line in lines:
-            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), highlight=False)
+        show("\n".join([head, *(f"  {line}" for line in lines)]))
 
 
 def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:
@@ -227,10 +209,10 @@ def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:
 def cells(whole: Compared, half: Compared, arm: str, number: str = "d") -> tuple[str, ...]:
     """Return one arm's row for the columns; `number` is the format of tokens."""
     every, later = (one.memory if arm == MEMORY else one.without for one in (whole, half))
-    first = (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
+    name, tasks = (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
     shares = (percent(every.at_once), percent(later.at_once), percent(every.solved))
     counts = (str(every.calls), f"{every.tokens:{number}}", f"{every.seconds:.0f}")
-    return (*first, arm, *shares, *counts)
+    return (name, arm, tasks, *shares, *counts)
 
 
 def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:

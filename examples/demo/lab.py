@@ -7,7 +7,6 @@ import json as jsonlib
 import os
 import platform
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -15,12 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from rich.console import Console
-
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.cli.demo import announce, examples_folder, program
-from heedful.cli.output import WIDTH, NoPictures, print_json, say, show
+from heedful.cli.output import NoPictures, print_json, say, show
 from heedful.cli.progress import Progress
 from heedful.cli.run import Row, ended
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
@@ -153,7 +150,7 @@ class Lab:
         # Without a holdout: memory is compared with the arm that has none.
         learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
         memories = {WITHOUT: None, MEMORY: learning}
-        told: dict[str, tuple[Story, Story]] = {}
+        first: dict[str, tuple[Story, Story]] = {}
         rows: dict[str, list[Row]] = {arm: [] for arm in memories}
         with self.screen:
             for number, task in enumerate(self.plan.tasks, 1):
@@ -166,12 +163,12 @@ class Lab:
                 without, with_it = stories
                 self.screen.task(task.id, number, without, with_it)
                 for kind, one, other in kinds(without, with_it):
-                    if kind not in told:
-                        told[kind] = (one, other)
+                    if kind not in first:
+                        first[kind] = (one, other)
                         self.screen.tell(HEADS[kind], one, other)
         follows = await self._follows() if self.plan.full else {}
         seconds = round(time.perf_counter() - began, 1)
-        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), told, follows, seconds)
+        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), first, follows, seconds)
 
     async def _one(self, task: Task, run: str, writer: Writer, memory: Memory | None = None) -> Row:
         options = {"generate": writer, "store": self.store, "memory": memory, "scope": SCOPE}
@@ -283,10 +280,10 @@ def _settings(chosen: Plan) -> dict[str, str]:
 
 def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
     """Return three commands that work on what was stored, each with its purpose."""
-    told = ran.stories
-    loops = [told[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in told]
+    stories = ran.stories
+    loops = [stories[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in stories]
     loop = loops[0] if loops else ran.memory[0].loop
-    task = told["knew"][0].task if "knew" in told else chosen.tasks[-1].task
+    task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
     lines = (
         ("what it has learnt", ["lessons"]),
         ("why a loop went on and why it ended", ["why", loop]),
@@ -310,8 +307,7 @@ def write(measured: Measured, out: Path, json: bool) -> None:
     if json:
         print_json(measured.plain())
         return
-    width = None if sys.stdout.isatty() else WIDTH
-    print_summary(measured, Console(width=width, highlight=False))
+    print_summary(measured)
     show(f"\nreport   {out / REPORT}")
     if pictures:
         show(f"picture  {out / PICTURE}")

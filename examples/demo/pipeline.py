@@ -31,7 +31,7 @@ PAGES = ("html", "md", "json")
 HEADS = ("stage", "how it ended", "what had failed", "attempts", "seconds")
 TITLE = """\
 Five stages forecast tomorrow's maximum temperature in Seattle. Two of them, train and insights,
-stand in for an agent that writes code: untold they make things up, told they mend what is named.
+stand in for an agent that writes code: at first they make things up, with feedback they correct it.
 """
 
 
@@ -39,14 +39,14 @@ stand in for an agent that writes code: untold they make things up, told they me
 class Shown:
     """What was run: by the stand-in, and by a model if there is one; `first` is the first run.
 
-    `told` are the stages that memory helped at once; `lessons` counts what is known by now.
+    `helped` are the stages that memory helped at once; `lessons` counts what is known by now.
     """
 
     out: Path
     report: Report
     written: Report | None
     first: Report
-    told: tuple[str, ...]
+    helped: tuple[str, ...]
     lessons: int
 
     @property
@@ -100,8 +100,8 @@ async def run(values: Settings, out: Path, fresh: bool) -> Shown:
             say(f"\nThe last quarter of 2013, and a model writes what it shows: {values.model}\n")
             written = await ran(f"{name}{BY_MODEL}", model)
         first = await report_of(memory.store, memory.scope, "forecast-1")
-        told = [stage.name for stage in report.stages if await _was_told(memory, report, stage)]
-        return Shown(out, report, written, first, tuple(told), await memory.count())
+        helped = [one.name for one in report.stages if await _recalled(memory, report, one)]
+        return Shown(out, report, written, first, tuple(helped), await memory.count())
 
 
 async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
@@ -146,7 +146,7 @@ async def _unended(memory: Memory, model: Model | None) -> str:
     return f"forecast-{number}" if over else last.run
 
 
-async def _was_told(memory: Memory, report: Report, stage: StageReport) -> bool:
+async def _recalled(memory: Memory, report: Report, stage: StageReport) -> bool:
     past = await memory.store.read(memory.scope, exposures.past, loop_of(report.run, stage.name))
     return any(one.shown for one in past.exposures)
 
@@ -159,7 +159,7 @@ def write(shown: Shown, again: str, json: bool) -> None:
     print_json(
         {
             "runs": [{**one.plain(), "attempts": _attempts(one)} for one in shown.reports],
-            "told_at_once": list(shown.told),
+            "told_at_once": list(shown.helped),
             "attempts": {"now": _attempts(shown.report), "first_run": _attempts(shown.first)},
             "lessons": shown.lessons,
             "files": [str(path) for path in shown.files],
@@ -205,16 +205,16 @@ def _print(shown: Shown, again: str) -> None:
 def _remembered(shown: Shown) -> str:
     """Say in figures what memory changed."""
     known = counted(shown.lessons, "lesson")
-    if not shown.told:
+    if not shown.helped:
         return f"memory   {known} learnt; the next run is told at once"
     stages = ", ".join(
         f"{name} {len(shown.report.stage(name).attempts)} (first run "
         f"{len(shown.first.stage(name).attempts)})"
-        for name in shown.told
+        for name in shown.helped
     )
     now, first = _attempts(shown.report), _attempts(shown.first)
     return (
-        f"memory   {known}; told at once to {', '.join(shown.told)}\n"
+        f"memory   {known}; told at once to {', '.join(shown.helped)}\n"
         f"         attempts now {now}, in {shown.first.run} {first}: {stages}"
     )
 

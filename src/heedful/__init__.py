@@ -108,7 +108,7 @@ _HOMES = {
     "consolidate": "heedful.memory.dream",
     "context": "heedful.checks.evaluate",
     "decide": "heedful.loop.decide",
-    "episode_of": "heedful.traces.episode",
+    "episode_of": "heedful.memory.reflect",
     "explain": "heedful.loop.explain",
     "keep_dreaming": "heedful.memory.dream",
     "open_model": "heedful.models",
@@ -208,7 +208,7 @@ if TYPE_CHECKING:
     from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
     from heedful.memory.memory import Memory, Quarantine, Spaces
     from heedful.memory.prompts import Prompts
-    from heedful.memory.reflect import Reflected, reflect, reflect_waiting
+    from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
     from heedful.memory.transfer import Exported, Imported
     from heedful.models import open_model
     from heedful.models.contract import Answer, Embedder, Message, Model
@@ -216,7 +216,7 @@ if TYPE_CHECKING:
     from heedful.store import open_store
     from heedful.store.store import Store
     from heedful.traces.appraisal import Expected, appraise
-    from heedful.traces.episode import Episode, Event, Fault, episode_of
+    from heedful.traces.episode import Episode, Event, Fault
     from heedful.traces.signals import RepeatedStep, Signal, repeated_step, signals
 
 __all__ = [

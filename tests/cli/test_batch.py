@@ -50,12 +50,15 @@ class Echo(ScriptedModel):
         self.now += 1
         self.most = max(self.most, self.now)
         try:
-            answer = await super().complete(messages, **settings)
+            answer = await self.answer(messages, **settings)
             if word in self.failing:
                 raise self.failing[word]
             return answer
         finally:
             self.now -= 1
+
+    async def answer(self, messages, **settings):
+        return await super().complete(messages, **settings)
 
 
 async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> list[Row]:
@@ -71,14 +74,22 @@ def store(tmp_path):
 
 
 def test_rows_in_task_order_however_they_end(store):
+    ended: list[Row] = []
+    last = asyncio.Event()
+
     class Uneven(Echo):
         async def complete(self, messages, **settings):
-            await asyncio.sleep(0.05 if "one" in messages[-1].content else 0)
+            if "one" in messages[-1].content:
+                await last.wait()
             return await super().complete(messages, **settings)
 
-    ended: list[Row] = []
+    def watch(row: Row) -> None:
+        ended.append(row)
+        if row.id == "three":
+            last.set()
+
     todo = tasks("one", "two", "three", context={"family": "numbers"})
-    rows = asyncio.run(go(store, Uneven(), todo, jobs=2, watch=ended.append))
+    rows = asyncio.run(go(store, Uneven(), todo, jobs=2, watch=watch))
     assert [row.id for row in rows] == ["one", "two", "three"]
     assert [row.id for row in ended] == ["two", "three", "one"]
     assert {(row.group, row.passed, row.at_once, row.calls) for row in rows} == {
@@ -88,7 +99,16 @@ def test_rows_in_task_order_however_they_end(store):
 
 @pytest.mark.parametrize("jobs", [1, 2, 9])
 def test_as_many_at_once_as_asked(store, jobs):
-    model = Echo(seconds=0.02)
+    begun = asyncio.Event()
+
+    class Together(Echo):
+        async def answer(self, messages, **settings):
+            if self.now == min(jobs, 4):
+                begun.set()
+            await asyncio.wait_for(begun.wait(), 60)
+            return await super().answer(messages, **settings)
+
+    model = Together()
     asyncio.run(go(store, model, tasks("a", "b", "c", "d"), jobs=jobs))
     assert model.most == min(jobs, 4)
     assert model.asked == ["a", "b", "c", "d"]
@@ -112,14 +132,16 @@ def test_a_model_that_is_gone_ends_the_batch_after_what_runs(store):
         async def complete(self, messages, **settings):
             if "b" in messages[-1].content.split():
                 self.asked.append("b")
+                self.second.set()
                 raise ModelUnavailable("no connection")
+            await self.second.wait()
             return await super().complete(messages, **settings)
 
     model, ended = Gone(seconds=0.05), list[str]()
     todo = tasks(*"abcd")
     with pytest.raises(ModelUnavailable):
         asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
-    assert (model.asked, ended) == (["a", "b"], ["a"])
+    assert (sorted(model.asked), ended) == (["a", "b"], ["a"])
 
 
 def test_a_store_error_stops_at_once(store):

@@ -14,6 +14,7 @@ from heedful.cli.app import COMMANDS
 from heedful.drive.drive import Run
 from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
+from tests.cli.support import task
 
 
 async def _fill(path: str) -> None:
@@ -59,7 +60,10 @@ GOOD = {
     "runs": ("no run of a pipeline yet", "runs"),
     "lessons": ("(held back)", "lessons"),
     "lessons --limit 1": ("last seen", "lessons"),
-    "seen log": ("seen: 4", "seen signature pattern group lessons"),
+    "seen log": (
+        "4 patterns merged as: login failed for <*> here",
+        "seen signature pattern group lessons",
+    ),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
@@ -153,6 +157,33 @@ BAD = {
     "policy check nope": (2, "no policy is called 'nope'"),
     "policy nope": (2, "No such command 'nope'"),
     "override": (2, "Missing"),
+    "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
+    "override r/stopped attempts --by \xa0": (2, "by is ' '; it must name the act"),
+    "override r/passed attempts --by a": (2, "the loop passed; there is n"),
+    "override r/sto attempts --by a": (3, "no loop 'r/sto' in "),
+    "override r/stopped attempts --by a --expires 1e3s": (2, "it must be a time such as 90s"),
+    "override r/stopped attempts --by a --expires nan": (2, "it must be a time such as 90s"),
+    "quarantine release 1": (2, "--by"),
+    "quarantine release --by ann": (2, "IDS"),
+    "quarantine release 0 --by ann": (2, "ids"),
+    "quarantine reject 99 --by ann": (3, "no example '99'"),
+    "quarantine revoke nobody": (3, "no source 'nobody'"),
+    "quarantine revoke page --yes": (2, "by is ''"),
+    "run": (2, "Missing argument"),
+    "run none.jsonl": (2, "none.jsonl: it cannot be read"),
+    "run bad.jsonl": (2, "bad.jsonl:1: not one JSON object"),
+    "run empty.jsonl": (2, "holds no task"),
+    "run loops.jsonl": (2, "loops.jsonl:1: a key is 'attempts'"),
+    "run tasks.jsonl --policy nope": (2, "no policy is called 'nope'"),
+    "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be greater than or equal to 1"),
+    "run tasks.jsonl --jobs x": (2, "--jobs"),
+    "run tasks.jsonl --timeout 0": (2, "--timeout is 0.0"),
+    "run tasks.jsonl --run a/b": (2, "--run is 'a/b'"),
+    "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
+    "worker --once --drives short": (2, "it must be name=module:function"),
+    "worker --once --drives short=nowhere:short": (2, "No module named 'nowhere'"),
+    "worker --once --drives short=toy:long": (2, "toy has no function long"),
+    "worker --once --unused-for soon": (2, "--unused-for is 'soon'"),
     "override zzz attempts --by ann": (3, "no loop 'zzz'"),
     "reflect": (2, "give files of traces, or --waiting"),
     "reflect loops.jsonl --waiting": (2, "give files of traces, or --waiting"),
@@ -169,9 +200,14 @@ BAD = {
 
 @pytest.mark.parametrize("line", BAD)
 @pytest.mark.parametrize("json", [False, True])
-def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, line, json):
+def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json):
     code, words = BAD[line]
-    done = heedful_(*line.split(), *(["--json"] if json else []))
+    for name, text in (("bad.jsonl", "{\n"), ("empty.jsonl", "")):
+        desk.write(name, text)
+    desk.tasks(task("red"))
+    given = [word.replace("\xa0", " ") for word in line.split(" ")]
+    json = json and given[0] != "worker"  # it has no --json
+    done = heedful_(*given, *(["--json"] if json else []))
     told = done.json["error"]["message"] if json else done.err
     assert (done.code, words.lower() in told.lower()) == (code, True), done
     assert "Traceback" not in done.err

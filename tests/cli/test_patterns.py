@@ -43,22 +43,6 @@ def aged(desk: Any, **columns: float) -> None:
     db.close()
 
 
-def test_seen_tells_the_group_and_why(told):
-    done = told("seen", "log", "login failed for zoe here")
-    assert done.code == 0
-    lines = done.out.splitlines()
-    assert lines[0].startswith("seen: 5  ")
-    assert lines[1:4] == [
-        "  5 patterns merged as: login failed for <*> here",
-        "    5 values after 'for': ada, bo, cy, di, …",
-        "  candidate, operator, seen 2, never shown: login failed for bo here",
-    ]
-    assert following(done.out) == ["patterns", "list", "log"]
-    group = told("seen", "log", LOGIN[0], "--json").json["group"]
-    assert (group["template"], len(group["members"])) == ("login failed for <*> here", 4)
-    assert told("seen", "KeyError", "no key 'colour'", "--json").json["group"] is None
-
-
 def test_a_merge_is_listed_undone_and_taken_back(told):
     done = told("patterns", "list")
     assert done.out.splitlines()[:3] == [

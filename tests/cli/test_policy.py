@@ -87,9 +87,6 @@ def test_check_as_json(ask, name):
 TABLES = {
     "text": ('policy = "thorough, fatigue"', "thorough, fatigue: MaxAttempts(limit=5), Repeat("),
     "a table": ('[policy]\npreset = "stage"\nunscored = "again"', "of its own: MaxAttempts(limit="),
-    "an empty table": ("[policy]", "default: MaxAttempts(limit=4)"),
-    "a name": ('[policy]\npreset = "stage"\nname = "mine"', "mine: MaxAttempts(limit=3)"),
-    "a rule": ("[policy.fatigue]\nlimit = 0.2", "of its own: MaxAttempts(limit=4), Repeat("),
 }
 
 
@@ -102,17 +99,8 @@ def test_the_setting_as_text_or_table(ask, desk, what):
 
 
 BAD_SETTINGS = {
-    "a number": (
-        "policy = 5",
-        "policy in heedful.toml is 5; it must be a policy as text of 1 to 1",
-    ),
-    "empty": ('policy = ""', "policy in heedful.toml is ''; it must be a policy as text of 1 to"),
-    "long": (f'policy = "{"x" * 2000}"', "policy in heedful.toml is 'xxx"),
     "unknown": ('policy = "nope"', "no policy is called 'nope'; there are: default"),
     "a field": ("[policy]\nx = 1", "no rule or field of a policy is called 'x'"),
-    "a preset": ("[policy]\npreset = 3", "no policy is called '3'"),
-    "a name": ("[policy]\nname = 3", "name is 3; it must be text"),
-    "goals": ('[policy]\ngoals = "q >= 1"', "goals is 'q >= 1'; it must be a list such as"),
     "a bad file": ("policy = \nx", "heedful.toml cannot be read"),
 }
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.cli.records import read_file as from_file
 from heedful.testing import ScriptedModel
 from tests.cli.support import COMMAND, SECONDS, Done, ended, following, record
 
@@ -55,25 +54,6 @@ def test_what_the_record_cannot_tell(replay):
     done = replay("loops.jsonl", "--policy", "default, -repeat")
     assert lines(done)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
     assert "\ncannot tell: the record of so many loops does not say how" in done.out
-
-
-def test_json_is_one_document_with_the_figures_of_compare(replay, desk):
-    texts = ["default", TWO, "thorough, plateau.patience=1"]
-    done = replay("loops.jsonl", *(word for text in texts for word in ("--policy", text)), "--json")
-    assert (done.code, done.err, done.json["notes"]) == (0, "", [])
-    recorded = from_file(desk.folder / "loops.jsonl")
-    for told, one in zip(
-        done.json["policies"], heedful.compare(recorded, map(heedful.policy, texts)), strict=True
-    ):
-        usage = told.pop("usage")
-        assert told == {
-            "policy": one.policy, "loops": 4, "attempts": one.attempts, "solved": one.solved,
-            "solvable": 3, "quality": one.quality, "oracle": 7, "regret": one.regret,
-            "beyond": one.beyond, "lost": one.lost,
-        }  # fmt: skip
-        assert usage["calls"] == one.attempts
-    assert done.json["recorded"]["policy"] == "as recorded"
-    assert done.json["recorded"]["beyond"] == 0
 
 
 def test_calls_and_tokens_only_where_they_say_more(replay, desk):
@@ -185,13 +165,6 @@ def test_a_database(stored):
     assert following(few.out) == [
         *("replay", "--last", "3", "--policy", "stage", "--plot", "front.png"),
     ]
-
-
-def test_the_database_of_the_settings_or_a_file_there(stored, desk):
-    desk.records(LOOPS[3])
-    desk.write("heedful.toml", 'db = "loops.jsonl"\n')
-    assert stored("replay").out.startswith("1 loop, 1 attempt;")
-    assert stored("replay", "heedful.db").out.startswith("4 loops, 8 attempts;")
 
 
 NO_LOOPS = {

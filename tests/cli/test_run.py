@@ -166,37 +166,6 @@ def test_a_model_that_ends_the_process_is_told(desk):
     assert "--run tasks-1 --resume" in done.json["error"]["message"]
 
 
-BAD_INPUT = {
-    "no file": (("run", "none.jsonl"), 2, "none.jsonl: it cannot be read"),
-    "a bad line": (("run", "bad.jsonl"), 2, "bad.jsonl:1: not one JSON object"),
-    "an empty file": (("run", "empty.jsonl"), 2, "holds no task"),
-    "an unknown policy": ((*RUN, "--policy", "nope"), 2, "no policy is called 'nope'"),
-    "no jobs": ((*RUN, "--jobs", "0"), 2, "--jobs is 0; it must be greater than or equal to 1"),
-    "no time": ((*RUN, "--timeout", "0"), 2, "--timeout is 0.0"),
-    "text for a number": ((*RUN, "--jobs", "x"), 2, "--jobs"),
-    "an unknown option": ((*RUN, "--nope"), 2, "No such option"),
-    "an unknown command": (("nope",), 2, "No such command 'nope'"),
-    "no argument": (("run",), 2, "Missing argument"),
-    "no such loop": (("why", "nope"), 3, "database|no loop"),
-}
-
-
-@pytest.mark.parametrize("what", BAD_INPUT)
-@pytest.mark.parametrize("json_too", [False, True])
-def test_bad_input_is_a_clear_error(desk, what, json_too, monkeypatch):
-    arguments, code, said = BAD_INPUT[what]
-    desk.tasks(TASKS[0])
-    desk.write("bad.jsonl", "{\n")
-    desk.write("empty.jsonl", "")
-    done = desk.invoke(monkeypatch, *arguments, *(["--json"] if json_too else []))
-    assert done.code == code
-    told = done.json["error"]["message"] if json_too else done.err
-    assert re.search(said, told)
-    assert "Traceback" not in done.err
-    if not json_too:
-        assert done.out == ""
-
-
 def test_a_traceback_only_on_request(desk):
     desk.tasks(TASKS[0])
     for done in (

@@ -8,9 +8,6 @@ import pytest
 from heedful import open_store
 from heedful.checks import contains
 from heedful.drive.drive import Run
-from heedful.lessons.lesson import Scope
-from heedful.loop.policies import default
-from heedful.loop.record import Evaluation, Goal
 from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
 
@@ -91,20 +88,6 @@ def test_why_as_json(told):
     assert document["policy"]["name"] == "default"
 
 
-def test_loops(told):
-    done = told("loops")
-    assert done.code == 0
-    order = [line.split()[:2] for line in done.out.splitlines() if " r/" in line]
-    assert order == [["r/open", "open"], ["r/stopped", "stopped"], ["r/passed", "passed"]]
-    (loop,) = told("loops", "--limit", "1", "--json").json["loops"]
-    assert {key: loop[key] for key in ("id", "state", "attempts", "best", "calls")} == {
-        "id": "r/open", "state": "open", "attempts": 1, "best": 1, "calls": 1,
-    }  # fmt: skip
-    assert len(told("loops", "--run", "r", "--json").json["loops"]) == 3
-    assert told("loops", "--run", "other").out == "no loop of a run 'other'\n"
-    assert told("loops", "--limit", "0").code == 2
-
-
 def test_lessons_have_no_words_of_what_is_held_back(told, desk):
     async def fill() -> None:
         memory = Memory(str(desk.folder / "heedful.db"))
@@ -130,26 +113,3 @@ def test_seen_is_like_grep(told):
     assert (new.code, new.json["seen"], new.json["lessons"]) == (1, 0, [])
     piped = told("seen", "KeyError", "-", "--json", stdin="no key 'colour'")
     assert (piped.code, piped.json["seen"]) == (0, 1)
-
-
-def test_goals_are_told(desk, monkeypatch):
-    async def scored() -> None:
-        store = open_store(str(desk.folder / "heedful.db"))
-        await Run(
-            {"ask": "x"},
-            generate=lambda task, hint: {"text": "y"},
-            evaluate=lambda candidate, at: Evaluation(scores={"good": 0.5}),
-            goals=[Goal("good", 0.75)],
-            policy=default,
-            store=store,
-            id="g",
-            scope=Scope(),
-        ).finish()
-        await store.close()
-
-    asyncio.run(scored())
-    said = desk.invoke(monkeypatch, "why", "g").out
-    assert "policy default, goals: good >= 0.75" in said
-    assert "goal missed: good >= 0.75, it is 0.5" in said
-    assert 'task: {"ask": "x"}' in said
-    assert "would have changed it: score good 0.75 instead of 0.5: passed" in said

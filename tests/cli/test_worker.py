@@ -16,15 +16,6 @@ from heedful.store import episodes
 from tests.engines import opened
 from tests.work.support import OTHER, SCOPE, put
 
-LOOPS = """
-from heedful import Run
-
-def short(task, **given):
-    async def generate(task, hint):
-        return "ok"
-    return Run(task, generate=generate, **given)
-"""
-
 WORDY = """
 from pathlib import Path
 
@@ -94,24 +85,6 @@ def test_on_sqlite_a_worker_beside_the_service_is_refused_with_what_to_do(desk, 
     done = invoke()
     assert done.code == 2
     assert "done in the process of heedful serve; heedful worker --once does what waits" in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--queues", "mail"), "no queue is called 'mail'; there are: loops, reflection, memory"),
-        (("--drives", "short"), "it must be name=module:function"),
-        (("--drives", "short=nowhere:short"), "No module named 'nowhere'"),
-        (("--drives", "short=loops:long"), "loops has no function long"),
-        (("--unused-for", "soon"), "--unused-for is 'soon'"),
-    ],
-)
-def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, said):
-    desk.write("loops.py", LOOPS)
-    filled(desk)
-    done = invoke("--once", *arguments)
-    assert done.code == 2
-    assert said in done.err
 
 
 def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):

@@ -9,6 +9,7 @@ import heedful
 PACKAGE = Path(heedful.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+FLAGS = re.MULTILINE | re.DOTALL
 PICTURE = PAGE.partition("```text")[2].partition("```")[0]
 
 

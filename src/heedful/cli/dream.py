@@ -104,18 +104,16 @@ def log(limit: Newest = 20, db: Db = None, json: Json = False) -> int:
     from heedful.memory.dream import Dreams
 
     found = ask(db, lambda memory: Dreams(memory).log(limit))
-    if json:
-        print_json({"dreams": list(map(dream_document, found))})
-        return 0
     columns: Columns = {
         "what": _what,
         **{name: name for name in ("by", "id", "mode", "before", "after")},
         "at": lambda one: when(one.at),
     }
-    if emit(found, columns, json=False, key="dreams", text=2, empty="no dream yet"):
-        show(following("dream", "show", str(found[0].id), db=db))
-    else:
-        show(following("dream", "--dry-run", db=db))
+    options: dict[str, Any] = {"key": "dreams", "text": 2, "empty": "no dream yet"}
+    emit(found, columns, json=json, document=dream_document, **options)
+    if not json:
+        then = ["show", str(found[0].id)] if found else ["--dry-run"]
+        show(following("dream", *then, db=db))
     return 0
 
 

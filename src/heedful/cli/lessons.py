@@ -17,6 +17,7 @@ from heedful.cli.output import (
     Columns,
     Db,
     Json,
+    Most,
     Why,
     answer,
     counted,
@@ -60,9 +61,7 @@ REMOVED: Columns = {
 
 
 def lessons(
-    limit: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How many, the most seen first.")
-    ] = 50,
+    limit: Most = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -115,7 +114,7 @@ def seen(
 
 def recall(
     task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many examples at most.")] = 5,
+    limit: Most = 5,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -128,8 +127,7 @@ def recall(
     found, spaces = ask(db, recalled)
     warn_of(spaces, db)
     if json:
-        where = spaces and spaces_document(spaces)
-        print_json({"examples": list(map(asdict, found)), "spaces": where})
+        print_json({"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)})
         return 0
     for one in found:
         how = "verified" if one.verified else "not verified"
@@ -158,13 +156,6 @@ async def spaces_of(memory: Memory) -> Spaces | None:
     return await memory.spaces() if memory.embedder is not None else None
 
 
-def spaces_document(spaces: Spaces) -> dict[str, object]:
-    """Return where the vectors of examples lie, as JSON data."""
-    elsewhere = dict(spaces.elsewhere)
-    found = {"here": spaces.here, "elsewhere": elsewhere, "nowhere": spaces.nowhere}
-    return {"space": spaces.space, **found}
-
-
 def warn_of(spaces: Spaces | None, db: str | None) -> None:
     """Warn on stderr if recall cannot compare every example by meaning."""
     if spaces is not None and spaces.behind:
@@ -181,7 +172,7 @@ Digests = Annotated[list[str], typer.Argument(help="The digests of patterns, as 
 @patterns.command("list")
 def list_patterns(
     error_type: Annotated[str, typer.Argument(help="Only those of this type.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the most seen.")] = 50,
+    limit: Most = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -236,7 +227,7 @@ def _rule(digests: list[str], apart: bool, by: str, why: str, db: str | None, js
 
 @patterns.command()
 def suggest(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the most alike.")] = 20,
+    limit: Most = 20,
     db: Db = None,
     json: Json = False,
 ) -> int:

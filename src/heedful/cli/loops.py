@@ -46,6 +46,7 @@ from heedful.store.runs import Report, is_run, report_of
 CANDIDATE = 400  # characters of a candidate that are shown
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST = 3650 * SECONDS["d"]  # more than ten years is a typing error
+CHANGE = ("what", "outcome", "was", "to")
 LOOPS: Columns = {
     "loop": "id",
     "state": "state",
@@ -149,22 +150,18 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "best": stored.loop.best,
         "verdicts": list(map(codec.verdict_to, stored.verdicts)),
         "overrides": list(map(codec.override_to, stored.loop.overrides)),
-        "decisions": [
-            {**asdict(one), "rerun": one.rerun} for one in reasoning(stored.loop, stored.decisions)
-        ],
+        "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
         "would_change": [
-            {
-                "words": str(change),
-                "what": change.what,
-                "outcome": change.outcome,
-                "was": change.was,
-                "to": change.to,
-            }
+            {"words": str(change), **{name: getattr(change, name) for name in CHANGE}}
             for change in explanation.would_change
         ],
         "otherwise": explanation.otherwise,
         "usage": codec.sparse(stored.loop.usage),
     }
+
+
+def _decision(one: Reasoning) -> dict[str, Any]:
+    return {**asdict(one), "rerun": one.rerun}
 
 
 def _feedback(stored: StoredLoop, number: int) -> str:
@@ -247,9 +244,7 @@ DECISIONS: Columns = {
 
 def log(
     loop: Annotated[str, typer.Argument(help="The beginning of the loops' ids.")] = "",
-    limit: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How many loops, the newest first.")
-    ] = 20,
+    limit: Newest = 20,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -265,10 +260,8 @@ def log(
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
 
     found = ask(db, read)
-    if json:
-        print_json({"decisions": [{**asdict(one), "rerun": one.rerun} for one in found]})
-        return 0
-    if emit(found, DECISIONS, json=False, key="decisions", text=4, empty="no decision yet"):
+    options: dict[str, Any] = {"key": "decisions", "text": 4, "empty": "no decision yet"}
+    if emit(found, DECISIONS, json=json, document=_decision, **options):
         show(following("why", found[-1].loop if loop else found[0].loop, db=db))
     return 0
 

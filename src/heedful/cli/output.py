@@ -34,7 +34,6 @@ from heedful.errors import (
     UsageError,
 )
 from heedful.loop.feedback import clean
-from heedful.store import shown
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
@@ -50,6 +49,7 @@ ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embe
 Newest = Annotated[
     int, typer.Option("--limit", min=1, max=MOST, help="How many, the newest first.")
 ]
+Most = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
 By = Annotated[str, typer.Option(help="Who is responsible.")]
 Why = Annotated[str, typer.Option(help="The reason.")]
 
@@ -103,7 +103,14 @@ def answer(record: Any, *lines: str, json: bool) -> None:
 
 
 def emit(
-    records: Sequence[Any], columns: Columns, *, json: bool, key: str, text: int, empty: str
+    records: Sequence[Any],
+    columns: Columns,
+    *,
+    json: bool,
+    key: str,
+    text: int,
+    empty: str,
+    document: Callable[[Any], Any] = document,
 ) -> bool:
     """Print records as the JSON document `{key: [...]}` or as a table with these columns.
 
@@ -112,7 +119,7 @@ def emit(
     printed, so that the caller can add the next command.
     """
     if json:
-        print_json({key: [document(one) for one in records]})
+        print_json({key: list(map(document, records))})
     elif not records:
         show(empty)
     else:
@@ -190,6 +197,8 @@ def counted(number: int, noun: str) -> str:
 
 def following(*words: str, db: str | None = None) -> str:
     """Return the line that names the next command, with the database unless it is the default."""
+    from heedful.store import shown  # takes a while to import, and `heedful --help` needs no store
+
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *words, *more])}"
 
@@ -277,10 +286,6 @@ def check_picture_path(path: Path) -> None:
 
 def check_matplotlib() -> None:
     """Raise NoPictures if matplotlib is not installed."""
-    try:
-        found = find_spec("matplotlib")
-    except ValueError:  # a module without a spec stands in its place
-        found = None
-    if found is None:
+    if find_spec("matplotlib") is None:
         how = "pip install 'heedful[report]'; the table does without it"
         raise NoPictures(f"the picture needs matplotlib: {how}")

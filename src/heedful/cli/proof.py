@@ -14,6 +14,7 @@ from heedful.cli.output import (
     By,
     Db,
     Json,
+    Most,
     Why,
     answer,
     check_picture_path,
@@ -51,9 +52,7 @@ class Evidence:
 
 
 def proof(
-    limit: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How many lessons, the most exposed first.")
-    ] = 10,
+    limit: Most = 10,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals into this PNG.")] = None,
     restore: Annotated[
         int | None, typer.Option(min=1, max=MOST, help="Restore a lesson by its id; on record.")

@@ -1,16 +1,17 @@
-"""`heedful replay` and `heedful tune`: what other policies would have done with recorded loops."""
+"""`heedful replay`, `tune` and `policy`: what policies would have done, and what they can do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from heedful.cli.app import group
 from heedful.cli.output import (
     MOST,
     Columns,
@@ -22,16 +23,18 @@ from heedful.cli.output import (
     print_table,
     say,
     show,
+    table,
 )
 from heedful.cli.progress import Progress
 from heedful.cli.records import NOT_PASSED, read_records
 from heedful.cli.settings import policy_of, settings
 from heedful.errors import UsageError
-from heedful.loop.codec import policy_to
+from heedful.loop.codec import attempt_to, policy_to, rule_to
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.policies import policy as parse_policy
-from heedful.loop.record import number
+from heedful.loop.reach import Reach, reach
+from heedful.loop.record import NOTHING, Attempt, Improvement, number
 from heedful.loop.replay import Figures, Recorded, Tuned, compare
 from heedful.loop.replay import tune as choose_policy
 from heedful.loop.stop import All, Echo, Plateau, StopRule, counts_scope
@@ -263,3 +266,94 @@ def _compares_findings(rule: StopRule) -> bool:
     if isinstance(rule, All):
         return any(map(_compares_findings, rule.rules))
     return isinstance(rule, Echo) or (isinstance(rule, Plateau) and rule.novelty)
+
+
+# Policies
+
+policies: typer.Typer = group("Show policies, and prove that each of their rules can fire.")
+
+
+@policies.command("list")
+def list_policies(json: Json = False) -> int:
+    """List the presets."""
+    if json:
+        print_json({"policies": [policy_to(policy) for policy in PRESETS.values()]})
+    else:
+        rows = [(name, _describe(policy)) for name, policy in PRESETS.items()]
+        table(("preset", "rules"), rows, text=2)
+    return 0
+
+
+@policies.command()
+def check(
+    policy: Annotated[
+        str | None,
+        typer.Argument(metavar="POLICY", help="A preset, or one with changes. [the setting]"),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Find for each rule the shortest history in which it decides, or prove that there is none.
+
+    Exits 0 if every rule can fire, and 1 if one cannot or nothing was found for it.
+    """
+    chosen = policy_of(policy)
+    found = reach(chosen)
+    if json:
+        print_json({"policy": policy_to(chosen), "rules": [_reach_document(one) for one in found]})
+    else:
+        show(f"policy {chosen.name or 'of its own'}: {_describe(chosen)}")
+        for one in found:
+            _print_reach(one)
+    return 0 if all(one.history is not None for one in found) else 1
+
+
+def _print_reach(found: Reach) -> None:
+    show(f"\n{found}")
+    if found.history is None:
+        return
+    for key, count in found.history.echoes.items():
+        show(f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}")
+    seen: set[str] = set()
+    for attempt, better in zip(found.history.attempts, found.history.improved, strict=True):
+        show(f"  attempt {attempt.number}: {', '.join(_describe_attempt(attempt, better, seen))}")
+        seen.add(attempt.candidate.digest)
+    show(f"  => {found.rule(found.history)}")
+
+
+def _describe_attempt(attempt: Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
+    """Describe an attempt of a history, after the candidates that were `seen`."""
+    nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
+    yield "the same candidate" if attempt.candidate.digest in seen else nearly
+    evaluation = attempt.evaluation
+    if evaluation is None:
+        yield "not evaluated"
+        return
+    if attempt.number > 1:
+        yield "better" if better else "no better"
+    if evaluation.met == 0:
+        yield "nothing met"
+    for one in evaluation.findings:
+        kind = "finding" if one.level == "error" else one.level
+        yield f"{kind} {one.key}" + (f" of severity {one.severity:g}" if one.severity < 1 else "")
+    if attempt.usage != NOTHING:
+        yield "all of the budget"
+
+
+def _describe(policy: Policy) -> str:
+    goals = f"; goals {', '.join(map(str, policy.goals))}" if policy.goals else ""
+    better = policy.improvement
+    improvement = f"; {better!r}" if better != Improvement() else ""
+    again = "; unscored again" if policy.unscored == "again" else ""
+    return ", ".join(map(repr, policy.rules)) + improvement + again + goals
+
+
+def _reach_document(found: Reach) -> dict[str, Any]:
+    history = found.history.attempts if found.history else ()
+    return {
+        "rule": rule_to(found.rule),
+        "name": found.name,
+        "can_fire": found.history is not None,
+        "attempts": len(history) or None,
+        "history": [attempt_to(attempt) for attempt in history],
+        "proof": found.proof,
+    }

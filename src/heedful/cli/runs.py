@@ -10,7 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli import settings
-from heedful.cli.output import Db, Json, Newest, following, print_json, show, table, when
+from heedful.cli.output import (
+    Columns,
+    Db,
+    Json,
+    Newest,
+    emit,
+    following,
+    print_json,
+    print_table,
+    show,
+    table,
+    when,
+)
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
@@ -18,7 +30,6 @@ from heedful.loop.record import shown
 from heedful.memory.memory import Memory
 from heedful.pipeline.questions import (
     AttemptCost,
-    CheckCount,
     Statistics,
     answer,
     describe_run,
@@ -35,9 +46,29 @@ LISTED = 10
 LOOKED_AT = 200  # loops that begin alike, and loops among which a similar name is looked for
 CANDIDATE = 400
 TIMELINE = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")
-RUNS = ("run", "pipeline", "state", "passed", "attempts", "retries", "seconds", "began")
-CHECKS = ("check", "judged", "failed", "share failed", "stages", "recovered", "share recovered")
-STAGES = ("stage", "runs", "passed", "degraded", "attempts", "retries", "seconds", "tokens")
+COST: Columns = {
+    "retries": lambda one: one.cost.attempts,
+    "seconds": lambda one: f"{one.cost.seconds:.1f}",
+    "tokens": lambda one: one.cost.tokens,
+}
+CHECKS: Columns = {
+    "check": "name",
+    **{name: name for name in ("judged", "failed")},
+    "share failed": lambda one: _share(one.share),
+    **{name: name for name in ("stages", "recovered")},
+    "share recovered": lambda one: _share(one.success),
+    **COST,
+}
+STAGES: Columns = {
+    "stage": "name",
+    **{name: name for name in ("runs", "passed", "degraded", "attempts")},
+    **COST,
+}
+RUNS: Columns = {
+    **{name: name for name in ("run", "pipeline", "state", "passed", "attempts", "retries")},
+    "seconds": lambda one: f"{one['seconds']:.1f}",
+    "began": lambda one: when(one["began"]),
+}
 
 
 def ask(
@@ -78,55 +109,48 @@ def runs(
         return [await report_of(memory.store, memory.scope, one.id) for one in listed]
 
     reports = settings.ask(db, found)
-    counts = statistics(reports)
-    if json:
-        listed = [dict(zip(RUNS, _row(one), strict=True)) for one in reports]
-        print_json({"runs": listed, **({"stats": asdict(counts)} if stats else {})})
-        return 0
-    if not reports:
-        show(f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet")
-        return 0
-    if stats:
-        _print_counts(counts)
+    rows = list(map(_run_row, reports))
+    if stats and (json or reports):
+        counts = statistics(reports)
+        if json:
+            print_json({"runs": rows, "stats": asdict(counts)})
+        else:
+            _print_counts(counts)
     else:
-        rows = [_row(one) for one in reports]
-        table(RUNS, [(*row[:-2], f"{row[-2]:.1f}", when(row[-1])) for row in rows], text=3)
-    show(following("why", reports[0].run, db=db or ""))
+        empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+        emit(rows, RUNS, json=json, key="runs", text=3, empty=empty)
+    if reports and not json:
+        show(following("why", reports[0].run, db=db))
     return 0
 
 
-def _row(report: Report) -> tuple[Any, ...]:
-    passed = sum(one.action == "passed" for one in report.stages)
-    attempts = sum(len(one.attempts) for one in report.stages)
-    again = sum(max(0, len(one.attempts) - 1) for one in report.stages)
-    seconds = AttemptCost.of(made for one in report.stages for made in one.attempts).seconds
-    counts = (f"{passed}/{len(report.stages)}", attempts, again, seconds)
-    return (report.run, report.pipeline, report.status, *counts, report.began)
+def _run_row(report: Report) -> dict[str, Any]:
+    made = [attempt for stage in report.stages for attempt in stage.attempts]
+    return {
+        "run": report.run,
+        "pipeline": report.pipeline,
+        "state": report.status,
+        "passed": f"{sum(one.action == 'passed' for one in report.stages)}/{len(report.stages)}",
+        "attempts": len(made),
+        "retries": sum(max(0, len(one.attempts) - 1) for one in report.stages),
+        "seconds": AttemptCost.of(made).seconds,
+        "began": report.began,
+    }
 
 
 def _print_counts(counts: Statistics) -> None:
-    """One table of checks, one of stages."""
+    """Print a table of the checks that failed, and one of the stages."""
     cost = counts.cost
     tokens = f", {cost.tokens} tokens" if cost.tokens else ""
     retries = "1 retry" if cost.attempts == 1 else f"{cost.attempts} retries"
     show(f"runs: {counts.runs}; {retries} took {shown(cost.seconds)} s{tokens}")
-    failed = [one for one in counts.checks if one.failed]
-    if failed:
-        table((*CHECKS, "retries", "seconds", "tokens"), map(_counts, failed))
-    rows_of_stages = [
-        (one.name, one.runs, one.passed, one.degraded, one.attempts, *_worth(one.cost))
-        for one in counts.stages
-    ]
-    table(STAGES, rows_of_stages)
+    if failed := [one for one in counts.checks if one.failed]:
+        print_table(failed, CHECKS, 1)
+    print_table(counts.stages, STAGES, 1)
     if never := [clean(one.name, 200) for one in counts.checks if not one.failed]:
         show(f"never failed: {', '.join(never)}")
     show("share: with its 95 % interval; stages: those in which the check failed at an attempt")
     show("recovered: those of them that passed in the end; seconds, tokens: those of retries")
-
-
-def _counts(one: CheckCount) -> tuple[Any, ...]:
-    judged = (one.name, one.judged, one.failed, _share(one.share))
-    return (*judged, one.stages, one.recovered, _share(one.success), *_worth(one.cost))
 
 
 def _share(found: Estimate | None) -> str:
@@ -134,10 +158,6 @@ def _share(found: Estimate | None) -> str:
         return "-"
     value, low, high = (f"{100 * one:.0f}" for one in (found.value, found.low, found.high))
     return f"{value}% ({low}..{high})"
-
-
-def _worth(cost: AttemptCost) -> tuple[int, str, int]:
-    return cost.attempts, f"{cost.seconds:.1f}", cost.tokens
 
 
 # What `heedful why RUN` prints

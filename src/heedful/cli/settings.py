@@ -168,15 +168,25 @@ def _table(file: str, *keys: str) -> dict[str, Any]:
 # Opened as the settings say
 
 
-def ask(db: str | None, question: Callable[[Memory], Awaitable[T]]) -> T:
-    """Open the memory and return what `question` answers. Raises NotFound, StoreError."""
+def ask(
+    db: str | None,
+    question: Callable[[Memory], Awaitable[T]],
+    *,
+    new: bool = False,
+    progress: Progress | None = None,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the memory and return what `question` answers. Raises NotFound, StoreError.
+
+    `new` allows a file that does not exist; `progress` shows fetches; Ctrl-C says `stopped`.
+    """
 
     async def opened() -> T:
         values = settings(db=db)
-        async with stored(values) as store:
-            return await question(memory_of(values, store))
+        async with stored(values, new=new) as store:
+            return await question(memory_of(values, store, progress))
 
-    return drive(opened())
+    return drive(opened(), lambda: stopped)
 
 
 def scope_of(values: Settings) -> Scope:

@@ -1,25 +1,25 @@
-"""`heedful export`, `import` and `reembed`: move what was learnt, and give it vectors."""
+"""`heedful export`, `import`, `reembed`, `db` and `migrate`: move lessons and whole stores."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
 
-from heedful.cli.lessons import spaces_document, spaces_of, warn_of
+from heedful.cli.app import group
+from heedful.cli.lessons import spaces_of, warn_of
 from heedful.cli.output import By, Db, Json, Why, counted, following, print_json, say, show, table
-from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import memory_of, settings, stored
+from heedful.cli.progress import Progress
+from heedful.cli.settings import ask, settings
 from heedful.errors import UsageError
 from heedful.memory.memory import Memory, Spaces
-from heedful.memory.transfer import Exported, Imported
+from heedful.memory.transfer import Imported
+from heedful.store import POSTGRES, needs_psycopg, shown
 
-T = TypeVar("T")
 HEADS = ("from", "new", "merged", "known", "quarantined")
 KB = 1_000
 
@@ -41,12 +41,16 @@ def export(
     if file != "-" and not force and Path(file).is_file():
         raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
 
-    async def write(memory: Memory, progress: Progress) -> Exported:
-        target = sys.stdout.buffer if file == "-" else file
+    target = sys.stdout.buffer if file == "-" else file
+    with Progress() as progress:
         watch = partial(progress.counted, noun="lessons")
-        return await memory.export(target, vectors=vectors, force=force, progress=watch)
-
-    done = _run(db, write, "stopped; nothing was written under that name")
+        options: Any = {"vectors": vectors, "force": force, "progress": watch}
+        done = ask(
+            db,
+            lambda memory: memory.export(target, **options),
+            progress=progress.fetched,
+            stopped="stopped; nothing was written under that name",
+        )
     size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     if json:
         print_json({"file": file, **asdict(done)})
@@ -75,17 +79,18 @@ def import_(
     written.
     """
 
-    async def read(memory: Memory, progress: Progress) -> tuple[Imported, Spaces | None]:
-        def watch(what: str, done: int, total: int) -> None:
-            progress.counted(what, done // KB, total // KB, "KB")
+    def watch(what: str, done: int, total: int) -> None:
+        progress.counted(what, done // KB, total // KB, "KB")
 
+    async def read(memory: Memory) -> tuple[Imported, Spaces | None]:
         source = sys.stdin.buffer if file == "-" else file
         options: Any = {"trust": trust, "by": by, "why": why}
         done = await memory.import_(source, progress=watch, **options)
         return done, await spaces_of(memory)
 
     rest = "stopped; the same command imports the rest, and nothing twice"
-    done, spaces = _run(db, read, rest, new=True)
+    with Progress() as progress:
+        done, spaces = ask(db, read, new=True, progress=progress.fetched, stopped=rest)
     if json:
         print_json({"file": file, **asdict(done)})
         return 0
@@ -107,7 +112,7 @@ def reembed(db: Db = None, json: Json = False) -> int:
     one. It can be stopped at any time and continues where it stopped; recall works meanwhile.
     """
 
-    async def embed(memory: Memory, progress: Progress) -> tuple[int, Spaces]:
+    async def embed(memory: Memory) -> tuple[int, Spaces]:
         if memory.embedder is None:
             raise UsageError(
                 "recall compares words here, which needs no vectors; for meanings install "
@@ -116,27 +121,98 @@ def reembed(db: Db = None, json: Json = False) -> int:
         watch = partial(progress.counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
-    done, spaces = _run(db, embed, "stopped; heedful reembed continues where it stopped")
+    rest = "stopped; heedful reembed continues where it stopped"
+    with Progress() as progress:
+        done, spaces = ask(db, embed, progress=progress.fetched, stopped=rest)
     if json:
-        print_json({"embedded": done, **spaces_document(spaces)})
+        print_json({"embedded": done, **asdict(spaces)})
     else:
         show(f"{counted(done, 'example')} embedded; {spaces}")
     return 0
 
 
-def _run(
-    db: str | None,
-    work: Callable[[Memory, Progress], Awaitable[T]],
-    stopped: str,
-    *,
-    new: bool = False,
-) -> T:
-    """Open the memory and return what the work answers, with progress; Ctrl-C says `stopped`."""
+# Whole stores
 
-    async def opened(progress: Progress) -> T:
-        values = settings(db=db)
-        async with stored(values, new=new) as store:
-            return await work(memory_of(values, store, progress.fetched), progress)
+db: typer.Typer = group("Copy a whole store: to another engine, or as a backup.")
+DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
+
+
+@db.command("copy")
+def copy_(
+    source: Annotated[str, typer.Argument(help="A file, or a postgresql:// URL of the owner.")],
+    target: Annotated[str, typer.Argument(help="The same; it must be empty.")],
+    json: Json = False,
+) -> int:
+    """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
+
+    What was written is read back and compared before it is committed. Stop the writers of the
+    source first: what they write after the beginning is not copied. The same command can be
+    repeated.
+    """
+    from heedful.store.copying import copy
 
     with Progress() as progress:
-        return drive(opened(progress), lambda: stopped)
+
+        def watch(name: str, rows: int) -> None:
+            if rows:
+                progress.say(f"{name}: {counted(rows, 'row')}")
+
+        done = copy(source, target, watch)
+    if json:
+        tables = [one._asdict() for one in done.contents]
+        where = {"source": shown(source), "target": shown(target)}
+        print_json({**where, "rows": done.rows, "again": done.again, "tables": tables})
+        return 0
+    table(("table", "rows"), [(one.table, one.rows) for one in done.contents if one.rows])
+    many = counted(done.rows, "row")
+    there = f"{shown(target)} holds the {many} of {shown(source)}"
+    show(f"{there} already" if done.again else f"{there}, read again and compared")
+    show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
+    return 0
+
+
+def migrate(
+    store: Annotated[
+        str | None, typer.Option("--store", help="The database, a postgresql:// URL. [setting db]")
+    ] = None,
+    part: Annotated[
+        Literal["pre", "post", "all"],
+        typer.Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
+    ] = "all",
+    role: Annotated[
+        str, typer.Option(help="The service's role: created if it is missing, and given access.")
+    ] = "",
+    json: Json = False,
+) -> int:
+    """Bring a PostgreSQL database to the schema it needs.
+
+    Run it as the role that is to own the tables; the service has another one. All of it is done
+    or nothing. A SQLite file needs no migration: it is brought up to date when it is opened.
+    """
+    url = settings(db=store).db
+    if not url.startswith(POSTGRES):
+        raise UsageError(
+            f"{url} is no postgresql:// URL; a SQLite file is migrated when it is opened"
+        )
+    needs_psycopg()
+    from heedful.store.migrations import migrate as migrate_schema
+
+    done = migrate_schema(url, part, role)
+    if json:
+        waiting = [one._asdict() for one in done.waiting]
+        applied = [one._asdict() for one in done.applied]
+        where = {"store": shown(url), "role": role}
+        print_json({**where, "applied": applied, "waiting": waiting, "schema": done.schema})
+        return 0
+    if done.applied:
+        table(("part", "migration"), [(one.part, one.number) for one in done.applied])
+    show(f"{shown(url)} has schema {done.schema}, {counted(len(done.applied), 'part')} applied")
+    if role:
+        show(f"role {role} may serve; name it in the URL of the service")
+    if not done.waiting:
+        show(DOCTOR)
+        return 0
+    then = done.waiting[0].part
+    when = " when no older heedful runs any more" if then == "post" else ""
+    show(f"Next: heedful migrate --part {then}{when}")
+    return 0
