@@ -71,7 +71,7 @@ _HOMES = {
     "Proof": "heedful.lessons.proof",
     "Proposal": "heedful.lessons.consolidate",
     "Provenance": "heedful.lessons.trust",
-    "Quarantine": "heedful.memory.memory",
+    "Quarantine": "heedful.memory.quarantine",
     "QuarantinedLesson": "heedful.lessons.trust",
     "Quota": "heedful.lessons.trust",
     "Reach": "heedful.loop.reach",
@@ -92,7 +92,7 @@ _HOMES = {
     "Sighting": "heedful.lessons.trust",
     "Signal": "heedful.traces.signals",
     "Signature": "heedful.lessons.signature",
-    "Spaces": "heedful.memory.memory",
+    "Spaces": "heedful.memory.spaces",
     "StageReport": "heedful.store.runs",
     "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
@@ -206,9 +206,11 @@ if TYPE_CHECKING:
     )
     from heedful.memory.draft import Claim, Draft, self_rated
     from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
-    from heedful.memory.memory import Memory, Quarantine, Spaces
+    from heedful.memory.memory import Memory
     from heedful.memory.prompts import Prompts
+    from heedful.memory.quarantine import Quarantine
     from heedful.memory.reflect import Reflected, reflect, reflect_waiting
+    from heedful.memory.spaces import Spaces
     from heedful.memory.transfer import Exported, Imported
     from heedful.models import open_model
     from heedful.models.contract import Answer, Embedder, Message, Model

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.checks import critic as checks
+from heedful import checks
 from heedful.errors import MalformedAnswer
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done

@@ -16,7 +16,7 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive import journal as outside
 from heedful.drive.drive import Run
-from heedful.drive.report import Reported, Told, cancel, open_loop, report
+from heedful.drive.report import AttemptReport, ReportResult, cancel, open_loop, report
 from heedful.errors import (
     AttemptTaken,
     CheckFailed,
@@ -66,13 +66,13 @@ async def begun(store: Store, policy: Policy = FOUR, id: str = "a", **more: Any)
 
 async def told(
     store: Store, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
-) -> Reported:
+) -> ReportResult:
     memory = more.pop("memory", None)
-    given = Told(output, evaluation=judged, **more)
+    given = AttemptReport(output, evaluation=judged, **more)
     return await report(store, SCOPE, "a", number, given, memory)
 
 
-async def made(store: Store, *outputs: Any, judged: Evaluation | None = WRONG) -> Reported:
+async def made(store: Store, *outputs: Any, judged: Evaluation | None = WRONG) -> ReportResult:
     """Attempts from 1 on, all judged the same."""
     answers = [await told(store, n, output, judged) for n, output in enumerate(outputs, 1)]
     return answers[-1]
@@ -163,13 +163,13 @@ def test_the_same_report_again_gets_the_verdict_that_it_got(store):
         assert again.new is False
         assert (again.verdict, again.attempt, again.loop.best) == (first.verdict, 1, 1)
         assert await store.read(SCOPE, loops.read, "a") == before
-        others: list[Awaitable[Reported]] = [
+        others: list[Awaitable[ReportResult]] = [
             told(store, 1, {"a": [1], "b": 2}, labels={"by": "x"}),
             told(store, 1, {"a": [1], "b": 1}),
             told(store, 1, {"a": [1], "b": 1}, evaluated("else"), labels={"by": "x"}),
             told(store, 1, {"a": [1], "b": 1}, labels={"by": "x"}, usage=Usage(1)),
             told(store, 1, {"a": [1], "b": 1}, labels={"by": "x"}, digest="d"),
-            told(store, 1, {"a": [1], "b": 1}, labels={"by": "x"}, said=["words"]),
+            told(store, 1, {"a": [1], "b": 1}, labels={"by": "x"}, request=["words"]),
         ]
         for other in others:
             with pytest.raises(AttemptTaken, match="attempt 1 of 'a' was reported with other"):
@@ -312,7 +312,7 @@ def test_echoes_of_other_loops_count_where_a_rule_counts_them(store):
     async def scenario() -> None:
         for id in ("b", "c"):
             await begun(store, policy, id)
-            await report(store, SCOPE, id, 1, Told("x", evaluation=WRONG))
+            await report(store, SCOPE, id, 1, AttemptReport("x", evaluation=WRONG))
         await begun(store, policy)
         last = await told(store, 1, "one")
         assert rules(last.verdict) == ["echo"]
@@ -371,11 +371,11 @@ def test_checks_judge_what_comes_without_an_evaluation(store):
     async def scenario() -> None:
         seen.clear()
         await begun(store, context={"unit": "kg"})
-        first = await told(store, 1, "12", None, checks=[unit], said=["unit"])
+        first = await told(store, 1, "12", None, checks=[unit], request=["unit"])
         assert (first.evaluated_by, first.verdict.__class__) == (["unit"], Again)
-        again = await told(store, 1, "12", None, checks=[unit], said=["unit"])
+        again = await told(store, 1, "12", None, checks=[unit], request=["unit"])
         assert (again.verdict, again.evaluated_by) == (first.verdict, ["unit"])
-        last = await told(store, 2, "12 kg", RIGHT, checks=[unit], said=["unit"])
+        last = await told(store, 2, "12 kg", RIGHT, checks=[unit], request=["unit"])
         assert last.evaluated_by == ["unit", "report"]
         assert last.verdict == Done(2, passed=True)
         assert [(one.attempt, one.previous, one.task) for one in seen] == [
@@ -517,7 +517,7 @@ def test_a_loop_that_improved_teaches_and_tells_what_lessons_are_worth(store, pa
         memory = Memory(store, SCOPE, FixedEmbedder())
         await begun(store, id="b")
         for number, judged in ((1, WRONG), (2, RIGHT)):
-            given = Told(f"{number} kg", evaluation=judged)
+            given = AttemptReport(f"{number} kg", evaluation=judged)
             await report(store, SCOPE, "b", number, given, memory)
         shown = (await memory.brief("task", "a")).exposures
         await store.write(SCOPE, exposures.remember, (), exposures=shown)
@@ -611,7 +611,7 @@ def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
 
 
 def test_who_is_always_overtaken_gives_up(store, monkeypatch):
-    monkeypatch.setattr(outside, "TURNS", 3)
+    monkeypatch.setattr(outside, "ROUNDS", 3)
     turns: list[int] = []
 
     async def slow(turn: outside.Snapshot) -> None:
@@ -638,7 +638,7 @@ def test_of_many_reports_of_one_attempt_one_is_kept(store):
             answers = await asyncio.gather(
                 *(told(store, number, one) for one in outputs), return_exceptions=True
             )
-            kept = [one for one in answers if isinstance(one, Reported)]
+            kept = [one for one in answers if isinstance(one, ReportResult)]
             assert [type(one) for one in answers if one not in kept] == [AttemptTaken] * 12
             assert (len(kept), sum(one.new for one in kept)) == (4, 1)
             assert len({str(one.verdict) for one in kept}) == 1

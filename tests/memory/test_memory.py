@@ -196,7 +196,7 @@ def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
         for task in tasks:
             one = replace(WEIGHT, task=task, accepted=task[-20:])
             kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
-            (placed,) = located([kept], *await memory._place(task))
+            (placed,) = located([kept], *await memory._embed(task))
             await memory.store.write(memory.scope, exposures.remember, [placed])
         said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
         assert (len(said), said[-1]) == (3, tasks[2])

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
-from heedful.memory.memory import BATCH, Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import BATCH, Spaces
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.store.support import in_memory, opened, python, rows

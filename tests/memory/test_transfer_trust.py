@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.export import STATES, lowest_state, place
+from heedful.lessons.export import STATES, place
 from heedful.lessons.learn import Example
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import Exposure, Outcome
@@ -83,7 +83,7 @@ def test_trust_is_kept_at_the_lower(trust, state):
         data = claiming(trust, state)
         theirs, own = fresh(), fresh()
         await transfers.given(data, theirs)
-        kept = lowest([trust, "external"]), lowest_state(state, "quarantined")
+        kept = lowest([trust, "external"]), max(state, "quarantined", key=STATES.index)
         assert await stood(theirs) == {kept}
         assert await theirs.recall(TASK) == []
         waiting = await theirs.store.read(theirs.scope, quarantine.entries, None)

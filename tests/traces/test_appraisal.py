@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Expected, appraise
-from heedful.checks import critic as checks
+from heedful import checks
 from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage

@@ -10,7 +10,7 @@ from heedful.cli.output import Db, Json, counted, following, print_json, say, sh
 from heedful.cli.progress import Progress
 from heedful.cli.settings import settings
 from heedful.errors import UsageError
-from heedful.memory.memory import Spaces
+from heedful.memory.spaces import Spaces
 
 STOPPED = "stopped; heedful reembed goes on where it was"
 

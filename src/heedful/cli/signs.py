@@ -45,7 +45,7 @@ def _loops(db: Db) -> Sign:
 
 def _vectors(db: Db, values: Settings) -> Iterator[Sign]:
     """Whether recall can compare all that was learnt by meaning, where it compares meanings."""
-    from heedful.memory.memory import Spaces, space_of
+    from heedful.memory.spaces import Spaces, space_of
     from heedful.store.search import spaces
 
     if space := space_of(embedder_of(values)):

@@ -32,7 +32,8 @@ from heedful.loop import codec
 from heedful.loop.decide import Again, Done, reasoning
 from heedful.loop.explain import Change, Explanation
 from heedful.loop.feedback import clean
-from heedful.memory.memory import Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import Spaces
 from heedful.reports import Report
 from heedful.runs import is_run, report_of
 from heedful.store import exposures as exposure_store

@@ -16,7 +16,7 @@ from heedful.cli.progress import Progress
 from heedful.cli.reembed import warn
 from heedful.cli.settings import settings
 from heedful.errors import UsageError
-from heedful.memory.memory import Spaces
+from heedful.memory.spaces import Spaces
 from heedful.memory.transfer import Exported, Imported
 
 LOST = "stopped; nothing was written under that name"

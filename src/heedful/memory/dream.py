@@ -36,8 +36,9 @@ from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import decides, integer, lowest, numbered
 from heedful.loop.record import LARGEST, number
-from heedful.memory.memory import BATCH, LEG, Memory, placed, space_of
+from heedful.memory.memory import LEG, Memory
 from heedful.memory.prompts import Prompts
+from heedful.memory.spaces import BATCH, embed, space_of
 from heedful.models.contract import Message, Model
 from heedful.redact import redacted
 from heedful.sanitize import between, cut, mark_of, neutral
@@ -92,7 +93,7 @@ async def generalised(
         return replace(proposal, outcome=why), None
     space, vector = space_of(memory.embedder), None
     if memory.embedder is not None:
-        (vector,) = await placed(memory.embedder, [text])
+        (vector,) = await embed(memory.embedder, [text])
     new = Reflection(
         best.kind,
         signature(best.error_type, text),
@@ -323,7 +324,7 @@ async def _material(
     missing = [at for at in range(len(rows)) if at not in vectors]
     for n in range(0, len(missing), BATCH):
         part = missing[n : n + BATCH]
-        vectors |= zip(part, await placed(embedder, [lessons[at].text for at in part]), strict=True)
+        vectors |= zip(part, await embed(embedder, [lessons[at].text for at in part]), strict=True)
         if progress is not None:
             progress("embedding", n + len(part), len(missing))
     return lessons, [vectors[at] for at in range(len(rows))]
@@ -372,13 +373,13 @@ class _Rehearsal:
         """Copy lessons and examples, each lesson as often seen as it is."""
         records: list[Mapping[str, Any]] = []
         scope = self._memory.scope
-        await transfer.export(self._memory.store, scope, records.append, True)
+        await transfer.read_records(self._memory.store, scope, records.append, True)
         kept = [
             {**one, "listed": dict.fromkeys(one["listed"], 0)} if one["is"] == "lesson" else one
             for one in records
             if one["is"] in ("lesson", "example")
         ]
-        await self._copy.write(scope, transfer.absorb, kept, DREAM, DREAM, "")
+        await self._copy.write(scope, transfer.write_records, kept, DREAM, DREAM, "")
         there = await self._copy.read(scope, dreams.material, "")
         self._there = {lesson.name: lesson for lesson, _ in there}
 
@@ -395,7 +396,7 @@ class _Rehearsal:
             return asked | dict.fromkeys(new)
         for n in range(0, len(new), BATCH):
             part = new[n : n + BATCH]
-            asked |= zip(part, await placed(embedder, [redacted(q) for q in part]), strict=True)
+            asked |= zip(part, await embed(embedder, [redacted(q) for q in part]), strict=True)
         return asked
 
     async def _recalled(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:

@@ -30,8 +30,9 @@ from heedful.memory.draft import (
     turns,
     unlearnt,
 )
-from heedful.memory.memory import Memory, placed, space_of
+from heedful.memory.memory import Memory
 from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
+from heedful.memory.spaces import embed, space_of
 from heedful.models.call import asked
 from heedful.models.contract import Model
 from heedful.redact import redacted
@@ -347,7 +348,7 @@ async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Rememb
     if memory.embedder is not None:
         texts = [one.example.task if one.example else one.text for one in lessons]
         space = space_of(memory.embedder)
-        vectors = await placed(memory.embedder, texts)
+        vectors = await embed(memory.embedder, texts)
         pairs = zip(lessons, vectors, strict=True)
         lessons = [each for one, at in pairs for each in located([one], space, at)]
     most = memory.max_entries or 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from heedful.checks.evaluate import Check, Evaluate
-from heedful.drive.drive import given
+from heedful.drive.drive import validate_arguments
 from heedful.drive.generate import Writer, generator
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
@@ -183,7 +183,7 @@ class Pipeline:
         `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
         """
         ends = policy or self._retrying(retries)
-        given("", checks, goals, ends, None, timeout)
+        validate_arguments("", checks, goals, ends, None, timeout)
         if policy is not None and retries is not None:
             raise InvalidInput("retries", retries, "left out beside a policy, which says it all")
         exhausted = _one_of("on_exhausted", on_exhausted or self.on_exhausted, EXHAUSTED)

@@ -24,15 +24,15 @@ from heedful.errors import (
 )
 from heedful.lessons.learn import MOST
 from heedful.lessons.signature import signature
-from heedful.loop.decide import Decision, Done, Verdict
+from heedful.loop.decide import Done, Verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory
 from heedful.pipeline.stages import Stage, StageState, fields_of, reports_of, tell
 from heedful.sanitize import neutral
-from heedful.store import exposures, loops, patterns
-from heedful.store.records import Head, JournalEntry, StageHead, StoredLoop
+from heedful.store import exposures, patterns
+from heedful.store.records import JournalEntry, StageHead, StoredLoop
 from heedful.store.runs import (
     Report,
     StageAttempt,
@@ -182,8 +182,6 @@ class StageRunner:
         self._attempts, self._progress = attempts, progress
         self._stage: Stage = attempts.stage
         self.loop: str = loop_of(run, self._stage.name)
-        self._decisions: list[Decision] = []
-        self._began = time.time()
 
     @telemetry.stage
     async def finish(self, reconsidered: bool = False) -> StageReport:
@@ -221,7 +219,7 @@ class StageRunner:
                 late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
                 raise self._failed(late) from error
             made, reconsidered = len(run.loop.attempts), False
-            report = await self._reported(run.loop, verdict)
+            report = self._report(run, verdict)
             if isinstance(verdict, Done):
                 return report
 
@@ -294,9 +292,10 @@ class StageRunner:
         lines += [f"- {clean(neutral(one.lesson), LESSON)}" for one in again]
         return [KNOWN, *dict.fromkeys(lines)]
 
-    async def _reported(self, loop: Loop, verdict: Verdict) -> StageReport:
+    def _report(self, run: Run[Any], verdict: Verdict) -> StageReport:
         """Return the report so far; show the attempt, write its file, and put it into the state."""
-        report = stage_report(await self._stored(loop, verdict), self._run)
+        assert run.stored is not None  # since the first step
+        report = stage_report(run.stored, self._run)
         if not report.attempts:  # stopped before the first one
             return report
         last, folder = report.attempts[-1], self._pipeline.reports
@@ -307,16 +306,6 @@ class StageRunner:
 
             write_attempt(last, folder)
         return report
-
-    async def _stored(self, loop: Loop, verdict: Verdict) -> StoredLoop:
-        pipeline = self._pipeline
-        if pipeline.store is not None:
-            return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
-        now = time.time()
-        self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
-        kept = tuple(self._decisions)
-        head = Head(None, kind="stage", stage=self._head())
-        return StoredLoop(self.loop, head, loop, (), kept, {}, 1, self._began, now)
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:
