@@ -615,7 +615,7 @@ def test_who_is_always_overtaken_gives_up(store, monkeypatch):
     turns: list[int] = []
 
     async def slow(turn: outside.Snapshot) -> None:
-        turns.append(turn.known.stored.epoch)
+        turns.append(turn.state.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
         await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 

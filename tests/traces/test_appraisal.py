@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import Episode, Event, Expected, appraise
-from heedful import checks
+from heedful import Episode, Event, Expected, appraise, checks
 from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage

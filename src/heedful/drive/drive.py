@@ -14,6 +14,7 @@ from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluate
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
 from heedful.drive.journal import (
     LoopRecorder,
+    after_commit,
     append_attempt,
     cancel_loop,
     decision_entry,
@@ -339,7 +340,7 @@ class Run(Generic[C]):
         """Write an entry, and keep what was written of it."""
         committed = await self._recorder.commit(entry, loop)
         if self._stored is not None:
-            self._stored = self._stored.after(entry, committed)
+            self._stored = after_commit(self._stored, entry, committed)
 
     async def _worded(self, state: _State, loop: Loop, verdict: Verdict) -> Verdict:
         """Return the verdict; if another attempt follows, with feedback in the user's words."""

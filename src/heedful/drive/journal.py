@@ -24,7 +24,8 @@ from heedful.lessons.learn import Reflection
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import Outcome
 from heedful.lessons.ranking import Briefing, outcome
-from heedful.loop.decide import Done, Policy, Verdict, decide, standing
+from heedful.loop.codec import attempt_from, decision_from
+from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
@@ -48,6 +49,19 @@ def decision_entry(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry
     return JournalEntry(
         loop.id, 0, verdict=verdict, standing=standing(loop, policy), decided=loop.at
     )
+
+
+def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
+    """Return a stored loop with the attempt and the decision of an entry that was written."""
+    loop, decisions = stored.loop, stored.decisions
+    if entry.attempt is not None:
+        loop = loop.then(attempt_from(committed.attempt) if committed.attempt else entry.attempt)
+    if entry.verdict is not None:
+        decision = Decision(len(loop.attempts), entry.verdict, at=committed.at)
+        if committed.decision is not None:
+            decision = decision_from(committed.decision, decision.attempt, committed.at)
+        decisions = (*decisions, decision)
+    return replace(stored, loop=loop, decisions=decisions, updated=committed.at)
 
 
 def cancel_loop(

@@ -195,7 +195,8 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     if entry.override is not None:
         _override(db, at, entry.override)
     decision = _decision(db, at, entry, entry.verdict) if entry.verdict is not None else None
-    exposures.expose(db, scope, entry.exposures, entry.outcome, now)
+    if entry.exposures or entry.outcome is not None:
+        exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
         answers = reflections.upsert(db, scope, entry.reflections, now)
         size.evict(db, scope, answers, entry.most)
@@ -208,6 +209,12 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     if row is None:
         raise NotFound("loop", id, db.url)
     return _stored(db, row)
+
+
+def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
+    """Return those of the loops that exist, in the order of their ids."""
+    rows = (one(db, "read_loop", _key(scope, id)) for id in ids)
+    return [_stored(db, row) for row in rows if row is not None]
 
 
 def newest(

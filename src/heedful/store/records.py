@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from heedful.lessons.learn import Reflection
 from heedful.lessons.proof import Exposure, Outcome
-from heedful.loop.codec import attempt_from, decision_from
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 
@@ -71,21 +70,6 @@ class StoredLoop:
     def verdicts(self) -> tuple[Verdict, ...]:
         """All verdicts, oldest first."""
         return tuple(decision.verdict for decision in self.decisions)
-
-    def after(self, entry: JournalEntry, committed: Committed) -> StoredLoop:
-        """Return the loop with the attempt and the decision of an entry that was written."""
-        loop, decisions = self.loop, self.decisions
-        if entry.attempt is not None:
-            attempt = attempt_from(committed.attempt) if committed.attempt else entry.attempt
-            loop = loop.then(attempt)
-        if entry.verdict is not None:
-            number = len(loop.attempts)
-            if committed.decision is not None:
-                decision = decision_from(committed.decision, number, committed.at)
-            else:
-                decision = Decision(number, entry.verdict, at=committed.at)
-            decisions = (*decisions, decision)
-        return replace(self, loop=loop, decisions=decisions, updated=committed.at)
 
 
 @dataclass(frozen=True, slots=True)

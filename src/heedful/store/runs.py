@@ -253,7 +253,7 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
     loop = stored.loop
     stage = stored.head.stage or StageHead(run, stored.id.removeprefix(f"{run}/"))
     name = stage.name
-    last = stored.verdicts[-1] if stored.verdicts else None
+    last = stored.decisions[-1].verdict if stored.decisions else None
     decisions = {decision.attempt: decision for decision in stored.decisions}
     attempts = tuple(
         _attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
@@ -406,14 +406,10 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Read the loops of the stages that have begun."""
-    found: dict[str, StoredLoop] = {}
-    for name in stages:
-        try:
-            found[name] = await store.read(scope, loops.read, loop_of(run, name))
-        except NotFound:
-            continue
-    return found
+    """Read the loops of the stages that have begun, by name."""
+    names = {loop_of(run, name): name for name in stages}
+    found = await store.read(scope, loops.read_many, list(names))
+    return {names[loop.id]: loop for loop in found}
 
 
 def report_from(run: StoredLoop, stages: Mapping[str, StoredLoop]) -> Report:
