@@ -18,7 +18,6 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from shutil import copyfileobj
-from tempfile import TemporaryFile, mkstemp
 from typing import Any, BinaryIO
 
 from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
@@ -134,6 +133,8 @@ def _replacing(path: Path, force: bool) -> Iterator[BinaryIO]:
         if path.exists() and not force:
             raise InvalidInput("file", str(path), "a name that is free, unless force is given")
 
+    from tempfile import mkstemp  # 0.9 MB, which a memory can do without
+
     path = path.resolve()  # the target of a link is replaced, not the link
     try:
         check_free()
@@ -234,6 +235,8 @@ class _Tally:
 @contextmanager
 def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
     """Yield the file, which can be read twice, and its name. Raises ExportFileError."""
+    from tempfile import TemporaryFile
+
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else "the input"
     try:
         if isinstance(file, str | os.PathLike):
