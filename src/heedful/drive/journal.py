@@ -1,9 +1,9 @@
 """A loop is written down in at most two transactions an attempt: the answer, then the evaluation
 with its verdict, lessons and exposures.
 
-A driver writes to a `Journal`: `MemoryJournal` keeps nothing, `StoreJournal` holds the loop by a
-lease. `LoopRecorder` adds to each entry what the loop's memory has to write. A loop whose attempts
-are reported from outside is read as a `Snapshot`, decided, and written only if nobody was faster
+A driver writes to a `StoreJournal`, which holds the loop by a lease, or to a `MemoryJournal`.
+`LoopRecorder` adds to each entry what the loop's memory has to write. A loop whose attempts are
+reported from outside is read as a `Snapshot`, decided, and written only if nobody was faster
 (`retry_on_conflict`).
 """
 
@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, StoreError
 from heedful.lessons.learn import Reflection
@@ -79,63 +79,27 @@ def text_of(task: Any) -> str:
     return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
-class Journal(Protocol):
-    """Where a driver writes its loop."""
-
-    durable: bool
-
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop while an attempt is under way."""
-        ...
-
-    async def open(self, head: Head) -> StoredLoop | None:
-        """Return the loop as it is stored, or None if it is new."""
-        ...
-
-    async def echoes(self) -> Mapping[str, int]:
-        """Return finding key -> number of attempts of other loops of the scope that had it."""
-        ...
-
-    async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction."""
-        ...
-
-    def reread(self) -> bool:
-        """Return True if the state must be read again after a failure."""
-        ...
-
-    def shares(self, store: Store, scope: Scope) -> bool:
-        """Return True if entries are written to this scope of this store."""
-        ...
-
-
 class MemoryJournal:
-    """A journal that keeps nothing; the loop lives in its driver alone."""
+    """A `StoreJournal` that keeps nothing; the loop lives in its driver alone."""
 
     durable = False
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold nothing."""
         return nullcontext()
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Return None: every loop is new."""
         return None
 
     async def echoes(self) -> Mapping[str, int]:
-        """Return no counts: no other loop is known."""
         return {}
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write nothing."""
         return Committed(time.time())
 
     def reread(self) -> bool:
-        """Return False: there is nothing to read."""
         return False
 
     def shares(self, store: Store, scope: Scope) -> bool:
-        """Return False: memory writes for itself."""
         return False
 
 
@@ -157,7 +121,10 @@ class StoreJournal:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Hold the loop. Raises LeaseLost and stops the attempt if another process took it over."""
+        """Hold the loop while an attempt is under way.
+
+        Raises LeaseLost and stops the attempt if another process took the loop over.
+        """
         enter(self._owner)
         task = asyncio.current_task()
         beat = asyncio.create_task(self._beat(task))
@@ -175,9 +142,9 @@ class StoreJournal:
             leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Claim a loop that was named; keep the head of a new one. Raises LeaseLost, InvalidInput.
+        """Return the loop as it is stored, claimed for this process, or None if it is new.
 
-        The task is tested first, so that nothing is spent on one that cannot be stored.
+        Raises LeaseLost, and InvalidInput for a task that cannot be stored.
         """
         try:
             json.dumps(head.task)
@@ -192,7 +159,7 @@ class StoreJournal:
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Count over the newest other loops of the scope."""
+        """Return finding key -> number of attempts that had it, in the newest other loops."""
         return await self._store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
@@ -209,12 +176,12 @@ class StoreJournal:
         return committed
 
     def reread(self) -> bool:
-        """Return True: only the store knows what was written, and the loop may exist by now."""
+        """Return True: after a failure only the store knows what was written."""
         self._known = True
         return True
 
     def shares(self, store: Store, scope: Scope) -> bool:
-        """Return True for the same store and the same scope."""
+        """Return True if entries are written to this scope of this store."""
         return store is self._store and scope == self._scope
 
     async def _beat(self, driver: asyncio.Task[Any] | None) -> None:
@@ -231,6 +198,9 @@ class StoreJournal:
                 raise
             except StoreError:
                 continue  # the next one may get through; until then the epoch fences
+
+
+Journal = MemoryJournal | StoreJournal
 
 
 def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:

@@ -12,9 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreCorrupt, StoreError
+from heedful.errors import (
+    Conflict,
+    HeedfulError,
+    InvalidInput,
+    NotFound,
+    RoleRefused,
+    StoreCorrupt,
+    StoreError,
+)
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store.lessons import short, token
@@ -99,30 +107,8 @@ def _table(db: Connection, name: str) -> Table:
     return Table(name, (*columns, "tenant"), key, numbered)
 
 
-class Side(Protocol):
-    """One database, within a transaction."""
-
-    name: str
-
-    def rows(self, table: Table) -> Iterator[Cells]:
-        """Yield all rows of a table, of every tenant, in the order of its key."""
-        ...
-
-    def write(self, table: Table, rows: Iterable[Cells]) -> None:
-        """Add rows."""
-        ...
-
-    def numbers(self) -> Mapping[str, int]:
-        """Return, for each numbered table, the highest number that was ever given."""
-        ...
-
-    def finish(self, numbers: Mapping[str, int]) -> None:
-        """Write what triggers keep, and give none of these numbers again."""
-        ...
-
-
 class _File:
-    """A file of SQLite."""
+    """A file of SQLite, within a transaction."""
 
     def __init__(self, name: str, db: Connection) -> None:
         self.name: str = name
@@ -131,6 +117,7 @@ class _File:
         db.create_function("tenant_of", 1, self._tenants.get)
 
     def rows(self, table: Table) -> Iterator[Cells]:
+        """Yield all rows of a table, of every tenant, in the order of its key."""
         if table.name in _SCOPES:
             names = [other.name for other in tables() if "project" in other.columns]
             sql = " union ".join(f"select tenant, project from {name}" for name in names)
@@ -149,7 +136,7 @@ class _File:
             yield tuple(row)
 
     def write(self, table: Table, rows: Iterable[Cells]) -> None:
-        # Triggers decide which texts may be recalled, and have counted the lessons.
+        """Add rows; triggers decide which texts may be recalled, and have counted the lessons."""
         has = self._columns(table) - {"indexed"}
         places = [place for place, column in enumerate(table.columns) if column in has]
         names = ", ".join(table.columns[place] for place in places)
@@ -160,6 +147,7 @@ class _File:
         )
 
     def numbers(self) -> Mapping[str, int]:
+        """Return, for each numbered table, the highest number that was ever given."""
         found = {
             table.name: self._number(f"select coalesce(max({table.key[0]}), 0) from {table.name}")
             for table in tables()
@@ -169,6 +157,7 @@ class _File:
         return {**found, "example": max(found["example"], removed)}
 
     def finish(self, numbers: Mapping[str, int]) -> None:
+        """Write what triggers keep, and give none of these numbers again."""
         self._db.execute("update gone set example = max(example, ?)", (numbers["example"],))
 
     def _columns(self, table: Table) -> set[str]:
@@ -180,7 +169,7 @@ class _File:
 
 
 class _Server:
-    """A database of PostgreSQL."""
+    """A database of PostgreSQL, within a transaction; its methods are those of `_File`."""
 
     def __init__(self, name: str, session: Session) -> None:
         self.name: str = name
@@ -228,6 +217,9 @@ def _sequence(table: Table) -> str:
     return f"pg_get_serial_sequence('{table.name}', '{table.key[0]}')"
 
 
+Side = _File | _Server
+
+
 class Content(NamedTuple):
     """What a table holds: how many rows, and a digest over them in the order of the key."""
 
@@ -261,7 +253,7 @@ def copy(source: str, target: str, progress: CopyProgress = lambda table, rows: 
         holds = next((table.name for table in tables() if any(copied.rows(table))), "")
         if holds:
             contents = [_content(origin, table, progress) for table in tables()]
-            differs: StoreError = Conflict(f"{copied.name} {_HOLDS.format(holds)}")
+            differs: HeedfulError = Conflict(f"{copied.name} {_HOLDS.format(holds)}")
         else:
             contents = [_content(origin, table, progress, copied) for table in tables()]
             copied.finish(origin.numbers())
