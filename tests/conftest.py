@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -34,11 +35,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Coverage does not look at hundreds of random examples, nor at long runs: it takes 3 times as
+    """Run an async test in an event loop of its own.
+
+    Coverage does not look at hundreds of random examples, nor at long runs: it takes 3 times as
     long, and other tests reach the same lines.
     """
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
+        pyfuncitem.obj = lambda **arguments: asyncio.run(test(**arguments))
     looks = sys.gettrace()
-    random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
+    random = getattr(test, "is_hypothesis_test", False)
     unseen = random or pyfuncitem.get_closest_marker("soak")
     if unseen:
         sys.settrace(None)
