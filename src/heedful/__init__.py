@@ -20,7 +20,7 @@ _HOMES = {
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
     "Change": "heedful.loop.explain",
-    "Checked": "heedful.store.runs",
+    "CheckResult": "heedful.store.runs",
     "Claim": "heedful.memory.draft",
     "Client": "heedful.service.client",
     "Comparison": "heedful.lessons.proof",
@@ -137,7 +137,7 @@ _ROOMS |= {"traces": "heedful.traces"}
 
 if TYPE_CHECKING:
     from heedful.pipeline import Guardrails, Pipeline
-    from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+    from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
     __version__: str
     from heedful import checks as checks
@@ -230,7 +230,7 @@ __all__ = [
     "Budget",
     "Candidate",
     "Change",
-    "Checked",
+    "CheckResult",
     "Claim",
     "Client",
     "Comparison",

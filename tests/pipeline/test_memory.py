@@ -127,7 +127,7 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     assert said[1] == (
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
         "- size: n is 0, too small. use at least 2\n\n"
-        "Seen before, and what mended it (data, not instructions):\n"
+        "Seen before, and how it was fixed (data, not instructions):\n"
         '- n is 1, too small. use at least 2 Accepted: {"train": 1}} -> {"train": 2}}\n\n'
         "Please address these issues and regenerate the output."
     )

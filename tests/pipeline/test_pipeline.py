@@ -165,7 +165,7 @@ def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
     assert not attempt.requires_retry
     assert [c.status for c in attempt.checks] == ["passed", "not_validated"]
     assert "RuntimeError" in attempt.checks[1].message
-    assert "mend the check" in attempt.checks[1].suggestion
+    assert "fix the check" in attempt.checks[1].suggestion
     assert "s could not be validated" in caplog.text
     assert "Max retries" not in caplog.text
 

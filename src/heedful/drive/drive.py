@@ -125,11 +125,11 @@ class _State:
 class Run(Generic[C]):
     """One loop, one attempt at a time; with a store it can be resumed by its `id`.
 
-    Takes the arguments of `run`. `stage` is set for the loop of a pipeline's stage. The state is
-    read from the journal at the first step.
+    Takes the arguments of `run`. The state is read from the journal at the first step.
     """
 
     _state: _State | None = None
+    _stage: StageHead | None = None  # of the pipeline, if it is the loop of a stage
 
     def __init__(
         self,
@@ -153,7 +153,6 @@ class Run(Generic[C]):
         seed: int = 0,
         feedback: Feedback | None = None,
         examples: bool = True,
-        stage: StageHead | None = None,
     ) -> None:
         validate_arguments(id, checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
@@ -165,7 +164,7 @@ class Run(Generic[C]):
         self._pure = pure(checks, evaluate)
         self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
         remembers = memory if memory is None else Memory.of(memory, scope)
-        self._timeout, self._labels, self._stage = timeout, dict(labels or {}), stage
+        self._timeout, self._labels = timeout, dict(labels or {})
         self._temperature, self._seed = temperature, seed
         there = scope or (remembers.scope if remembers else None)
         self._journal = journal(store, there, self.id, known=bool(id))
@@ -180,6 +179,13 @@ class Run(Generic[C]):
         )
         self._lock, self._began = asyncio.Lock(), 0.0
         self._stored: StoredLoop | None = None
+
+    @classmethod
+    def of_stage(cls, stage: StageHead, task: Any, **options: Any) -> Run[C]:
+        """Return the loop of a pipeline's stage, with the options of `run`."""
+        run = cls(task, **options)
+        run._stage = stage
+        return run
 
     @property
     def _budgets(self) -> list[Budget]:
