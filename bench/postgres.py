@@ -130,7 +130,8 @@ def _bare_file(db: sqlite3.Connection, many: int) -> float:
 
 # Numbers are masked in a pattern; letters tell one lesson from another.
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
-FAILED = AttemptReport("3 kg", evaluation=Evaluation((Finding("unit", "no unit", "Write the unit."),)))
+WRONG = Evaluation((Finding("unit", "no unit", "Write the unit."),))
+FAILED = AttemptReport("3 kg", evaluation=WRONG)
 
 
 async def _claimed(store: Store, name: str) -> None:

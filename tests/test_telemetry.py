@@ -215,23 +215,6 @@ def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, conte
         assert turn["parts"][0]["content"].startswith("ok ")
 
 
-def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
-    told.begin()
-    pipeline = heedful.Pipeline("p", store=None, progress=False)
-
-    @pipeline.stage(checks=[says_ok])
-    def write(state):
-        return "ok"
-
-    run(pipeline.run({}))
-    (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
-    assert attempt.parent.span_id == stage.context.span_id
-    assert (stage.attributes["heedful.stage"], stage.attributes["heedful.status"]) == (
-        "write",
-        "passed",
-    )
-
-
 def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
     told.begin()
 

@@ -61,17 +61,10 @@ def test_what_waits_is_listed_the_newest_first_and_shown(heedful_):
     assert "rests on  https://page.example/a b, notes" in made
     assert "from      example 2" in made
     assert "into      example 3" in heedful_("show", "2").out
-
-
-def test_the_list_as_a_document(heedful_):
     *some, last = heedful_("list", "--json").json["waiting"]
-    assert (last["id"], last["lesson"]) == (1, ATTACK)
-    assert last["example"]["accepted"] == "evil\x07"
-    assert [(one["id"], one["example"]) for one in some] == [(3, None), (2, None)]
+    assert (last["id"], last["lesson"], last["example"]["accepted"]) == (1, ATTACK, "evil\x07")
     assert heedful_("list", "--limit", "2", "--json").json["waiting"] == some
-    shown = heedful_("show", "3", "--json").json
-    assert shown["provenance"]["parents"] == [2]
-    assert [one["source"] for one in shown["provenance"]["sightings"]] == ["notes"]
+    assert heedful_("show", "3", "--json").json["provenance"]["parents"] == [2]
 
 
 def test_what_is_released_is_recalled_and_what_is_rejected_is_not(heedful_, desk, monkeypatch):
@@ -92,28 +85,6 @@ def test_what_is_released_is_recalled_and_what_is_rejected_is_not(heedful_, desk
         ("reject", 3),
         ("reject", 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("release", "1"), 2, "--by"),
-        (("release", "1", "--by", " "), 2, "by is ' '"),
-        (("release", "--by", "ann"), 2, "IDS"),
-        (("reject", "1", "99", "--by", "ann"), 3, "no example '99'"),
-        (("show", "99"), 3, "no example '99'"),
-        (("release", "0", "--by", "ann"), 2, "ids"),
-        (("list", "--limit", "0"), 2, "limit"),
-        (("revoke", "nobody"), 3, "no source 'nobody'"),
-        (("revoke", ""), 2, "source"),
-        (("revoke", "notes", "--yes"), 2, "by is ''"),
-    ],
-)
-def test_what_cannot_be_done_is_told_and_changes_nothing(heedful_, arguments, code, said):
-    done = heedful_(*arguments)
-    assert done.code == code
-    assert said.lower() in (done.err + done.out).lower()
-    assert len(heedful_("list", "--json").json["waiting"]) == 3
 
 
 def test_who_comes_second_is_told_who_came_first(heedful_):
@@ -142,19 +113,3 @@ def test_a_revocation_is_counted_first_and_done_when_asked(heedful_):
         assert part in log
     assert heedful_("list").out == "nothing waits in quarantine\n"
     assert heedful_("revoke", page, "--by", "ann", "--yes").code == 3
-
-
-def test_a_revocation_as_a_document(heedful_):
-    counts = {"examples": 1, "lessons": 1, "sightings": 1, "vectors": 0}
-    told = {"source": "notes", "by": "", "why": "", "revoked": False, **counts}
-    assert heedful_("revoke", "notes", "--json").json == told
-    done = heedful_("revoke", "notes", "--by", "ann", "--yes", "--json")
-    assert done.json == {**told, "by": "ann", "revoked": True}
-
-
-def test_nothing_was_ruled_yet(heedful_):
-    assert heedful_("log").out == "nothing was ruled yet\n"
-
-
-def test_without_a_database_there_is_no_quarantine(desk, monkeypatch):
-    assert desk.invoke(monkeypatch, "quarantine", "list").code == 3

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.store import Store
+from heedful.store.store import SqlStore
 
+SCOPE = Scope()
 FOUR = Policy((MaxAttempts(4),), name="four")
 WANTED = "right"
 
@@ -55,7 +58,14 @@ class Check:
         return [Finding("wanted", f"{candidate} is not right", "write right")]
 
 
-def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
+def session(store: Any, *answers: Any, **options: Any) -> Run[Any]:
+    """A loop named a, of up to four attempts, that is driven step by step."""
+    generate = Generator(*(answers or ("one", "two", "three", "four", "five")))
+    known = {"generate": generate, "checks": [Check()], "policy": FOUR, "id": "a", "store": store}
+    return Run("task", **{**known, **options})
+
+
+def counted(path: Path | str) -> tuple[SqlStore, Callable[[], int]]:
     """A store and how many transactions it has committed."""
     statements: list[str] = []
     file = File(str(path), BUSY_SECONDS)
@@ -67,4 +77,4 @@ def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
         return db
 
     file.writer._connect = traced
-    return Store(str(path), file), lambda: len(statements)
+    return SqlStore(str(path), file), lambda: len(statements)

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import heedful
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
 from heedful.service.openapi import examples, operations
@@ -189,7 +191,8 @@ with served(Path(sys.argv[1])) as api:
 @pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
-    done = subprocess.run(run, env={**os.environ, "PYTHONPATH": os.getcwd()}, check=False)
+    path = f"{Path(heedful.__file__).parents[1]}{os.pathsep}{os.getcwd()}"
+    done = subprocess.run(run, env={**os.environ, "PYTHONPATH": path}, check=False)
     assert done.returncode == -signal.SIGKILL
     file = tmp_path / "heedful.db"
     key = (tmp_path / "key").read_text()
@@ -283,7 +286,7 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
-    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also"]
+    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also", "x", ""]
 )
 def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
     known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Done, Policy, Verdict
+from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import (
     Attempt,
     Candidate,
@@ -64,17 +64,24 @@ def scored(*values: float, goals: tuple[Goal, ...] = (QUALITY,)) -> Loop:
     return loop_of(*(Evaluation(scores={goals[0].score: v}) for v in values), goals=goals)
 
 
+def tried(texts: str, near: str = "", met: float | None = None, cold: str = "") -> Loop:
+    """Attempts that never improve; those in `near` are near the first, those in `cold` greedy."""
+    attempts = [
+        Attempt(
+            n,
+            Candidate.of(text),
+            Evaluation((finding("x"),), met=met),
+            repeats=1 if str(n) in near else None,
+            greedy=str(n) in cold,
+        )
+        for n, text in enumerate(texts, 1)
+    ]
+    return Loop("tried", attempts=tuple(attempts))
+
+
 def rules(verdict: Verdict) -> list[str]:
     assert isinstance(verdict, Done), verdict
     return [stop.rule for stop in verdict.stopped_by]
-
-
-def stopped(verdict: Verdict) -> bool:
-    return isinstance(verdict, Done)
-
-
-def goes_on(verdict: Verdict) -> bool:
-    return isinstance(verdict, Again)
 
 
 words = st.text(max_size=12)

@@ -470,6 +470,3 @@ async def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
     await memory.remember("E", "of today")
     assert await memory.prune(by="ann", unused_for=DAY) == []
     assert await kept(memory) == {"from the future", "of today"}
-
-
-# -- a database of before

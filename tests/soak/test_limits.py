@@ -168,8 +168,8 @@ TAMPERED = {
     "an override deleted": (f"delete from override where {LIFTED}", "which is not recorded"),
     "an override lost": ("delete from override where used = 0", "0 overrides came of"),
     "an override twice": (
-        """insert into override select loop, seq + 100, rule, by, why, decisions, 0, created, until
-        from override""",
+        """insert into override (loop, seq, rule, by, why, decisions, until, created)
+        select loop, seq + 100, rule, by, why, decisions, until, created from override""",
         "2 overrides came of",
     ),
     "an attempt lost": (

@@ -72,7 +72,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
-    """Write down that whoever took the episode is still at work on it."""
+    """Renew the claim of the worker that took the episode."""
     db.named("beat_episode", {**_key(scope, digest), "now": time.time()})
 
 

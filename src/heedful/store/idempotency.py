@@ -30,9 +30,9 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 class Beside:
     """What goes with the effects of one call, in order; made in the task that makes the call.
 
-    An effect is a write, but for taking a loop over, which may be done again. `record` writes down
-    the number of an effect and what it came to, as plain data; `known` are those of the same call
-    when it was made before: they are not done again, the call goes on with what they came to.
+    Every write is an effect, except taking a loop over, which may be done again. `record` writes
+    down the number of an effect and its value, as plain data. `known` are those of the same call
+    when it was made before: they are not done again, the call goes on with their values.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ def _value(plain: Any) -> Any:
 
 
 def _kind(name: str) -> Any:
-    """The value class of that name. Raises StoreCorrupt where it is none of heedful's."""
+    """Return the value class of that name. Raises StoreCorrupt if heedful has no such class."""
     module, _, inner = name.partition(":")
     kind = None
     if module.startswith("heedful."):

@@ -201,8 +201,8 @@ class Verified:
     """What became of looking at every row of a tenant's audit.
 
     `broken` is the number of the first row that is not what was written, or is missing; 0 where all
-    are whole. `head` is the hash of the last row: whoever keeps it elsewhere can see that nobody
-    wrote the whole chain anew.
+    are whole. `head` is the hash of the last row: keep it elsewhere to see later that the chain
+    was not written again as a whole.
     """
 
     tenant: str

@@ -53,7 +53,7 @@ def alive(owner: str, lease: float, now: float) -> bool:
     """Whether the owner may still be at work.
 
     The lease ends at `lease` (seconds since 1970). On this host a process that is gone ends it at
-    once, and within this process whoever is not at work has let go.
+    once, and within this process an owner that is not at work has let go.
     """
     host, _, rest = owner.partition("|")
     if host != _host():

@@ -38,7 +38,7 @@ class Learned:
         self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """What the first patterns of the type teach, whoever wrote them."""
+        """Return what the first patterns of the type teach, from any author."""
         from heedful.lessons.patterns import MOST_PATTERNS
 
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
@@ -181,7 +181,7 @@ EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, the newest first, without words that are held back.
 
-    Each with its `edition`, which changes with all that an editor sees but for counters.
+    Each with its `edition`, which changes with all that an editor sees, except counters.
     """
     values = {
         **key_of(scope),

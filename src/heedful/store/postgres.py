@@ -321,7 +321,7 @@ OPTIONS = (
 )
 # For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
 PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
-# libpq's parameters unless the URL has its own: seconds, but for the last, which has milliseconds.
+# libpq's parameters unless the URL has its own: in seconds, the last one in milliseconds.
 DEFAULTS = {
     "fallback_application_name": "heedful",
     "connect_timeout": "5",
@@ -558,7 +558,11 @@ class Database:
 
 
 class _Pool:
-    """At most `size` threads, and as many connections: the one used last is used first."""
+    """At most `size` threads, and as many connections: the one used last is used first.
+
+    psycopg_pool connects on threads of its own and tries again until a time-out: a refused role or
+    an older schema would be a time-out, not an error that says what to do.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address

@@ -26,7 +26,7 @@ from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
 
 Plain = dict[str, Any]
-# How many sightings of a lesson are told, the newest.
+# How many sightings of a lesson are shown, the newest first.
 TOLD = 20
 DONE = {"release": "released", "reject": "rejected"}
 

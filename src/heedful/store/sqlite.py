@@ -86,7 +86,7 @@ class Thread:
         db: Connection | None = None
         while (group := self._group()) is not None:
             db = self._done(db, group)
-            group.clear()  # while it waits, it keeps nobody's objects
+            group.clear()  # while it waits, it keeps no object of a caller alive
         if db is not None:
             db.close()
 
@@ -155,7 +155,7 @@ def _each(db: Connection, group: list[_Job]) -> None:
 
 
 def _undone(db: Connection | None) -> Connection | None:
-    """The connection without an open transaction; None where it has to be opened anew."""
+    """The connection without an open transaction; None where it has to be opened again."""
     try:
         if db is not None and db.in_transaction:
             db.execute("rollback")

@@ -401,7 +401,7 @@ create table answer (
 create index answer_oldest on answer (tenant, at);
 
 -- A trace, `last` being when its last span came. `rooted`: a span without a parent is there, which ends after
--- all below it. One that is done is known for some time, lest what comes late begin it anew.
+-- all below it. A trace that is done is kept for some time, so that a late span does not begin it again.
 create table trace (
   tenant text collate "C" not null default current_setting('heedful.tenant'),
   project text collate "C" not null,

@@ -8,7 +8,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
                                   where value in (select value from json_each(:tags))));
 
 -- name: read_examples
--- Of a lesson whose words are held back only what came with the example is told.
+-- A lesson whose words are held back shows only what came with the example.
 select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
        case when l.trust in ('tool', 'external') then '[]' else l.tags end as tags,

@@ -484,8 +484,7 @@ create table answer (
 create index answer_oldest on answer (tenant, at);
 
 -- A trace, `last` being when its last span came, in seconds since 1970. `rooted`: a span without a parent is there, which ends
--- after all below it. One that is done is known for some time, lest what comes late
--- begin it anew.
+-- after all below it. A trace that is done is kept for some time, so that a late span does not begin it again.
 create table trace (
   tenant text not null,
   project text not null,

@@ -1,39 +1,126 @@
-"""The learning curve as a picture: right at once, and model calls, against the task number."""
+"""The report as one HTML page that loads nothing, and the learning curve in it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.cli.batch import Row
-from heedful.cli.figures import MEMORY, WITHOUT
 from heedful.cli.output import NoPictures
+from heedful.cli.run import Row
 from heedful.lessons.proof import Estimate, share
+from heedful.pages.words import visible
+
+from .figures import (
+    ALL,
+    CAN_FOLLOW,
+    COLUMNS,
+    MEMORY,
+    SECOND,
+    WITHOUT,
+    Compared,
+    Measured,
+    by_group,
+    cells,
+    percent,
+    points,
+    sentences,
+)
+from .stories import HEADS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe and Ito's palette keeps apart for every kind of colour vision: line and mark, and a colour
 # for light and for dark ground.
-LOOKS = {
+LINES = {
     MEMORY: ("-", "o", "#0072B2", "#56B4E9"),
     WITHOUT: ("--", "s", "#D55E00", "#E69F00"),
 }
 INCHES = (10.0, 4.6)
 LEAST_WINDOW = 8  # the curve averages over a quarter of all tasks, but over no fewer
+STORIES = {"corrected": "Corrected", "knew": "Right at once, from memory", "stopped": "Stopped"}
+LESSON = {
+    "lesson": "text",
+    "check": "error_type",
+    "state": "state",
+    "seen": "seen",
+    "examples": "examples",
+}
+
+
+def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
+    """Return the page; `pictures` are PNGs for light and dark ground, or None.
+
+    Every text that a model, a task or a check wrote is escaped; control characters are shown.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    half, whole, groups = found.pooled(SECOND), found.pooled(ALL), by_group(found)
+    seconds = f"{found.ran.seconds:.0f} in this run"
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    return environment.get_template("report.html").render(
+        found=found,
+        settings=found.settings,
+        claim=_claim(half),
+        families=len({row.group for row in found.ran.memory}),
+        half=half,
+        tiles=[
+            (what, *(form.format(arm).replace("%", " %") for arm in (one.without, one.memory)))
+            for what, form, one in (
+                ("right at once, second half", "{0.at_once.value:.0%}", half),
+                ("solved in the end, all tasks", "{0.solved.value:.0%}", whole),
+                ("model calls, all tasks", "{0.calls}", whole),
+                ("tokens, all tasks", "{0.tokens:,}", whole),
+            )
+        ],
+        columns=[head if head != "arm" else "" for head in COLUMNS],
+        pooled=_both_arms([(whole, half)]),
+        groups=_both_arms(groups),
+        sentences=list(sentences(found)),
+        pictures=[Markup(b64encode(one).decode()) for one in pictures or ()],
+        gains=[
+            (one.group or "tasks", points(one.gain), points(later.gain), f"{later.calls.value:.2f}")
+            for one, later in groups
+        ],
+        follows=[(name or "tasks", percent(one)) for name, one in found.ran.follows.items()],
+        can_follow=f"{100 * CAN_FOLLOW:.0f}",
+        stories=[(kind, title, HEADS[kind]) for kind, title in STORIES.items()],
+        lesson=LESSON,
+        facts={**found.settings, **found.machine, "seconds": seconds},
+    )
+
+
+def _claim(half: Compared) -> str:
+    if half.gain.covers(0):
+        return "Insufficient data: memory made no difference that this run can show"
+    more = "fewer" if half.gain.value < 0 else "more"
+    return f"With memory {abs(round(100 * half.gain.value))} points {more} tasks right at once"
+
+
+def _both_arms(groups: Iterable[tuple[Compared, Compared]]) -> list[tuple[str, ...]]:
+    return [cells(*pair, arm, ",") for pair in groups for arm in (WITHOUT, MEMORY)]
 
 
 def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
-    """After every task: the share right at once among the `last` ones, fewer at the beginning."""
+    """Return for each task the share right at once among the `last` tasks up to it."""
     at_once = [row.at_once for row in rows]
     recent = (at_once[max(0, end - last) : end] for end in range(1, len(rows) + 1))
     return [share(sum(some), len(some)) for some in recent]
 
 
 def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -> bytes:
-    """The picture as PNG. Raises NoPictures where matplotlib is missing."""
+    """Draw the learning curve as PNG. Raises NoPictures if matplotlib is missing."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -60,7 +147,7 @@ def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
     tasks = max((len(rows) for rows in arms.values()), default=0)
     last = max(LEAST_WINDOW, tasks // 4)
     for level, (name, rows) in enumerate(arms.items()):
-        line, mark, colour = LOOKS[name][0], LOOKS[name][1], LOOKS[name][2 + dark]
+        line, mark, colour = LINES[name][0], LINES[name][1], LINES[name][2 + dark]
         found, x = rolling(rows, last), range(1, len(rows) + 1)
         lows, highs = [100 * one.low for one in found], [100 * one.high for one in found]
         axes.fill_between(x, lows, highs, color=colour, alpha=0.16, linewidth=0)
@@ -80,7 +167,7 @@ def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
 
 def _calls(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
     for name, rows in arms.items():
-        line, colour = LOOKS[name][0], LOOKS[name][2 + dark]
+        line, colour = LINES[name][0], LINES[name][2 + dark]
         sums = [0, *accumulate(row.calls for row in rows)]
         axes.plot(range(len(sums)), sums, line, color=colour, linewidth=2.2, label=name)
         end, at = (len(sums) - 1, sums[-1]), (5, -4)
