@@ -17,6 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import Budget
+from heedful.store import loops
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
 
@@ -271,4 +272,4 @@ def test_a_plain_function_with_a_store_is_durable(store):
         return WANTED if "not right" in hint else "no"
 
     assert function("one") == WANTED
-    assert len(asyncio.run(store.loops(Scope(), 9))) == 1
+    assert len(asyncio.run(store.read(Scope(), loops.newest, 9))) == 1

@@ -20,6 +20,8 @@ from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer, Message
+from heedful.store import exposures as exposure_store
+from heedful.store import loops
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
@@ -45,8 +47,8 @@ async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(
 ):
     store, commits = counted(path)
     generate = Generator(*(f"wrong {n}" for n in range(attempts - 1)), WANTED)
-    await store.loops(SCOPE, 1)  # opens the database
-    await store.remember(SCOPE, [])
+    await store.read(SCOPE, loops.newest, 1)  # opens the database
+    await store.write(SCOPE, exposure_store.remember, [])
     before = commits()
     known: dict[str, Any] = {"checks": [Check(pure=pure)], "store": store, "memory": store}
     result = await run("t", generate=generate, **known, **named)
@@ -57,7 +59,7 @@ async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(
 
 async def test_loops_that_run_together_share_their_commits(path):
     store, commits = counted(path)
-    await store.remember(SCOPE, [])
+    await store.write(SCOPE, exposure_store.remember, [])
     before, check = commits(), Check(pure=True)
     answers = (Generator(WANTED) for _ in range(64))
     await asyncio.gather(*(run("t", generate=g, checks=[check], store=store) for g in answers))
@@ -92,7 +94,7 @@ async def test_a_stored_verdict_stands_under_another_policy_until_it_is_overridd
     assert isinstance(await session(store, WANTED).override("attempts", "ada"), Again)
     result = await session(store, WANTED).finish()
     assert (result.passed, len(result.loop.attempts)) == (True, 5)
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert [type(v) for v in stored.verdicts] == [Again] * 3 + [Done, Again, Done]
     assert stored.verdicts[3] == Done(1, False, (Stop("attempts", "4 of 4 attempts made"),))
     assert [o.used for o in stored.loop.overrides] == [1]
@@ -112,7 +114,7 @@ async def test_two_sessions_of_one_loop_take_turns_and_nothing_is_doubled(store)
     await one.step()  # claims it again
     with pytest.raises(LeaseLost):
         await two.step()
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert [a.candidate.text for a in stored.loop.attempts] == ["x", "y", "x"]
 
 
@@ -138,7 +140,7 @@ async def test_steps_of_one_session_wait_for_each_other(store):
     one = session(store)
     verdicts = await asyncio.gather(*(one.step() for _ in range(6)))
     assert [type(v) for v in verdicts] == [Again] * 3 + [Done] * 3
-    assert len((await store.read(SCOPE, "a")).values) == 4
+    assert len((await store.read(SCOPE, loops.read, "a")).values) == 4
 
 
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeypatch):
@@ -150,7 +152,7 @@ async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, m
         await asyncio.Event().wait()
         return "never"
 
-    await store.claim(SCOPE, "a", Head("task"), new_owner())
+    await store.write(SCOPE, loops.claim, "a", Head("task"), new_owner())
     with pytest.raises(LeaseLost, match="taken over"):
         await session(store, generate=hang).step()
     task = asyncio.current_task()
@@ -241,7 +243,7 @@ async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(store, path,
     result = await one.finish()
     texts = [int(str(a.candidate.text)) for a in result.loop.attempts]
     assert (len(texts), texts) == (4, sorted(set(texts)))
-    stored = await store.read(SCOPE, one.id)
+    stored = await store.read(SCOPE, loops.read, one.id)
     assert stored.loop.attempts == result.loop.attempts
     assert (len(stored.verdicts), stored.journal) == (4, {})
     assert rows(path, "select count(*) from loop") == [(1,)]
@@ -296,7 +298,7 @@ async def test_a_lesson_is_in_the_transaction_of_the_verdict(path):
         return units(candidate, context)
 
     store, commits = counted(path)
-    await store.remember(SCOPE, [])
+    await store.write(SCOPE, exposure_store.remember, [])
     before = commits()
     await taught(store, store, checks=[check])
     assert commits() - before == 2 * 3
@@ -307,11 +309,11 @@ async def test_a_lesson_is_in_the_transaction_of_the_verdict(path):
 
 @pytest.mark.parametrize("named", [False, True])
 async def test_lessons_stay_in_the_scope_of_the_memory(store, named):
-    mine, loops = Memory(store, Scope("tenant", "mine")), Scope("tenant", "loops")
-    await taught(store, mine, **({"scope": loops} if named else {}))
+    mine, apart = Memory(store, Scope("tenant", "mine")), Scope("tenant", "loops")
+    await taught(store, mine, **({"scope": apart} if named else {}))
     assert await mine.count() == 2
-    assert [await store.count(other) for other in (Scope(), loops)] == [0, 0]
-    assert len(await store.loops(loops if named else mine.scope, 9)) == 2
+    assert [await Memory(store, other).count() for other in (Scope(), apart)] == [0, 0]
+    assert len(await store.read(apart if named else mine.scope, loops.newest, 9)) == 2
 
 
 @pytest.mark.parametrize(("checks", "passed"), [([Check()], False), ([], True)])

@@ -19,6 +19,7 @@ from heedful.errors import CheckFailed, MalformedAnswer, ModelError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import All, Budget, MaxAttempts, NothingMet, Repeat
+from heedful.store import loops
 from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator, session
 
@@ -127,7 +128,7 @@ async def test_an_evaluation_is_stored_whole(store):
     checks = [Asking(4, 1), giving(preference=-0.5)]
     known: dict[str, Any] = {"checks": checks, "evaluate": scoring(np.float32(0.25))}
     made = await session(store, "x", policy=ONCE, goals=[GOAL], **known).finish()
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert stored.loop.attempts == made.loop.attempts
     evaluation = stored.loop.attempts[0].evaluation
     assert evaluation is not None
@@ -254,7 +255,7 @@ async def test_a_critic_that_gives_up_spends_the_budget_of_the_loop(store):
     verdict = await session(store, **known).step()
     assert isinstance(verdict, Done)
     assert [stop.rule for stop in verdict.stopped_by] == ["budget"]
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert stored.loop.extra.calls == len(judge.prompts) == 6
     assert stored.loop.extra.tokens > 0
 

@@ -32,8 +32,9 @@ from heedful.loop.stop import (
     Repeat,
     Stop,
 )
+from heedful.store import loops
 from heedful.store.loops import new_owner
-from heedful.store.records import Head
+from heedful.store.records import Head, LoopState
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator, counted, session
@@ -63,7 +64,7 @@ def everything(path: Path) -> list[Any]:
 
 
 async def used(store: Store) -> list[int]:
-    return [override.used for override in (await store.read(SCOPE, "a")).loop.overrides]
+    return [override.used for override in (await store.read(SCOPE, loops.read, "a")).loop.overrides]
 
 
 both_ways = pytest.mark.parametrize("way", ["driver", "outside"])
@@ -81,7 +82,7 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
     assert isinstance(verdict, Again)
     assert "four is not right" in verdict.feedback
     assert [(each.stop.rule, each.by) for each in verdict.lifted] == [("attempts", "ada")]
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert stored.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
     assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]
     first, last = stored.decisions[3:]
@@ -94,7 +95,7 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
     result = await session(store, generate=later).finish()
     assert (result.passed, len(result.loop.attempts)) == (False, 6)
     assert later.hints[0] == verdict.feedback
-    assert (await store.read(SCOPE, "a")).loop.overrides == (
+    assert (await store.read(SCOPE, loops.read, "a")).loop.overrides == (
         Override("attempts", "ada", "it is close", decisions=2, used=2, until=until),
     )
 
@@ -119,7 +120,7 @@ async def test_a_rule_that_is_not_lifted_still_stops_the_loop(store, way):
     assert await used(store) == [0]
     assert (await session(store, "never asked", policy=policy).finish()).verdict == verdict
     assert verdict.stopped_by == (Stop("repeat", "attempt 2 repeats attempt 1"),)
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert list(map(rules, stored.verdicts[1:])) == [["attempts", "repeat"], ["repeat"]]
     assert isinstance(await outside(store, "repeat", by="bo"), Again)
     assert await used(store) == [1, 1]
@@ -163,11 +164,13 @@ async def test_an_override_given_ahead_waits_for_its_rule(kept):
 
 
 async def test_an_override_may_come_before_any_decision(store):
-    await store.claim(SCOPE, "a", Head("task", (), policy_to(FOUR)), new_owner())
+    await store.write(SCOPE, loops.claim, "a", Head("task", (), policy_to(FOUR)), new_owner())
     assert await outside(store) == Again()
     await session(store).step()
-    assert await outside(store) == (await store.read(SCOPE, "a")).verdicts[-1]
-    assert len((await store.read(SCOPE, "a")).decisions) == 1  # it decides nothing again
+    assert await outside(store) == (await store.read(SCOPE, loops.read, "a")).verdicts[-1]
+    assert (
+        len((await store.read(SCOPE, loops.read, "a")).decisions) == 1
+    )  # it decides nothing again
     assert len((await session(store).finish()).loop.attempts) == 6
 
 
@@ -235,7 +238,7 @@ async def test_a_silent_rule_of_the_host_is_no_obstacle_and_stays(store):
     policy = Policy((MaxAttempts(1), mine))
     await session(store, policy=policy).finish()
     assert isinstance(await outside(store), Again)
-    assert (await store.read(SCOPE, "a")).head.policy == policy_to(policy)
+    assert (await store.read(SCOPE, loops.read, "a")).head.policy == policy_to(policy)
     result = await session(store, policy=policy).finish()
     assert [stop.rule for stop in result.stopped_by] == ["attempts", "mine"]
 
@@ -293,7 +296,7 @@ async def test_an_override_that_expires_before_the_decision_lifts_nothing(store,
     result = await session(store).finish()
     assert len(result.loop.attempts) == attempts
     assert await used(store) == [attempts - 4]
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert isinstance(stored.verdicts[-1], Done)
     assert stored.verdicts[-1].lifted == ()
     assert str(heedful.explain(stored.loop, FOUR)) == str(result.explain())
@@ -343,7 +346,7 @@ async def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(st
     one = session(store, "second", **known)
     assert isinstance(await one.step(), Done)
     assert rules(await lift(way, store, one)) == ["echo"]
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert [d.standing.echoes for d in stored.decisions] == [{"same": 3}] * 2
     assert await used(store) == [0]
     assert isinstance(await outside(store, "echo"), Again)
@@ -369,7 +372,7 @@ STAGE, TWO = heedful.policies.stage, heedful.policy("stage, attempts.limit=2")
 async def test_the_goals_of_a_resume_count_for_an_override_too(store):
     await resumed(store, STAGE, HALF).step()
     assert not (await resumed(store, STAGE).finish()).passed
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert stored.loop.goals == (GOAL,)
     assert stored.head.goals == [goal_to(GOAL)]
     assert isinstance(await outside(store), Again)
@@ -377,7 +380,7 @@ async def test_the_goals_of_a_resume_count_for_an_override_too(store):
 
 async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
     async def policy() -> Any:
-        return (await store.read(SCOPE, "a")).head.policy
+        return (await store.read(SCOPE, loops.read, "a")).head.policy
 
     await resumed(store, STAGE).step()
     second = resumed(store, TWO)
@@ -386,7 +389,7 @@ async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
     assert await policy() == policy_to(TWO)
     await resumed(store, STAGE).step()  # the loop has ended: nothing is decided
     assert await policy() == policy_to(TWO)
-    assert len((await store.read(SCOPE, "a")).decisions) == 2
+    assert len((await store.read(SCOPE, loops.read, "a")).decisions) == 2
 
 
 async def test_a_rule_of_the_resume_can_be_lifted_from_outside(store):
@@ -399,13 +402,13 @@ async def test_a_rule_of_the_resume_can_be_lifted_from_outside(store):
 
 async def test_an_override_that_comes_too_late_leaves_the_loop_free(store, path, monkeypatch):
     await resumed(store, STAGE).step()
-    before = await store.read(SCOPE, "a")
+    before = await store.read(SCOPE, loops.read, "a")
     await resumed(store, STAGE, HALF).finish()
     now = store.read
 
-    async def late(scope: Scope, id: str) -> Any:
+    async def late(scope: Scope, work: Any, *arguments: Any) -> LoopState:
         monkeypatch.setattr(store, "read", now)
-        return before
+        return LoopState(before)
 
     monkeypatch.setattr(store, "read", late)
     with pytest.raises(OverrideRefused, match="the loop passed"):
@@ -445,7 +448,7 @@ def test_an_override_from_outside_decides_as_one_of_the_driver(made, goals, poli
         for rule in data.draw(st.permutations(names)) if names else ():
             one = await inside.override(rule, "ada", "why", 2)
             assert await outside(stores[1], rule, why="why", decisions=2) == one
-        stored = [await store.read(SCOPE, "a") for store in stores]
+        stored = [await store.read(SCOPE, loops.read, "a") for store in stores]
         plain = [[decision_to(d.verdict, d.standing) for d in one.decisions] for one in stored]
         assert plain[0] == plain[1]
         assert stored[0].loop.overrides == stored[1].loop.overrides

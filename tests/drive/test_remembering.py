@@ -23,8 +23,11 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.store import exposures as exposure_store
+from heedful.store import lessons as lesson_store
+from heedful.store import loops
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator
 from tests.engines import opened, rows
@@ -56,14 +59,16 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Reflection:
 
 
 async def taught(
-    store: SqlStore, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE
+    store: Store, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE
 ) -> None:
     """A memory with these lessons, in which so many loops have ended."""
-    await store.remember(scope, lessons or [lesson(name, n) for n, name in enumerate(NAMES)])
+    await store.write(
+        scope, exposure_store.remember, lessons or [lesson(name, n) for n, name in enumerate(NAMES)]
+    )
     for n in range(ended):
         before = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
         end = Outcome(f"before {n}", True, 1)
-        await store.remember(scope, (), exposures=before, outcome=end)
+        await store.write(scope, exposure_store.remember, (), exposures=before, outcome=end)
 
 
 def coins(id: str, share: float = 0.5, seed: str = SEED) -> list[bool]:
@@ -222,7 +227,7 @@ async def test_a_resumed_loop_is_shown_the_same_lessons_again(kept, tmp_path):
         await drive(store, memory, id, generate=at_the_second, policy=FOUR)
     before = exposed(path, id)
     nearer = lesson("sign", example=Example(TASK, "sign of another one"))
-    await other.remember(SCOPE, [nearer])
+    await other.write(SCOPE, exposure_store.remember, [nearer])
     assert shown(await drive(store, Memory(other, holdout=0), "new"))[-1] == "sign"
     for holdout in (0.5, 0.0, 0.9):
         again = ScriptedModel("still wrong", forever=True)
@@ -359,7 +364,7 @@ async def test_an_override_after_the_end_does_not_change_the_outcome(store, path
     assert before[0][1:3] == (0, 1)
     await heedful.override("l", "attempts", by="ada", store=store)
     await drive(store, memory, "l", policy=policy)
-    assert (await store.read(SCOPE, "l")).verdicts[-1].passed
+    assert (await store.read(SCOPE, loops.read, "l")).verdicts[-1].passed
     assert outcomes(path) == before
 
 
@@ -407,7 +412,7 @@ async def test_a_memory_cleared_during_a_loop_stores_no_outcome(store, path):
     await taught(store)
     one = begun(store, store, "x", WANTED)
     await one.step()
-    await store.clear(SCOPE)
+    await store.write(SCOPE, lesson_store.clear)
     assert (await one.finish()).passed
     assert rows(path, "select * from outcome") == []
 
@@ -421,12 +426,12 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     for n in range(19):
         one = Exposure(WHOLE[0], f"b{n}", n < 15, WHOLE[0][6:], 0.5)
         end = Outcome(f"b{n}", n >= 15, 1)
-        await store.remember(SCOPE, (), exposures=[one], outcome=end)
+        await store.write(SCOPE, exposure_store.remember, (), exposures=[one], outcome=end)
     memory = Memory(store, holdout=0.5)
     for n in range(60):
         one = Exposure(WHOLE[0], f"c{n}", n % 2 == 0, WHOLE[0][6:], 0.5)
         end = Outcome(f"c{n}", n % 2 == 1, 1)
-        await store.remember(SCOPE, (), exposures=[one], outcome=end)
+        await store.write(SCOPE, exposure_store.remember, (), exposures=[one], outcome=end)
     state = "select state, useful from reflection"
     assert (await memory.prove()).retire == (WHOLE[0],)
     assert rows(path, state) == [("verified", 1.0)]  # the 79th; nobody has looked
@@ -434,7 +439,7 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     ((now, useful),) = rows(path, state)
     assert now == "retired"
     assert 0.5 <= useful < 1
-    (ruling,) = await store.rulings(SCOPE, 9)
+    (ruling,) = await store.read(SCOPE, exposure_store.rulings, 9)
     assert (ruling["action"], ruling["by"]) == ("retire", "proof")
     assert (await memory.brief(TASK, "m")).exposures == ()
     (found,) = (await memory.seen("unit", "unit")).lessons

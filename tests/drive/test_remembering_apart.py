@@ -15,6 +15,7 @@ from heedful.errors import LeaseLost, StoreError, UserCodeError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.store import exposures as exposure_store
 from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
@@ -179,5 +180,5 @@ def test_a_look_that_fails_is_logged_and_fails_no_loop(stores, tmp_path, caplog,
     assert "loop l has ended" in told.getMessage()
     assert "the disk is full" in told.getMessage()
     repair(path)
-    asyncio.run(other.conclude(SCOPE, {}, []))
+    asyncio.run(other.write(SCOPE, exposure_store.conclude, {}, []))
     assert len(outcomes(path)) == 1

@@ -31,9 +31,11 @@ from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Plateau, Repeat, Stop
 from heedful.memory.memory import Memory
+from heedful.store import exposures as exposure_store
+from heedful.store import loops
 from heedful.store.records import JournalEntry
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, session
 from tests.engines import rows
@@ -44,13 +46,13 @@ WRONG, RIGHT = evaluated("wrong"), evaluated()
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 
-async def begun(store: SqlStore, *rules: Any, id: str = "a", **more: Any) -> None:
+async def begun(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
     policy = Policy((*rules, MaxAttempts(9))) if rules else FOUR
     await open_loop(store, SCOPE, id, "task", **{"policy": policy, **more})
 
 
 async def told(
-    store: SqlStore, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
+    store: Store, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
 ) -> ReportResult:
     memory, id = more.pop("memory", None), more.pop("id", "a")
     return await report(
@@ -112,7 +114,7 @@ async def test_a_report_is_decided_until_one_passes(store, path):
     assert "check: wrong." in first.verdict.feedback
     second = await told(store, 2, "two", RIGHT)
     assert second.verdict == Done(2, passed=True)
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert stored.values == ("one", "two")
     assert stored.verdicts == (first.verdict, second.verdict)
     assert stored.loop.usage == Usage(calls=2)
@@ -124,7 +126,7 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     await begun(store)
     first = await told(store, 1, {"b": 1, "a": [1]}, labels={"by": "x"})
     await told(store, 2, "two", RIGHT)
-    before = await store.read(SCOPE, "a")
+    before = await store.read(SCOPE, loops.read, "a")
     again = await told(store, 1, **same)
     assert again.new is False
     assert (again.verdict, again.attempt, again.loop.best) == (first.verdict, 1, 1)
@@ -139,7 +141,7 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     for other in others:
         with pytest.raises(AttemptTaken, match="attempt 1 of 'a' was reported with other"):
             await told(store, 1, **{**same, **other})
-    assert await store.read(SCOPE, "a") == before
+    assert await store.read(SCOPE, loops.read, "a") == before
 
 
 @pytest.mark.parametrize("number", [-1, 0, 2, 3])
@@ -149,7 +151,7 @@ async def test_attempts_are_reported_in_order(store, number):
         await told(store, number, "x")
     with pytest.raises(NotJournalable):
         await told(store, 1, {1, 2})
-    assert (await store.read(SCOPE, "a")).loop.attempts == ()
+    assert (await store.read(SCOPE, loops.read, "a")).loop.attempts == ()
 
 
 async def test_an_unknown_loop_is_not_created(store, path):
@@ -206,7 +208,7 @@ async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, 
     assert [isinstance(one.verdict, Done) for one in made] == [False] * (len(made) - 1) + [True]
     last = made[-1]
     assert rules(last.verdict) == stopped
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert stored.loop.attempts == last.loop.attempts
     with pytest.raises(LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"):
         await told(store, len(reports) + 1, "more")
@@ -219,7 +221,7 @@ async def test_an_override_reopens_a_reported_loop(store):
     assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Again)
     assert (await told(store, 2, "two")).verdict == last.verdict  # as it fell then
     assert rules((await told(store, 3, "three")).verdict) == ["attempts"]
-    assert [one.used for one in (await store.read(SCOPE, "a")).loop.overrides] == [1]
+    assert [one.used for one in (await store.read(SCOPE, loops.read, "a")).loop.overrides] == [1]
     with pytest.raises(LoopEnded):
         await told(store, 4, "four")
 
@@ -230,7 +232,7 @@ async def test_an_echo_counts_other_loops_of_the_scope(store):
         await begun(store, Echo(3, across="scope"), id=id)
         verdicts.append((await told(store, 1, "x", id=id)).verdict)
     assert rules(verdicts[-1]) == ["echo"]
-    assert (await store.read(SCOPE, "a")).decisions[-1].standing.echoes == {"wrong": 3}
+    assert (await store.read(SCOPE, loops.read, "a")).decisions[-1].standing.echoes == {"wrong": 3}
 
 
 async def test_a_loop_is_cancelled_once(store):
@@ -240,9 +242,9 @@ async def test_a_loop_is_cancelled_once(store):
     assert isinstance(verdict, Done)
     assert verdict.stopped_by == (Stop("cancelled", "ada: the customer left"),)
     assert verdict.best == 1
-    before = await store.read(SCOPE, "a")
+    before = await store.read(SCOPE, loops.read, "a")
     assert await cancel(store, SCOPE, "a", "bo") == verdict
-    assert await store.read(SCOPE, "a") == before
+    assert await store.read(SCOPE, loops.read, "a") == before
     with pytest.raises(LoopEnded):
         await told(store, 2, "two")
     assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Done)
@@ -280,7 +282,7 @@ async def test_a_check_that_raises_does_not_blame_the_attempt(store):
     await begun(store)
     with pytest.raises(CheckFailed, match="broken"):
         await told(store, 1, WANTED, None, checks=[check])
-    assert (await store.read(SCOPE, "a")).loop.attempts == ()
+    assert (await store.read(SCOPE, loops.read, "a")).loop.attempts == ()
     assert (await told(store, 1, WANTED, None, checks=[check])).verdict == Done(1, True)
 
 
@@ -296,7 +298,7 @@ async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
     await begun(store)
     last = await told(store, 1, "x", None, checks=[judge])
     assert (last.verdict, len(calls)) == (Done(1, passed=True), 1)
-    assert len((await store.read(SCOPE, "a")).loop.overrides) == 1
+    assert len((await store.read(SCOPE, loops.read, "a")).loop.overrides) == 1
 
 
 # -- and drivers
@@ -353,7 +355,7 @@ async def test_a_report_does_not_overlook_a_driver(store):
     await one.step()
     with pytest.raises(LoopEnded, match="was stopped by cancelled"):
         await told(store, 2, "two", None, checks=[judge])
-    assert len((await store.read(SCOPE, "a")).loop.attempts) == 1
+    assert len((await store.read(SCOPE, loops.read, "a")).loop.attempts) == 1
 
 
 async def test_a_loop_with_code_of_its_host_takes_no_report(store):
@@ -371,14 +373,14 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     for number, judged in ((1, WRONG), (2, RIGHT)):
         await told(store, number, f"{number} kg", judged, id="b", memory=memory)
     shown = (await memory.brief("task", "a")).exposures
-    await store.remember(SCOPE, (), exposures=shown)
+    await store.write(SCOPE, exposure_store.remember, (), exposures=shown)
     await begun(store)
     await told(store, 1, "12", memory=memory)
-    past = await store.past(SCOPE, "a")
+    past = await store.read(SCOPE, exposure_store.past, "a")
     assert (past.exposures, past.number) == (shown, 0)
     new = [(await told(store, 2, "12 kg", RIGHT, memory=memory)).new for _ in "ab"]
     assert new == [True, False]
-    past = await store.past(SCOPE, "a")
+    past = await store.read(SCOPE, exposure_store.past, "a")
     assert (past.ended, past.number, past.exposures) == (1, 1, shown)
     (lesson,) = await memory.top()
     assert (lesson["state"], lesson["kind"], lesson["seen"]) == ("verified", "check", 2)
@@ -394,7 +396,7 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
 # -- what it costs
 
 
-def traced(path: Path) -> tuple[SqlStore, list[str]]:
+def traced(path: Path) -> tuple[Store, list[str]]:
     """A store, and what its connections are asked, transactions by how they end."""
     asked: list[str] = []
     file = File(str(path), BUSY_SECONDS)
@@ -409,14 +411,14 @@ def traced(path: Path) -> tuple[SqlStore, list[str]]:
 
     for thread in (file.writer, file.reader):
         thread._connect = listening(thread._connect)
-    return SqlStore(str(path), file), asked
+    return Store(str(path), file), asked
 
 
 @pytest.mark.sqlite
 async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
     store, asked = traced(path)
     await begun(store)
-    await store.read(SCOPE, "a")
+    await store.read(SCOPE, loops.read, "a")
     for number in (1, 2, 3):
         asked.clear()
         await told(store, number, str(number), memory=Memory(store, SCOPE))
@@ -438,16 +440,16 @@ async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
     monkeypatch.setattr(outside, "ROUNDS", 3)
     turns: list[int] = []
 
-    async def slow(turn: outside.Turn) -> None:
+    async def slow(turn: outside.Snapshot) -> None:
         turns.append(turn.state.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
         await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 
     await begun(store)
     with pytest.raises(LeaseLost, match="others write to loop 'a' all the time"):
-        await outside.settled(store, SCOPE, "a", slow)
+        await outside.retry_on_conflict(store, SCOPE, "a", slow)
     assert turns == [1, 2, 3]
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert (len(stored.loop.overrides), stored.loop.cancelled) == (3, "")
 
 
@@ -462,5 +464,5 @@ async def test_one_of_many_reports_of_an_attempt_is_kept(store):
         assert [type(one) for one in answers if one not in kept] == [AttemptTaken] * 12
         assert (len(kept), sum(one.new for one in kept)) == (4, 1)
         assert len({str(one.verdict) for one in kept}) == 1
-    stored = await store.read(SCOPE, "a")
+    stored = await store.read(SCOPE, loops.read, "a")
     assert [one.attempt for one in stored.decisions] == [1, 2, 3]
