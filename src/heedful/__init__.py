@@ -20,7 +20,7 @@ _HOMES = {
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
     "Change": "heedful.loop.explain",
-    "Checked": "heedful.store.runs",
+    "CheckResult": "heedful.store.runs",
     "Claim": "heedful.memory.draft",
     "Client": "heedful.service.client",
     "Comparison": "heedful.lessons.proof",
@@ -70,7 +70,7 @@ _HOMES = {
     "Proof": "heedful.lessons.proof",
     "Proposal": "heedful.lessons.consolidate",
     "Provenance": "heedful.lessons.trust",
-    "Quarantine": "heedful.memory.memory",
+    "Quarantine": "heedful.memory.quarantine",
     "QuarantinedLesson": "heedful.lessons.trust",
     "Quota": "heedful.lessons.trust",
     "Reach": "heedful.loop.reach",
@@ -91,7 +91,7 @@ _HOMES = {
     "Sighting": "heedful.lessons.trust",
     "Signal": "heedful.traces.signals",
     "Signature": "heedful.lessons.signature",
-    "Spaces": "heedful.memory.memory",
+    "Spaces": "heedful.memory.spaces",
     "StageAttempt": "heedful.store.runs",
     "StageReport": "heedful.store.runs",
     "Standing": "heedful.loop.decide",
@@ -137,7 +137,7 @@ _ROOMS |= {"traces": "heedful.traces"}
 
 if TYPE_CHECKING:
     from heedful.pipeline import Guardrails, Pipeline
-    from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+    from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
     __version__: str
     from heedful import checks as checks
@@ -206,9 +206,11 @@ if TYPE_CHECKING:
     )
     from heedful.memory.draft import Claim, Draft, self_rated
     from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
-    from heedful.memory.memory import Memory, Quarantine, Spaces
+    from heedful.memory.memory import Memory
     from heedful.memory.prompts import Prompts
+    from heedful.memory.quarantine import Quarantine
     from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
+    from heedful.memory.spaces import Spaces
     from heedful.memory.transfer import Exported, Imported
     from heedful.models import open_model
     from heedful.models.contract import Answer, Embedder, Message, Model
@@ -228,7 +230,7 @@ __all__ = [
     "Budget",
     "Candidate",
     "Change",
-    "Checked",
+    "CheckResult",
     "Claim",
     "Client",
     "Comparison",

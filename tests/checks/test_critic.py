@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.checks import critic as checks
+from heedful import checks
 from heedful.checks import loading as checks_loading
 from heedful.checks.critic import plain_text
 from heedful.checks.evaluate import Context, blocking, pure

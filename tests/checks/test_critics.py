@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import critic as checks
+from heedful import checks
 from heedful.checks.critic import Opinion, combine
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, ModelError

@@ -24,7 +24,7 @@ from heedful.compat.guardrails import (
     process_loop_completion,
 )
 from heedful.compat.shapes import LoopGuardrails
-from heedful.drive.report import Told, open_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.errors import (
     AttemptTaken,
     Conflict,
@@ -310,7 +310,9 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
 
     async def made() -> None:
         await open_loop(store, Scope(), "loop_001", "Sum up", policy=policy)
-        await report(store, Scope(), "loop_001", 1, Told("All is well.", evaluation=judged))
+        await report(
+            store, Scope(), "loop_001", 1, AttemptReport("All is well.", evaluation=judged)
+        )
 
     do(made())
     answer = done(store, "loop_001")

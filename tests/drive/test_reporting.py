@@ -15,7 +15,7 @@ import heedful
 from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
-from heedful.drive.report import Reported, Told, cancel, open_loop, report
+from heedful.drive.report import AttemptReport, ReportResult, cancel, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
@@ -42,9 +42,11 @@ async def begun(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
 
 async def told(
     store: Store, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
-) -> Reported:
+) -> ReportResult:
     memory, id = more.pop("memory", None), more.pop("id", "a")
-    return await report(store, SCOPE, id, number, Told(output, evaluation=judged, **more), memory)
+    return await report(
+        store, SCOPE, id, number, AttemptReport(output, evaluation=judged, **more), memory
+    )
 
 
 # -- a loop is opened
@@ -123,7 +125,7 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
         {"judged": evaluated("else")},
         {"usage": Usage(1)},
         {"digest": "d"},
-        {"said": ["words"]},
+        {"request": ["words"]},
     ]
     for other in others:
         with pytest.raises(errors.AttemptTaken, match="attempt 1 of 'a' was reported with other"):
@@ -233,7 +235,7 @@ def unit(candidate: Any, context: Context) -> list[Finding]:
 
 async def test_a_check_judges_a_report_without_an_evaluation(store):
     seen.clear()
-    known: dict[str, Any] = {"checks": [unit], "said": ["unit"]}
+    known: dict[str, Any] = {"checks": [unit], "request": ["unit"]}
     await begun(store, context={"unit": "kg"})
     first = await told(store, 1, "12", None, **known)
     assert first.evaluated_by == ["unit"]
@@ -407,11 +409,11 @@ async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
 
 
 async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
-    monkeypatch.setattr(journal, "TURNS", 3)
+    monkeypatch.setattr(journal, "ROUNDS", 3)
     turns: list[int] = []
 
     async def slow(turn: journal.Snapshot) -> None:
-        turns.append(turn.known.stored.epoch)
+        turns.append(turn.state.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
         await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 

@@ -71,7 +71,7 @@ async def brought(memory: Memory) -> set[str]:
     for asked in (SIMILAR, WEIGHT.task, EVIL, f"{EVIL} {SIMILAR}", POISON.accepted, "u x t"):
         for only in FILTERS:
             found += await memory.recall(asked, 99, **only)
-        space, vector = await memory._place(asked)
+        space, vector = await memory._embed(asked)
         for given in (vector, None):
             found += await memory.store.read(
                 memory.scope, search.search, asked, space, given, 99, Filter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -146,19 +145,15 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_words_of_any_script_find_their_lesson_and_are_rendered_as_they_are(script):
+async def test_words_of_any_script_find_their_lesson_and_are_rendered_as_they_are(script):
     task, asked, accepted = SCRIPTS[script]
-
-    async def recalled() -> None:
-        with opened(":memory:") as store:
-            memory = Memory(store)
-            for name, (other, _, answer) in SCRIPTS.items():
-                await memory.remember(name, answer, example=Example(other, answer))
-            found = await memory.recall(asked)
-            assert [one.error_type for one in found] == [script]
-            said = [turn.content for turn in memory.render(found)]
-            assert said == [task, accepted]
-            lines = as_text(memory.render(found)).splitlines()
-            assert [lines[2], lines[4]] == said
-
-    asyncio.run(recalled())
+    with opened(":memory:") as store:
+        memory = Memory(store)
+        for name, (other, _, answer) in SCRIPTS.items():
+            await memory.remember(name, answer, example=Example(other, answer))
+        found = await memory.recall(asked)
+        assert [one.error_type for one in found] == [script]
+        said = [turn.content for turn in memory.render(found)]
+        assert said == [task, accepted]
+        lines = as_text(memory.render(found)).splitlines()
+        assert [lines[2], lines[4]] == said

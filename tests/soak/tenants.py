@@ -424,7 +424,7 @@ async def traces(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     records: list[Any] = []
-    await transfer.export(crowd.store, place.scope, records.append, False)
+    await transfer.read_records(crowd.store, place.scope, records.append, False)
     assert sum(one["is"] == "lesson" for one in records) == len(place.lessons)
     patterns = await crowd.store.read(place.scope, pattern_store.list_patterns)
     return (

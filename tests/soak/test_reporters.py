@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heedful.drive.report import Told, cancel, open_loop, override, report
+from heedful.drive.report import AttemptReport, cancel, open_loop, override, report
 from heedful.errors import AttemptTaken, LoopEnded, OutOfOrder, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import verdict_to
@@ -65,7 +65,7 @@ class Crowd:
         self.stores, self.chance = stores, random.Random(seed)
         self.steps = 0
         self.acknowledged: defaultdict[str, dict[int, tuple[Any, Any]]] = defaultdict(dict)
-        self.told: dict[tuple[str, int], Told] = {}
+        self.told: dict[tuple[str, int], AttemptReport] = {}
         self.given: Counter[str] = Counter()
         self.happened: Counter[str] = Counter()
 
@@ -103,7 +103,7 @@ class Crowd:
     async def reports(self, store: Store, id: str) -> None:
         number = max(1, len(self.acknowledged[id]) + self.chance.choice((0, 1, 1, 1, 2)))
         passes = self.chance.random() < 0.01
-        told = Told(
+        told = AttemptReport(
             f"{number}/{self.chance.randrange(3)}", evaluation=Evaluation() if passes else WRONG
         )
         try:

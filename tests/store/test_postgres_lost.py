@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from heedful.drive.report import Told, open_loop
+from heedful.drive.report import AttemptReport, open_loop
 from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
@@ -201,9 +201,9 @@ async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut)
         await open_loop(store, SCOPE, "a", "task")
         wire.cut = cut
         with pytest.raises(StoreInDoubt):
-            await reported(store, SCOPE, "a", 1, Told("text"))
+            await reported(store, SCOPE, "a", 1, AttemptReport("text"))
         wire.cut = ""
-        again = await reported(store, SCOPE, "a", 1, Told("text"))
+        again = await reported(store, SCOPE, "a", 1, AttemptReport("text"))
         stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
     assert again.new is (cut == "before")

@@ -156,9 +156,9 @@ def test_what_is_forgotten_while_it_comes_stays_forgotten():
         await memory.clear()
         store, scope = memory.store, memory.scope
         rest = [one for one in made if one["is"] in ("example", "sighting", "lineage")]
-        assert set(await store.write(scope, transfer.absorb, rest, "import:x", "ada", "mine")) == {
-            "known"
-        }
+        assert set(
+            await store.write(scope, transfer.write_records, rest, "import:x", "ada", "mine")
+        ) == {"known"}
         assert await memory.count() == 0
 
     asyncio.run(scenario())

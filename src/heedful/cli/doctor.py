@@ -295,7 +295,7 @@ def _queue(values: Settings) -> Sign:
 
 def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
     """Check loops, vectors and episodes: all that the connection may see."""
-    from heedful.memory.memory import Spaces, space_of
+    from heedful.memory.spaces import Spaces, space_of
     from heedful.store.episodes import counts, last_error
     from heedful.store.loops import alive
     from heedful.store.search import spaces

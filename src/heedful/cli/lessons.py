@@ -33,7 +33,8 @@ from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Found
 from heedful.loop.feedback import clean
-from heedful.memory.memory import Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import Spaces
 
 WORDS = 200  # characters of a text that are shown
 MOST_BYTES = 1_000_000

@@ -34,8 +34,7 @@ from heedful.compat.shapes import (
     traced,
 )
 from heedful.drive.journal import ECHO_WINDOW
-from heedful.drive.report import Told as Report
-from heedful.drive.report import open_loop, override, report
+from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import fraction, several, texts
@@ -300,7 +299,7 @@ class Guarded:
             raise InvalidInput("summary", None, allowed)
         context = stored.head.context if isinstance(stored.head.context, Mapping) else {}
         goal = one.goal or str(context.get("goal") or "")
-        told = Report(
+        told = AttemptReport(
             one.value,
             evaluation=one.evaluation,
             checks=reflecting(one, self.judge, self.critics, goal),

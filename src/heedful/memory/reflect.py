@@ -30,8 +30,9 @@ from heedful.memory.draft import (
     turns,
     unlearnt,
 )
-from heedful.memory.memory import Memory, placed, space_of
+from heedful.memory.memory import Memory
 from heedful.memory.prompts import Prompts, chat, drafted, schema, shown
+from heedful.memory.spaces import embed, space_of
 from heedful.models.call import asked
 from heedful.models.contract import Model
 from heedful.redact import redacted
@@ -332,7 +333,7 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
     if memory.embedder is not None:
         texts = [each.example.task if each.example else each.text for each in lessons]
         space = space_of(memory.embedder)
-        vectors = await placed(memory.embedder, texts)
+        vectors = await embed(memory.embedder, texts)
         pairs = zip(lessons, vectors, strict=True)
         lessons = [lesson for each, at in pairs for lesson in located([each], space, at)]
     most = memory.max_entries or 0

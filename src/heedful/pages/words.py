@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from heedful.redact import redacted
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
 SIGNS: Mapping[str, str] = {
     "passed": "✓",
@@ -188,7 +188,7 @@ def worked(of: Report | StageReport) -> float:
     return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
-def details(check: Checked) -> list[tuple[str, str]]:
+def details(check: CheckResult) -> list[tuple[str, str]]:
     """Return the details of a check as text; values that are not text become JSON."""
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

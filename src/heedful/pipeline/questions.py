@@ -17,7 +17,7 @@ from typing import Any
 from heedful.lessons.proof import Estimate, share
 from heedful.lessons.words import difference
 from heedful.loop.feedback import clean
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
 OUTPUT = 20_000  # characters of an output that are compared
@@ -332,7 +332,7 @@ def _fact(made: StageAttempt, text: str, check: str = "", quote: str = "") -> Fa
     return Fact(text, made.run, made.stage_name, made.attempt, check, made.file, quote)
 
 
-def _check_fact(made: StageAttempt, check: Checked) -> Fact:
+def _check_fact(made: StageAttempt, check: CheckResult) -> Fact:
     verbs = {"failed": "failed", "warning": "warned", "not_validated": "could not judge"}
     text = f"{verbs.get(check.status, 'passed')}: {clean(check.message, LONGEST)}".rstrip(" :")
     fix = f"; fix: {clean(check.suggestion, LONGEST)}" if check.suggestion else ""

@@ -103,6 +103,19 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """What a store wrote of an entry: attempt and decision as plain data, without secrets.
+
+    `at` is the time of the decision, in seconds since 1970. A journal that keeps nothing has no
+    plain data.
+    """
+
+    at: float
+    attempt: Mapping[str, Any] | None = None
+    decision: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LoopState:
     """What a decision rests on that is made without driving the loop, read as one state.
 

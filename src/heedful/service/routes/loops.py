@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from heedful.drive.report import Told, cancel, open_loop, override, report
+from heedful.drive.report import AttemptReport, cancel, open_loop, override, report
 from heedful.errors import NotFound
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
@@ -49,13 +49,13 @@ async def attempt(
     """
     scope = caller.scope(project, told.tenant)
     specs = [one.model_dump() for one in told.checks]
-    given = Told(
+    given = AttemptReport(
         told.output,
         told.digest,
         told.evaluation.value() if told.evaluation is not None else None,
         await asyncio.to_thread(named, specs, setup, told.output) if specs else (),
         Spent(**vars(told.usage)),
-        said=specs,
+        request=specs,
         vouched="approve" in caller.may,
     )
     reported = await report(setup.store, scope, id, n, given, setup.memory(scope))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from heedful.drive.report import Reported
+from heedful.drive.report import ReportResult
 from heedful.loop import codec, record
 from heedful.loop.decide import Verdict
 from heedful.loop.record import LARGEST
@@ -262,7 +262,7 @@ class Judged(Decided):
     evaluated_by: list[str]
 
     @classmethod
-    def on(cls, one: Reported) -> Judged:
+    def on(cls, one: ReportResult) -> Judged:
         """What came of a report."""
         made: Judged = cls.of(
             one.verdict, one.attempt, one.loop.best, evaluated_by=one.evaluated_by
