@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.checks import critic as checks
+from heedful.checks import critique as checks
 from heedful.checks import loading as checks_loading
-from heedful.checks.critic import plain_text
+from heedful.checks.critique import plain_text
 from heedful.checks.evaluate import Context, blocking, pure
 from heedful.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
 from heedful.loop.decide import Policy

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.checks import Evidence, ground
-from heedful.checks.grounding.evidence import read_rows
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.evidence import read_rows
+from heedful.checks.claims.words import (
     dates,
     likeness,
     parse_number,

@@ -10,6 +10,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from runpy import run_path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
@@ -55,20 +56,20 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    with _theirs("module of a check", name, "importable"):
-        names = _names(module, None if name in FACTORIES else folder)
-    if function not in names:
-        there = [key for key, value in names.items() if callable(value) and key[0] != "_"]
+    with _user_code("module of a check", name, "importable"):
+        owner = _import(module, None if name in FACTORIES else folder)
+        factory: Check | None = getattr(owner, function, None)
+    if factory is None:
+        there = [key for key, value in vars(owner).items() if callable(value) and key[0] != "_"]
         raise UnknownName(f"function of {module}", function, sorted(there))
-    if not callable(names[function]):
+    if not callable(factory):
         raise InvalidInput("name of a check", name, "the name of a function")
-    made: Check = names[function]
-    return made
+    return factory
 
 
 @contextmanager
-def _theirs(field: str, value: object, allowed: str) -> Iterator[None]:
-    """The user's code runs within this alone: whatever it raises is an InvalidInput."""
+def _user_code(field: str, value: object, allowed: str) -> Iterator[None]:
+    """Turn whatever the user's code raises inside this block into InvalidInput."""
     try:
         yield
     except (Exception, SystemExit) as error:  # user code
@@ -76,22 +77,25 @@ def _theirs(field: str, value: object, allowed: str) -> Iterator[None]:
         raise InvalidInput(field, value, why) from error
 
 
-def _names(module: str, folder: Path | None) -> Mapping[str, Any]:
-    """What a module defines."""
+def _import(module: str, folder: Path | None) -> ModuleType | SimpleNamespace:
+    """Import a module; a file of that name in `folder` goes before an installed module."""
     if folder is not None:
         stem = folder.resolve().joinpath(*module.split("."))
         for path in (stem.with_suffix(".py"), stem / "__init__.py"):
             if path.is_file():
-                return _ran(path, path.stat().st_mtime_ns)
-    return vars(import_module(module))
+                return _run_file(path, path.stat().st_mtime_ns)
+    return import_module(module)
 
 
 @cache
-def _ran(path: Path, changed: int) -> Mapping[str, Any]:
-    """What a file defines, run once for each time it `changed`: it may be called like another."""
+def _run_file(path: Path, changed: int) -> SimpleNamespace:
+    """Return what a file defines; run it again only after it `changed`.
+
+    It is no entry of `sys.modules`, because it may have the name of another module.
+    """
     sys.path.insert(0, str(path.parent))  # for what it imports from its folder
     try:
-        return run_path(str(path), run_name=f"_heedful_check_{path.stem}")
+        return SimpleNamespace(**run_path(str(path), run_name=f"_heedful_check_{path.stem}"))
     finally:
         sys.path.remove(str(path.parent))
 
@@ -117,7 +121,7 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
     wrong: InvalidInput | None = None
     check: Check | None = None
-    with _theirs(f"arguments of check {name!r}", arguments, "arguments that it takes"):
+    with _user_code(f"arguments of check {name!r}", arguments, "arguments that it takes"):
         try:
             check = factory(*places, **arguments)
         except InvalidInput as error:

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import fsum, isfinite
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.words import (
     STOP,
     TIMES,
     Date,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from heedful.checks.grounding.evidence import (
+from heedful.checks.claims.evidence import (
     Cell,
     Column,
     Mention,
@@ -18,8 +18,8 @@ from heedful.checks.grounding.evidence import (
     cell_value,
     title,
 )
-from heedful.checks.grounding.figures import Claim, Figures, Passage, Verdict, split_word
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict, split_word
+from heedful.checks.claims.words import (
     MONTHS,
     ORDINALS,
     STOP,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args, overload
 
-from heedful.checks.critic import (
+from heedful.checks.critique import (
     LONGEST,
     judge_messages,
     judge_once,
@@ -22,15 +22,15 @@ from heedful.checks.critic import (
     plain_text,
 )
 from heedful.checks.evaluate import Context
-from heedful.checks.grounding.comparisons import (
+from heedful.checks.claims.comparisons import (
     Comparisons,
     date_claims,
     name_claims,
     statement_claims,
 )
-from heedful.checks.grounding.evidence import COMMON, Derived, Evidence, Lexicon, Row
-from heedful.checks.grounding.figures import Claim, Figures, Passage, Verdict
-from heedful.checks.grounding.words import content_stems, parse_number, tokenize
+from heedful.checks.claims.evidence import COMMON, Derived, Evidence, Lexicon, Row
+from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict
+from heedful.checks.claims.words import content_stems, parse_number, tokenize
 from heedful.checks.text import read, require, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Evaluation, Finding, Level, Usage

@@ -10,7 +10,7 @@ from itertools import pairwise, permutations
 from math import fsum
 from typing import Literal, NamedTuple
 
-from heedful.checks.grounding.evidence import (
+from heedful.checks.claims.evidence import (
     Cell,
     Column,
     Evidence,
@@ -21,7 +21,7 @@ from heedful.checks.grounding.evidence import (
     Words,
     cell_value,
 )
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.words import (
     TIMES,
     Date,
     Quantity,
