@@ -13,6 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args, overload
 
+from heedful.checks.claims.comparisons import (
+    Comparisons,
+    date_claims,
+    name_claims,
+    statement_claims,
+)
+from heedful.checks.claims.evidence import COMMON, Evidence, Lexicon, Row
+from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict
+from heedful.checks.claims.words import content_stems, parse_number, tokenize
 from heedful.checks.critique import (
     LONGEST,
     judge_messages,
@@ -22,15 +31,6 @@ from heedful.checks.critique import (
     plain_text,
 )
 from heedful.checks.evaluate import Context
-from heedful.checks.claims.comparisons import (
-    Comparisons,
-    date_claims,
-    name_claims,
-    statement_claims,
-)
-from heedful.checks.claims.evidence import COMMON, Derived, Evidence, Lexicon, Row
-from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict
-from heedful.checks.claims.words import content_stems, parse_number, tokenize
 from heedful.checks.text import read, require, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Evaluation, Finding, Level, Usage
@@ -40,7 +40,6 @@ from heedful.sanitize import cut
 
 __all__ = [
     "Claim",
-    "Derived",
     "Evidence",
     "Grounding",
     "JudgedGrounding",
@@ -94,7 +93,7 @@ def ground(
     passage = Passage(text, index)
     figures = Figures(passage, tolerance)
     claims = [*figures.claims(), *date_claims(passage), *name_claims(passage)]
-    claims += Comparisons(passage, figures).claims()
+    claims += Comparisons(passage).claims()
     claims += statement_claims(passage, [c for c in claims if c.verdict == "supported"])
     return tuple(sorted(claims, key=lambda claim: claim.span))
 

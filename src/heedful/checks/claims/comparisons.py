@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from heedful.checks.claims.evidence import (
-    Cell,
     Column,
     Mention,
     Path,
@@ -18,15 +16,13 @@ from heedful.checks.claims.evidence import (
     cell_value,
     title,
 )
-from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict, split_word
+from heedful.checks.claims.figures import Claim, Passage, Verdict, split_word
 from heedful.checks.claims.words import (
     MONTHS,
-    ORDINALS,
     STOP,
     WEEKDAYS,
     Date,
     content_stems,
-    tokenize,
 )
 
 # The least share of the words of a sentence that evidence must hold. What this flags agrees best
@@ -47,11 +43,8 @@ _MOST = frozenset("highest largest greatest biggest most maximum longest heavies
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
 _MORE = frozenset("higher larger greater bigger more longer heavier".split())
 _LESS = frozenset("lower smaller less fewer shorter lighter".split())
-_LEADS = frozenset("led lead leads leading topped".split())
 _IS = frozenset("is was are were has had have of by for at : belongs to goes held".split())
 _ENDS = frozenset(".,;:()!?") | frozenset("and but than among of in is was at for by".split())
-# A group of fewer rows has no leader, and of more rows only so many count.
-FEW, MANY = 3, 2_000
 # The tokens after a word that count, and the words of its phrase.
 NEAR = 8
 LONGEST = 5
@@ -133,18 +126,12 @@ def statement_claims(passage: Passage, supported: Sequence[Claim]) -> Iterator[C
 class Comparisons:
     """Judges the words of one text that compare rows and numbers."""
 
-    def __init__(self, passage: Passage, figures: Figures) -> None:
+    def __init__(self, passage: Passage) -> None:
         self.passage: Passage = passage
-        self._groups = passage.evidence.lexicon.groups
         self._extremes: dict[tuple[Column, Path, bool], Row] = {}
-        self._measured: dict[int, list[tuple[int, Cell]]] = {}
-        for quantity, (_, cell) in sorted(figures.bound.items()):
-            if quantity not in figures.paired:
-                start, _ = passage.sentence(quantity.first)
-                self._measured.setdefault(start, []).append((quantity.first, cell))
 
     def claims(self) -> Iterator[Claim]:
-        """Yield what the text says rises, is highest, higher, leads, ranks or belongs."""
+        """Yield what the text says rises, is highest or is higher."""
         for at, token in enumerate(self.passage.tokens):
             if token.low in _UP or token.low in _DOWN:
                 yield from self._moves(at)
@@ -152,13 +139,6 @@ class Comparisons:
                 yield from self._extreme(at)
             elif token.low in _MORE or token.low in _LESS:
                 yield from self._exceeds(at)
-            elif token.low == "high" or token.low in _LEADS:
-                yield from self._leads(at)
-            elif token.low in ORDINALS:
-                yield from self._ranks(at)
-        for one, two in pairwise(self.passage.mentions):
-            yield from self._belongs(one, two)
-        yield from self._derived()
 
     def _claim(self, first: int, last: int, true: bool, nearest: str, why: str) -> Claim:
         return self.passage.claim((first, last), "comparison", true, nearest, why)
@@ -253,83 +233,3 @@ class Comparisons:
             if x is not None and y is not None:
                 true = x > y if low(at) in _MORE else x < y
                 yield self._claim(at, at, true, "", f"{title(a)} has {x:g}, {title(b)} {y:g}")
-
-    # "led the Otters with 18 points", "a team-high 14", "second on the team"
-
-    def _group(self, row: Row) -> list[Row]:
-        """Return the rows that belong where the row does; without that all rows of its table."""
-        rows = self.passage.evidence.tables[row.table].rows[:MANY]
-        home = self.passage.evidence.home(row)
-        return [r for r in rows if r.cells.get(home[0]) == row.cells[home[0]]] if home else rows
-
-    def _cells(self, at: int) -> list[tuple[int, Cell]]:
-        """Return the cells that the numbers of a sentence were held against, in order."""
-        return self._measured.get(self.passage.sentence(at)[0], [])
-
-    def _leads(self, at: int) -> Iterator[Claim]:
-        low, high = self.passage.low, self.passage.low(at) == "high"
-        after = at + 1 + (low(at + 1) == "the")
-        word = low(at - 2) if high and low(at - 1) == "-" else low(after)
-        named = low(after) == "by" or self.passage.mentions_in(after, after + 1)
-        if word not in self._groups and (high or not named):
-            return
-        for _, cell in [one for one in self._cells(at) if not high or one[0] > at][:1]:
-            table = self.passage.evidence.tables[cell.row.table].rows[:MANY]
-            rows = table if self._groups.get(word) == "table" else self._group(cell.row)
-            values = [(v, row) for row in rows if (v := cell_value(row, cell.column)) is not None]
-            if len(rows) >= FEW and values and cell.value is not None:
-                top, best = max(values, key=lambda pair: pair[0])
-                first = at - 2 * high
-                why = f"{top:g} is the highest"
-                yield self._claim(first, at, cell.value >= top, title(best), why)
-
-    def _ranks(self, at: int) -> Iterator[Claim]:
-        words = [self.passage.low(at + n) for n in (1, 2, 3)]
-        if words[0] not in ("on", "in", "among") or words[1] != "the":
-            return
-        for _, cell in self._cells(at)[:1] if words[2] in self._groups else ():
-            rows, own = self._group(cell.row), cell.value
-            if own is not None and len(rows) >= FEW:
-                rank = 1 + sum((cell_value(row, cell.column) or 0) > own for row in rows)
-                true = rank == ORDINALS[self.passage.low(at)]
-                yield self._claim(at, at, true, str(rank), "its rank in the first measure named")
-
-    def _belongs(self, one: Mention, two: Mention) -> Iterator[Claim]:
-        """Judge "X led the Otters" and "X of the Otters", when X belongs to others."""
-        between = [self.passage.low(at) for at in range(one.last + 1, two.first)]
-        if len(between) > NEAR or not {",", ".", ";"}.isdisjoint(between):
-            return
-        leads = not _LEADS.isdisjoint(between)
-        whole, part = (one, two) if leads and "by" in between else (two, one)
-        if not (leads or between[:1] in (["for"], ["of"])):
-            return
-        found = [home[1] for row in part.rows if (home := self.passage.evidence.home(row))]
-        own = {row.table for row in part.rows}
-        homes = [home for rows in found for home in rows if home.table not in own]
-        rows = [row for row in whole.rows if homes and row.table == homes[0].table]
-        if rows and not any(row in homes for row in rows):
-            why = f"belongs to {title(homes[0])}"
-            yield self._claim(whole.first, whole.last, False, title(homes[0]), why)
-
-    # The conditions of a lexicon
-
-    def _derived(self) -> Iterator[Claim]:
-        """Judge the names of derived conditions, each of the row that it is said of."""
-        conditions = {
-            tuple(token.low for token in tokenize(name)): (condition, condition.at_least)
-            for name, condition in self.passage.evidence.lexicon.derived.items()
-            if condition.at_least is not None
-        }
-        for at in range(len(self.passage.tokens)) if conditions else ():
-            for name, (condition, least) in conditions.items():
-                last = at + len(name) - 1
-                if tuple(self.passage.low(n) for n in range(at, last + 1)) != name:
-                    continue
-                for row in [r for m in self.passage.subjects(at)[:1] for r in m.rows]:
-                    table = self.passage.evidence.tables[row.table]
-                    columns = [c for c in map(table.named, condition.columns) if c]
-                    values = [v for c in columns if (v := cell_value(row, c)) is not None]
-                    if len(values) >= condition.of:
-                        many = sum(v >= least for v in values)
-                        why = f"{many} of its columns reach {least:g}"
-                        yield self._claim(at, last, many >= condition.of, "", why)

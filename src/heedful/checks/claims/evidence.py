@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import fsum, isfinite
-from typing import Any, ClassVar, Literal, NamedTuple
+from math import isfinite
+from typing import Any, ClassVar, NamedTuple
 
 from heedful.checks.claims.words import (
     STOP,
@@ -48,20 +48,6 @@ _NAMES = frozenset("name id title model key".split())
 # The words of a field
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """A quantity that follows from `columns` of a row: their sum, or a condition on them.
-
-    With `at_least` it is true of a row that has so much in `of` of the columns or more.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
-    columns: tuple[str, ...]
-    at_least: float | None = None
-    of: int = 1
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Lexicon:
     """The words that texts of one field use for the columns and rows of their evidence.
@@ -69,19 +55,13 @@ class Lexicon:
     `synonyms` maps a word to the word that the evidence, or plain English, uses: {"boards":
     "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns
     whose numbers are written together, "3 of 5 free throws"; the name "" is for "(7 - 2)" after the
-    name of a row. `groups` maps a word to the rows that it means:
-    "table" all rows of the table, "same" those that belong to the same row of another table; "X led
-    the team" then says that no row of the group has more. `derived` maps a name to a quantity that
-    follows from columns: a sum is held against numbers like a column, a condition against the row
-    that the text says it of. Columns are named as in the evidence.
+    name of a row. Columns are named as in the evidence.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    groups: Mapping[str, Literal["table", "same"]] = field(default_factory=dict)
-    derived: Mapping[str, Derived] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -532,10 +512,8 @@ class Evidence:
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, Path, bool]]] = defaultdict(list)
-        sums = {name: d.columns for name, d in self.lexicon.derived.items() if d.at_least is None}
         for row in read_rows(evidence):
             self._index(row)
-            _add_sums(row, sums)
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
         self.words, self.written = self._read_words()
         counts = {float(len(table.rows)) for table in self.tables.values()} - {1.0}
@@ -661,30 +639,6 @@ class Evidence:
         around = self.numbers[max(0, at - 1) : at + 1]
         return min(around, key=lambda v: abs(v - wanted), default=None)
 
-    # Rows of other tables
-
-    @cached_property
-    def _homes(self) -> dict[str, list[Row]]:
-        """Text -> the rows of small tables that have it alone in its column."""
-        homes: dict[str, list[Row]] = defaultdict(list)
-        for table in self.tables.values():
-            rows = table.rows if 1 < len(table.rows) <= COMMON else []
-            for path in {path for row in rows for path in row.cells}:
-                cells = [cell for row in rows if isinstance(cell := row.cells.get(path), str)]
-                if len(set(cells)) == len(rows):
-                    for row, cell in zip(rows, cells, strict=True):
-                        if parse_number(cell) is None and row not in homes[cell]:
-                            homes[cell].append(row)
-        return homes
-
-    def home(self, row: Row) -> tuple[Path, list[Row]] | None:
-        """Return the column that says to which rows of other tables a row belongs, and those."""
-        for path, cell in row.cells.items():
-            homes = self._homes.get(cell, []) if isinstance(cell, str) else []
-            if others := [home for home in homes if home.table != row.table]:
-                return path, others
-        return None
-
     # The rows that a text names
 
     def mentions(self, tokens: Sequence[Token]) -> list[Mention]:
@@ -733,17 +687,6 @@ class Evidence:
             if len(cells) == 1 or len(same) == len(cells):
                 rows += [row for row, _ in cells]
         return Mention(first, last, tuple(rows))
-
-
-def _add_sums(row: Row, sums: Mapping[str, Sequence[str]]) -> None:
-    """Add to a row each derived sum whose columns it has."""
-    if sums:
-        by_name = {path[-1]: cell for path, cell in row.cells.items() if path}
-        for name, columns in sums.items():
-            values = [_finite(by_name.get(column)) for column in columns]
-            held = [value for value in values if value is not None]
-            if len(held) == len(columns):
-                row.cells[(name,)] = fsum(held)
 
 
 def title(row: Row) -> str:
