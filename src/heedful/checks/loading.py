@@ -1,4 +1,4 @@
-"""Checks by name, as task files give them: `{"name": "words", "at_most": 50}`."""
+"""Make checks from what a task file says: `{"name": "words", "at_most": 50}`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ FACTORIES = (
 
 
 def known() -> tuple[str, ...]:
-    """The short names of the checks that come with heedful, sorted."""
+    """Return the short names of the checks that come with heedful, sorted."""
     return FACTORIES
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
-    """The check that a task file asks for: `name` and the arguments of its factory.
+    """Make the check that a task file asks for: `name`, and the arguments of its factory.
 
-    `name` is a short name (see `known`) or `module:function`; a module in `folder`, the task file's
-    own, goes before an installed one. A function is called with the arguments and answers with the
-    check; one that takes `(candidate, context)` itself is the check, further arguments bound.
-    Raises UnknownName for a name that nothing answers to, and InvalidInput for a missing, unknown
-    or wrong argument and for a module that cannot be imported.
+    `name` is a short name (see `known`) or `module:function`; a module in `folder`, where the task
+    file is, goes before an installed one. The function is called with the arguments and returns the
+    check; a function of `(candidate, context)` is itself the check, with further arguments bound.
+    Raises UnknownName for an unknown name, and InvalidInput for a missing, unknown or wrong
+    argument and for a module that cannot be imported.
     """
     if not isinstance(spec, Mapping):
         raise InvalidInput("check", spec, 'an object with a "name"')
@@ -101,22 +101,23 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """The check of that name: what its factory makes of the arguments, or itself, these bound.
+    """Call the factory with the arguments; a function that is itself a check gets them bound.
 
     Raises InvalidInput.
     """
     try:
         parameters = signature(factory).parameters
-    except (TypeError, ValueError) as error:  # some functions written in C do not tell
+    except (TypeError, ValueError) as error:  # some functions written in C have no signature
         raise InvalidInput("name of a check", name, f"a Python function ({error})") from error
     missing = _missing(name, parameters, arguments)
     places: Any = ()
     for p in parameters.values():
-        if p.kind is Parameter.VAR_POSITIONAL:  # a task file gives them as a list, under their name
+        if p.kind is Parameter.VAR_POSITIONAL:  # a task file has them as a list, under their name
             places = arguments.pop(p.name, ())
     places = places if isinstance(places, list | tuple) else (places,)
     if len(missing) == 2:  # the candidate and the context: it is the check itself
-        return _bound(factory, arguments)
+        # It keeps its name, and whether it is pure.
+        return update_wrapper(partial(factory, **arguments), factory) if arguments else factory
     if missing:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
     wrong: InvalidInput | None = None
@@ -138,7 +139,7 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
 def _missing(
     name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, Any]
 ) -> list[str]:
-    """The parameters that need a value and have none; raises InvalidInput for unknown arguments."""
+    """Return the parameters that lack a value. Raises InvalidInput for an unknown argument."""
     open_ended = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
     for argument, value in arguments.items():
         if argument not in parameters and not open_ended:
@@ -147,8 +148,3 @@ def _missing(
     optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     needed = [p for p in parameters.values() if p.default is p.empty and p.kind not in optional]
     return [p.name for p in needed if p.name not in arguments]
-
-
-def _bound(check: Check, arguments: Mapping[str, Any]) -> Check:
-    """The check with further arguments bound; it keeps its name and whether it is pure."""
-    return update_wrapper(partial(check, **arguments), check) if arguments else check

@@ -1,7 +1,8 @@
 """Tables of any kind, read in batches: files, data frames, mappings, rows and arrays.
 
 Parquet is read by pyarrow, CSV and TSV by pyarrow where it is installed, JSON lines by the standard
-library, in memory that does not grow with the file. A `.json` file and a lazy data frame are read whole.
+library, in memory that does not grow with the file. A `.json` file and a lazy data frame are read
+whole.
 
 A cell means the same in every form: text that reads as a number is that number (CSV is all text),
 an empty cell, None and NaN are missing, and truth values are not numbers.
