@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args, overload
 
 from heedful.checks.claims.comparisons import (
-    Comparisons,
+    change_claims,
     date_claims,
     name_claims,
     statement_claims,
@@ -93,7 +93,7 @@ def ground(
     passage = Passage(text, index)
     figures = Figures(passage, tolerance)
     claims = [*figures.claims(), *date_claims(passage), *name_claims(passage)]
-    claims += Comparisons(passage).claims()
+    claims += change_claims(passage)
     claims += statement_claims(passage, [c for c in claims if c.verdict == "supported"])
     return tuple(sorted(claims, key=lambda claim: claim.span))
 

@@ -1,4 +1,4 @@
-"""The dates, names, sentences and words that compare in a text, held against evidence. Pure."""
+"""The dates, names, changes and sentences of a text, held against evidence. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from heedful.checks.claims.evidence import (
-    Column,
-    Mention,
-    Path,
-    Row,
-    Table,
-    Words,
-    cell_value,
-    title,
-)
-from heedful.checks.claims.figures import Claim, Passage, Verdict, split_word
+from heedful.checks.claims.figures import Claim, Passage, Verdict
 from heedful.checks.claims.words import (
     MONTHS,
     STOP,
@@ -29,7 +19,7 @@ from heedful.checks.claims.words import (
 # with people on 984 texts about data and 376 about prose.
 PROSE = 0.5
 DATA = 0.2
-_CALENDAR = frozenset((*MONTHS.split(), *WEEKDAYS, "am", "pm"))
+_CALENDAR = frozenset(f"{MONTHS} {WEEKDAYS} am pm".split())
 
 _UP = frozenset(
     "rise rises rose risen rising increase increases increased increasing grow grows grew grown"
@@ -39,40 +29,27 @@ _DOWN = frozenset(
     "fall falls fell fallen falling decrease decreases decreased decreasing drop drops dropped"
     " dropping decline declines declined declining shrank sank".split()
 )
-_MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
-_LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
-_MORE = frozenset("higher larger greater bigger more longer heavier".split())
-_LESS = frozenset("lower smaller less fewer shorter lighter".split())
-_IS = frozenset("is was are were has had have of by for at : belongs to goes held".split())
-_ENDS = frozenset(".,;:()!?") | frozenset("and but than among of in is was at for by".split())
-# The tokens after a word that count, and the words of its phrase.
+# The tokens after a verb in which its numbers are looked for.
 NEAR = 8
-LONGEST = 5
 
 
 # Dates, names and sentences
 
 
 def date_claims(passage: Passage) -> Iterator[Claim]:
-    """Yield weekdays and dates: supported if a date of the evidence agrees."""
+    """Yield the dates: supported if a date of the evidence agrees."""
     known = {date._replace(start=0, end=0) for date, _ in passage.evidence.dates}
-    days = {date.weekday for date in known} - {None}
-
-    def claim(start: int, end: int, true: bool, dated: bool) -> Claim:
-        why = "held against the dates of the evidence" if dated else "the evidence has no dates"
-        verdict: Verdict = "supported" if true else "contradicted" if dated else "not found"
-        return Claim((start, end), passage.text[start:end], "date", verdict, why=why)
-
-    for token in passage.tokens:
-        if token.low in WEEKDAYS and token.text[0].isupper():
-            true = WEEKDAYS[token.low] in days or token.low in passage.evidence.words
-            yield claim(token.start, token.end, true, bool(days))
+    why = "held against the dates of the evidence" if known else "the evidence has no dates"
     agreed: dict[Date, bool] = {}
     for date in passage.dates:
         plain = date._replace(start=0, end=0)
         if plain not in agreed:
             agreed[plain] = any(map(plain.agrees, known))
-        yield claim(date.start, date.end, agreed[plain], bool(known))
+        verdict: Verdict = "not found"
+        if known:
+            verdict = "supported" if agreed[plain] else "contradicted"
+        span = date.start, date.end
+        yield Claim(span, passage.text[slice(*span)], "date", verdict, why=why)
 
 
 def name_claims(passage: Passage) -> Iterator[Claim]:
@@ -123,113 +100,21 @@ def statement_claims(passage: Passage, supported: Sequence[Claim]) -> Iterator[C
 # Words that compare
 
 
-class Comparisons:
-    """Judges the words of one text that compare rows and numbers."""
-
-    def __init__(self, passage: Passage) -> None:
-        self.passage: Passage = passage
-        self._extremes: dict[tuple[Column, Path, bool], Row] = {}
-
-    def claims(self) -> Iterator[Claim]:
-        """Yield what the text says rises, is highest or is higher."""
-        for at, token in enumerate(self.passage.tokens):
-            if token.low in _UP or token.low in _DOWN:
-                yield from self._moves(at)
-            elif token.low in _MOST or token.low in _LEAST:
-                yield from self._extreme(at)
-            elif token.low in _MORE or token.low in _LESS:
-                yield from self._exceeds(at)
-
-    def _claim(self, first: int, last: int, true: bool, nearest: str, why: str) -> Claim:
-        return self.passage.claim((first, last), "comparison", true, nearest, why)
-
-    # "rose from 3 to 2"
-
-    def _moves(self, at: int) -> Iterator[Claim]:
-        low, (_, end) = self.passage.low, self.passage.sentence(at)
-        numbers = self.passage.numbers_in(at + 1, min(end, at + NEAR))
+def change_claims(passage: Passage) -> Iterator[Claim]:
+    """Yield the verbs of "rose from 3 to 2", which the two numbers must bear out."""
+    years = {float(date.year) for date, _ in passage.evidence.dates}
+    for at, token in enumerate(passage.tokens):
+        if token.low not in _UP and token.low not in _DOWN:
+            continue
+        _, end = passage.sentence(at)
+        numbers = passage.numbers_in(at + 1, min(end, at + NEAR))
         start = next((q for q in numbers if q.form in ("digits", "word")), None)
-        if start is None or low(start.first - 1) != "from":
-            return
-        after = self.passage.numbers_in(start.last + 1, min(end, start.last + NEAR))
-        stop = next((q for q in after if low(q.first - 1) == "to"), None)
-        years = {float(date.year) for date, _ in self.passage.evidence.dates}
+        if start is None or passage.low(start.first - 1) != "from":
+            continue
+        after = passage.numbers_in(start.last + 1, min(end, start.last + NEAR))
+        stop = next((q for q in after if passage.low(q.first - 1) == "to"), None)
         if stop is None or {start.value, stop.value} <= years:
-            return
-        change = stop.value - start.value if low(at) in _UP else start.value - stop.value
-        yield self._claim(at, at, change >= 0, "", f"from {start.value:g} to {stop.value:g}")
-
-    # "the highest price", "a lower price than Bern"
-
-    def _phrase(self, at: int) -> tuple[Words, int]:
-        """Return the words after a token up to a break, a number or a name, and where they end."""
-        _, end = self.passage.sentence(at)
-        named = {m.first for m in self.passage.mentions_in(at + 1, min(end, at + NEAR))}
-        words: list[str] = []
-        for n in range(at + 1, min(end, at + 1 + LONGEST)):
-            low = self.passage.low(n)
-            if low in _ENDS or n in named or not low[0].isalpha():
-                return tuple(words), n
-            words += split_word(low)
-        return tuple(words), min(end, at + 1 + LONGEST)
-
-    def _column(self, row: Row, phrase: Words) -> Column | None:
-        """Return the one column of the table of a row that a phrase names to the end."""
-        columns = self.passage.evidence.tables[row.table].whole(phrase) if phrase else []
-        return columns[0] if len(columns) == 1 else None
-
-    def _extreme(self, at: int) -> Iterator[Claim]:
-        phrase, until = self._phrase(at)
-        for mention in self._holder(at, until):
-            for row in mention.rows:
-                column = self._column(row, phrase)
-                table = self.passage.evidence.tables[row.table]
-                own = cell_value(row, column) if column else None
-                if column is None or own is None or len(table.rows) < 2:
-                    continue
-                best = self._best(table, column, self.passage.low(at) in _MOST)
-                top = cell_value(best, column)
-                why = f"{title(best)} has {top:g}, {title(row)} {own:g}"
-                yield self._claim(at, until - 1, own == top, title(best), why)
-                return
-
-    def _best(self, table: Table, column: Column, most: bool) -> Row:
-        """Return the first row with the greatest, or the least, value in a column that has one."""
-        key = column, table.path, most
-        if key not in self._extremes:
-            values = [(v, row) for row in table.rows if (v := cell_value(row, column)) is not None]
-            self._extremes[key] = (max if most else min)(values, key=lambda pair: pair[0])[1]
-        return self._extremes[key]
-
-    def _holder(self, at: int, until: int) -> Sequence[Mention]:
-        """Return whom a superlative is said of: named right after its phrase, or before it."""
-        low, (start, end) = self.passage.low, self.passage.sentence(at)
-        inside = self.passage.mentions_in
-        words = [low(n) for n in range(until, min(end, until + NEAR))]
-        after = [m for m in inside(until, min(end, until + NEAR)) if m.rows]
-        if after and set(words[: after[0].first - until]) & _IS:
-            return after[:1]
-        before = [m for m in inside(start, at) if m.rows][-1:]
-        between = [low(n) for m in before for n in range(m.last + 1, at)]
-        apart = {";", "but", "than", "of"} & set(between)
-        clause = {",", "and"} & set(between[:-1]) and words[:1] in (["is"], ["was"])
-        return [] if apart or clause else before
-
-    def _exceeds(self, at: int) -> Iterator[Claim]:
-        low, (start, end) = self.passage.low, self.passage.sentence(at)
-        than = next((n for n in range(at, min(end, at + NEAR)) if low(n) == "than"), None)
-        if than is None:
-            return
-        inside = self.passage.mentions_in
-        before = [m for m in inside(start, at) if len(m.rows) == 1][-1:]
-        after = [m for m in inside(than, min(end, than + 4)) if len(m.rows) == 1][:1]
-        for one, two in zip(before, after, strict=False):
-            between = tuple(p for n in range(one.last + 1, at) for p in split_word(low(n)))
-            (a,), (b,) = one.rows, two.rows
-            column = self._column(a, self._phrase(at)[0]) or self._column(a, between)
-            if column is None or a.table != b.table or a is b:
-                continue
-            x, y = cell_value(a, column), cell_value(b, column)
-            if x is not None and y is not None:
-                true = x > y if low(at) in _MORE else x < y
-                yield self._claim(at, at, true, "", f"{title(a)} has {x:g}, {title(b)} {y:g}")
+            continue
+        change = stop.value - start.value if token.low in _UP else start.value - stop.value
+        why = f"from {start.value:g} to {stop.value:g}"
+        yield passage.claim((at, at), "comparison", change >= 0, why=why)

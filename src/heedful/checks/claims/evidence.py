@@ -17,12 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from heedful.checks.claims.words import (
     STOP,
-    TIMES,
     Date,
     Token,
     content_stems,
     dates,
-    initials,
     likeness,
     parse_number,
     quantities,
@@ -384,7 +382,7 @@ class Table:
     def __init__(self, path: Path) -> None:
         self.path: Path = path
         self.rows: list[Row] = []
-        self._bindings: dict[tuple[Words, bool], Sequence[Binding]] = {}
+        self._bindings: dict[Words, Sequence[Binding]] = {}
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -413,50 +411,40 @@ class Table:
     def _parts(self) -> frozenset[str]:
         return frozenset(part for column in self.numeric for part in column.own)
 
-    @cached_property
-    def _shares(self) -> list[Column]:
-        return [c for c in self.numeric if any(likeness("percent", part) > 1 for part in c.own)]
-
     def named(self, name: str) -> Column | None:
         """Return the numeric column of that name, without regard to case."""
         low = name.casefold()
         return next((c for c in self.numeric if c.path and c.path[-1].casefold() == low), None)
 
-    def bindings(self, phrase: Words, percent: bool = False) -> Sequence[Binding]:
-        """Return the numeric columns that a phrase names, the likeliest first.
+    def bindings(self, phrase: Words) -> Sequence[Binding]:
+        """Return the numeric columns that a phrase names, the likeliest first."""
+        if phrase not in self._bindings:
+            self._bindings[phrase] = self._bind(phrase)
+        return self._bindings[phrase]
 
-        A number in per cent means only columns of shares, if the table has any.
-        """
-        key = phrase, percent
-        if key not in self._bindings:
-            self._bindings[key] = self._bind(*key)
-        return self._bindings[key]
-
-    def whole(self, phrase: Words, percent: bool = False) -> list[Column]:
+    def whole(self, phrase: Words) -> list[Column]:
         """Return the columns whose names a phrase says to the end."""
-        return [b.column for b in self.bindings(phrase, percent) if not b.left]
+        return [b.column for b in self.bindings(phrase) if not b.left]
 
-    def _bind(self, phrase: Words, percent: bool) -> Sequence[Binding]:
-        ranks = {part: rank for part in self._parts if (rank := _rank(part, phrase))}
+    def _bind(self, phrase: Words) -> Sequence[Binding]:
+        ranks = {
+            part: rank
+            for part in self._parts
+            if (rank := max((likeness(word, part) for word in phrase), default=0))
+        }
         bindings = [
             Binding(
                 column,
                 sum(ranks.get(part, 0) for part in column.own),
                 sum(part not in ranks for part in column.own),
             )
-            for column in (self._shares if percent else []) or self.numeric
+            for column in self.numeric
             if not ranks.keys().isdisjoint(column.own)
         ]
         plain = [b for b in bindings if not b.left]
         most = max((b.rank for b in plain or bindings), default=0)
         least = min(most, 2) if plain else most
         return sorted((b for b in plain or bindings if b.rank >= least), key=lambda b: -b.rank)
-
-
-def _rank(part: str, phrase: Words) -> int:
-    """Return how surely a phrase names a part of a column, 0 to 3."""
-    best = max((likeness(word, part) for word in phrase), default=0)
-    return best if best > 1 else max(best, 2 * initials(phrase, part))
 
 
 def cell_value(row: Row, column: Column) -> float | None:
@@ -508,7 +496,6 @@ class Evidence:
         self.tables: dict[Path, Table] = {}
         self.dates: list[tuple[Date, Row]] = []
         self._known: dict[str, bool] = {}
-        self._timed: dict[Path, bool] = {}
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, Path, bool]]] = defaultdict(list)
@@ -540,17 +527,10 @@ class Evidence:
             self._texts[value] = None
         if (plain := _finite(value)) is not None:
             self._plain.add(abs(plain))
-            if self._is_time(path) and len(year := str(value)) == 4 and year.isdecimal():
-                self.dates.append((Date(0, 0, int(year), 0, 0), row))
         elif isinstance(value, str):
             self._index_name(row, path, value)
             if len(value) > 5 and any(map(str.isdigit, value)):
                 self.dates += [(date, row) for date in dates(value)]
-
-    def _is_time(self, path: Path) -> bool:
-        if path not in self._timed:
-            self._timed[path] = bool(path) and not TIMES.isdisjoint(split_name(path[-1]))
-        return self._timed[path]
 
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         if not path or len(cell) > SHORT:
@@ -574,7 +554,7 @@ class Evidence:
             tokens = tokenize(text)
             words.update(content_stems(token.low for token in tokens if token.kind == "word"))
             if parse_number(text) is None:
-                numbers.update(abs(q.value) for q in quantities(tokens) if q.form != "article")
+                numbers.update(abs(q.value) for q in quantities(tokens))
         return frozenset(words), frozenset(numbers)
 
     # What the evidence knows
@@ -687,11 +667,3 @@ class Evidence:
             if len(cells) == 1 or len(same) == len(cells):
                 rows += [row for row, _ in cells]
         return Mention(first, last, tuple(rows))
-
-
-def title(row: Row) -> str:
-    """Return what a row is called: its longest name, its first short text, its key or its place."""
-    cells = [(p[-1].casefold(), v) for p, v in row.cells.items() if p and isinstance(v, str)]
-    named = [v for name, v in cells if "name" in name]
-    first = next((v for _, v in cells if len(v) <= SHORT and parse_number(v) is None), "")
-    return max(named, key=len, default=first or " ".join(row.key) or row.path)
