@@ -73,7 +73,7 @@ def test_rows_with_the_same_name_support_either():
     ("text", "values"),
     [
         ("1,234.5 and 12 % and 1.2 million and 3k", [1234.5, 12, 1.2e6, 3000]),
-        ("twelve, twenty-five, two hundred, a dozen, a pair of", [12, 25, 200, 12, 2]),
+        ("twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12]),
         ("-5 and −2.5 and 113 - 107 and 113-107", [-5, -2.5, 113, 107, 113, 107]),
         ("the third and 21st", [3, 21]),
         ("version 4.4.2 at 16:30 in 23/24, COVID-19, A16, IP68", []),
@@ -82,7 +82,7 @@ def test_rows_with_the_same_name_support_either():
     ],
 )
 def test_numbers_are_read_as_people_write_them(text, values):
-    found = [one.value for one in quantities(tokenize(text)) if one.form != "article"]
+    found = [one.value for one in quantities(tokenize(text))]
     assert found == pytest.approx(values)
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from heedful.checks import grounding, load
-from heedful.checks.evaluate import Context
 from heedful.checks.claims import Pieces
 from heedful.checks.claims.evidence import read_rows
+from heedful.checks.evaluate import Context
 from heedful.drive.drive import run
 from heedful.drive.portal import run_sync
 from heedful.errors import InvalidInput, MalformedAnswer

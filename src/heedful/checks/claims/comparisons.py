@@ -31,6 +31,8 @@ _DOWN = frozenset(
 )
 # The tokens after a verb in which its numbers are looked for.
 NEAR = 8
+# Two such numbers are a time in which something changed.
+YEARS = range(1500, 2200)
 
 
 # Dates, names and sentences
@@ -102,7 +104,6 @@ def statement_claims(passage: Passage, supported: Sequence[Claim]) -> Iterator[C
 
 def change_claims(passage: Passage) -> Iterator[Claim]:
     """Yield the verbs of "rose from 3 to 2", which the two numbers must bear out."""
-    years = {float(date.year) for date, _ in passage.evidence.dates}
     for at, token in enumerate(passage.tokens):
         if token.low not in _UP and token.low not in _DOWN:
             continue
@@ -113,7 +114,7 @@ def change_claims(passage: Passage) -> Iterator[Claim]:
             continue
         after = passage.numbers_in(start.last + 1, min(end, start.last + NEAR))
         stop = next((q for q in after if passage.low(q.first - 1) == "to"), None)
-        if stop is None or {start.value, stop.value} <= years:
+        if stop is None or all(q.value in YEARS for q in (start, stop)):
             continue
         change = stop.value - start.value if token.low in _UP else start.value - stop.value
         why = f"from {start.value:g} to {stop.value:g}"

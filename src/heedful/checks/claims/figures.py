@@ -347,9 +347,9 @@ class Figures:
         if self.passage.low(quantity.first - 1) == "per":
             yield self._anywhere(quantity)
         elif any(cell.value is not None for cell in cells):
-            yield self._judge(quantity, cells, self._is_difference(quantity, cells))
+            yield self._judge(quantity, cells, self._is_difference(quantity))
         elif dated := self._series.cells(quantity):
-            yield self._judge(quantity, dated, self._is_difference(quantity, dated))
+            yield self._judge(quantity, dated, self._is_difference(quantity))
         elif alone := self._alone(quantity):
             yield self._judge(quantity, alone)
         elif cells:
@@ -401,27 +401,36 @@ class Figures:
         cells = self._introduced(quantity, rows)
         for phrase in phrases:
             cells = cells or self._whole(rows, phrase)
+        if cells and self.passage.low(quantity.first - 1) == "from":  # a baseline of that measure
+            row, own = cells[0].row, set(cells[0].column.own)
+            more = [c for c in self.evidence.tables[row.table].numeric if own & set(c.own)]
+            cells += [Cell.of(row, column) for column in more]
         return cells
 
-    def _is_difference(self, quantity: Quantity, cells: Sequence[Cell] = ()) -> bool:
+    def _is_difference(self, quantity: Quantity) -> bool:
         """Return whether it is the difference of two right numbers before it, or of two rows.
 
         In per cent, it is the difference as a share of the second.
         """
-        if _DIFFERS.isdisjoint(self.passage.words(quantity.first)):
+        words = self.passage.words(quantity.first)
+        if _DIFFERS.isdisjoint(words):
             return False
-        start, end = self.passage.sentence(quantity.first)
-        rows = [row for m in self.passage.mentions_in(start, end) for row in m.rows][:FEW]
-        groups = [self._right.get(start, [])[-2:]]
-        groups += [
-            [value for row in rows if (value := cell_value(row, column)) is not None]
-            for column in {cell.column for cell in cells[:4]}
-        ]
+        groups = [self._right.get(self.passage.sentence(quantity.first)[0], [])[-2:]]
+        rows = self._named_rows(quantity.first)
+        for path in {row.table for row in rows}:
+            for column in self.evidence.tables[path].whole(words):
+                cells = [cell_value(row, column) for row in rows if row.table == path]
+                groups.append([value for value in cells if value is not None])
         for x, y in (pair for group in groups for pair in permutations(group, 2)):
             shares = [abs(x / y - 1) * 100] if quantity.percent and y else []
             if any(self._fits(quantity, far) for far in (abs(x - y), *shares)):
                 return True
         return False
+
+    def _named_rows(self, at: int) -> list[Row]:
+        """Return the first rows that a sentence names."""
+        mentions = self.passage.mentions_in(*self.passage.sentence(at))
+        return [row for mention in mentions for row in mention.rows][:FEW]
 
     def _anywhere(self, quantity: Quantity) -> Claim:
         value, half = abs(quantity.value), quantity.step / 2
@@ -439,6 +448,8 @@ class Figures:
 
     def _pair(self, pair: Pair) -> list[Claim]:
         if options := self._paired_columns(pair):
+            return self._judge_pair(pair, options)
+        if pair.joined == "to" and (options := self._two_rows(pair)):
             return self._judge_pair(pair, options)
         if pair.joined == "to" and (cells := self._alone(pair.one)):
             return [self._judge(q, cells) for q in (pair.one, pair.two)]
@@ -462,6 +473,16 @@ class Figures:
                     options.append((len(words), (Cell.of(row, a), Cell.of(row, b))))
         best = max((rank for rank, _ in options), default=0)
         return [cells for rank, cells in options if rank == best]
+
+    def _two_rows(self, pair: Pair) -> list[Cells]:
+        """Return the cells of two rows of the sentence in the columns that it names."""
+        phrase = (*self.passage.after(pair.two), *self.passage.before(pair.one))
+        return [
+            (Cell.of(a, column), Cell.of(b, column))
+            for a, b in permutations(self._named_rows(pair.one.first), 2)
+            if a.table == b.table
+            for column in self.evidence.tables[a.table].whole(phrase)
+        ]
 
     def _judge_pair(self, pair: Pair, options: Sequence[Cells]) -> list[Claim]:
         """Return the claims of both numbers, held against the cells that fit them best."""
