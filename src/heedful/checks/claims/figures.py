@@ -38,9 +38,8 @@ _ENDS = frozenset(".!?;\n。！？")
 _BREAKS = frozenset(".,!?;:()[]")
 _INTRODUCES = frozenset(":=(*~≈$€£|`")
 _CLAUSES = frozenset("and but while whereas although though which who".split())
-# The words of a phrase, and the mentions before a sentence, that count.
+# The words of a phrase that count.
 PHRASE = 6
-EARLIER = 20
 # A sentence of more tokens is taken as several.
 LONGEST = 200
 # The rows of a sentence that two numbers are compared with.
@@ -121,12 +120,8 @@ class Passage:
         return frozenset(at)
 
     def _is_label(self, quantity: Quantity) -> bool:
-        """Return whether the number is part of a name: "three-point", "5G", "first quarter".
-
-        A number in a series of columns (q1, q2 …) is, only beside the word of the series.
-        """
-        labels = self.evidence.labels
-        beside = labels.get(quantity.value, frozenset())
+        """Return whether the number is part of a name: "three-point", "5G", "first quarter"."""
+        beside = self.evidence.labels.get(quantity.value, frozenset())
         after = self.low(quantity.last + 1)
         if any(likeness(after, part) > 1 for part in beside):
             return True
@@ -134,8 +129,7 @@ class Passage:
         noun = self.low(quantity.last + 1 + hyphen)
         end = self.tokens[quantity.last].end
         close = bool(after) and self.tokens[quantity.last + 1].start == end
-        series = labels.get(1.0, frozenset()) & labels.get(2.0, frozenset())
-        return (hyphen or close) and noun[:1].isalpha() and bool(beside - series)
+        return (hyphen or close) and noun[:1].isalpha() and bool(beside)
 
     def low(self, at: int) -> str:
         """Return the casefolded token at a place, "" beyond the ends."""
@@ -278,13 +272,12 @@ class Passage:
         else of the last in the sentences before.
         """
         start, end = self.sentence(at)
-        inside = [mention for mention in self.mentions_in(start, end) if mention.rows]
+        inside = self.mentions_in(start, end)
         before = [mention for mention in inside if mention.last < at]
         if inside:
             return (before[-1] if before else inside[0]).rows
-        last = bisect_left(self._mentions_begin, start)
-        earlier = self.mentions[max(0, last - EARLIER) : last]
-        return next((mention.rows for mention in reversed(earlier) if mention.rows), ())
+        last = bisect_left(self._mentions_begin, start) - 1
+        return self.mentions[last].rows if last >= 0 else ()
 
 
 def split_word(low: str) -> tuple[str, ...]:
