@@ -18,7 +18,6 @@ from heedful.checks.claims.words import (
     likeness,
     parse_number,
     quantities,
-    split_name,
     tokenize,
 )
 
@@ -129,10 +128,6 @@ def test_what_no_calendar_has_is_no_date(text):
     assert [date for date in dates(text) if date.year] == []
 
 
-def test_two_days_of_a_month_are_two_dates():
-    assert [date.day for date in dates("June 21 and 22")] == [21, 22]
-
-
 @pytest.mark.parametrize(
     ("word", "part"),
     [
@@ -152,10 +147,6 @@ def test_an_abbreviation_stands_for_a_word(word, part):
 @pytest.mark.parametrize(("word", "part"), [("percent", "pts"), ("the", "t"), ("blocks", "ast")])
 def test_and_for_no_other(word, part):
     assert likeness(word, part) < 2
-
-
-def test_a_name_is_taken_apart():
-    assert split_name("TEAM-PTS_QTR4") == ("team", "pts", "qtr", "4")
 
 
 def test_evidence_is_indexed_once_for_many_texts():

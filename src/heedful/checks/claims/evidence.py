@@ -51,9 +51,8 @@ class Lexicon:
     """The words that texts of one field use for the columns and rows of their evidence.
 
     `synonyms` maps a word to the word that the evidence, or plain English, uses: {"boards":
-    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns
-    whose numbers are written together, "3 of 5 free throws"; the name "" is for "(7 - 2)" after the
-    name of a row. Columns are named as in the evidence.
+    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns, named as
+    in the evidence, whose numbers are written together: "3 of 5 free throws".
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}

@@ -458,7 +458,7 @@ class Figures:
         options: list[tuple[int, Cells]] = []
         for name, columns in self.evidence.lexicon.pairs.items():
             words = name.casefold().split()
-            if not all(any(likeness(w, word) > 1 for w in phrase) for word in words):
+            if not words or not all(any(likeness(w, word) > 1 for w in phrase) for word in words):
                 continue
             for row in self.passage.subject(pair.one.first):
                 a, b = (self.evidence.tables[row.table].named(column) for column in columns)
