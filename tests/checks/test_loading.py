@@ -124,9 +124,8 @@ def test_a_factory_beside_the_task_file_is_called(write, tmp_path):
 
 
 def test_a_check_itself_is_used_as_it_is(write, tmp_path):
-    name = write(
-        "def mine(candidate, context, limit=3):\n    return [candidate, context, limit]\nmine.pure = True\n"
-    )
+    source = "def mine(c, context, limit=3):\n    return [c, context, limit]\nmine.pure = True\n"
+    name = write(source)
     check = checks.load({"name": f"{name}:mine"}, tmp_path)
     assert check("a", CONTEXT) == ["a", CONTEXT, 3]
     assert check.__name__ == "mine"
