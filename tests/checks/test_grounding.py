@@ -34,7 +34,7 @@ CHESS = {
 }
 WORDS = {
     "synonyms": {"scored": "points", "boards": "captures", "paced": "led"},
-    "pairs": {"games": ["CLUB-WINS", "CLUB-LOSSES"], "draws": ["DRW", "CAPT"]},
+    "pairs": {"": ["CLUB-WINS", "CLUB-LOSSES"], "draws": ["DRW", "CAPT"]},
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
 SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
@@ -82,12 +82,12 @@ def test_a_number_is_held_against_its_row_and_column(text, contradicted):
         ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", []),
         ("The Otters took a 6 - point win over the Badgers.", []),
         ("The Otters took a 9 - point win over the Badgers.", ["9"]),
-        ("They met on May 6, 2021, not on May 9.", ["May 9"]),
+        ("They met on Thursday, May 6, 2021, not on Sunday.", ["Sunday"]),
         ("The Otters beat the Ferrets.", ["Ferrets"]),
     ],
 )
 def test_a_report_is_held_against_nested_tables(text, contradicted):
-    # Digits alone give the month first: 05_06_21 is the 6th of May.
+    # Digits alone give the month first: 05_06_21 is the 6th of May, a Thursday.
     assert wrong(text, CHESS) == contradicted
 
 
@@ -96,7 +96,7 @@ def test_a_report_is_held_against_nested_tables(text, contradicted):
     [
         ("Ada Verne scored 18 and had 11 boards.", []),
         ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
-        ("The Otters won 7 of 9 games, the Badgers 4 of 5 games.", ["9"]),
+        ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
         ("Cy Marsh made 1 of 2 draws.", ["1"]),
     ],
 )
@@ -141,12 +141,17 @@ def test_the_metrics_of_a_run_are_held_against_their_names(text, evidence, contr
 @pytest.mark.parametrize(
     ("text", "contradicted"),
     [
+        ("Ridge has the lowest RMSE.", ["lowest RMSE"]),
+        ("The lowest RMSE is that of Ridge.", ["lowest RMSE"]),
+        ("The model with the highest R2 value is Forest; the highest RMSE was that of Naive.", []),
+        ("Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
+        ("Ridge was tuned and the lowest RMSE was reached.", []),
         ("From Naive to Ridge RMSE fell from 4.1 to 3.25 and R2 rose from 0.61 to 0.70.", []),
         ("From Naive to Ridge RMSE rose from 4.1 to 3.25.", ["rose"]),
         ("From Naive to Ridge RMSE fell from 4.1 to 3.5.", ["3.5"]),
     ],
 )
-def test_a_change_is_held_against_two_rows(text, contradicted):
+def test_words_that_compare_are_held_against_rows(text, contradicted):
     assert wrong(text, MODELS) == contradicted
 
 

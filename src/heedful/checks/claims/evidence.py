@@ -52,7 +52,8 @@ class Lexicon:
 
     `synonyms` maps a word to the word that the evidence, or plain English, uses: {"boards":
     "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns, named as
-    in the evidence, whose numbers are written together: "3 of 5 free throws".
+    in the evidence, whose numbers are written together: "3 of 5 free throws"; the name "" is for
+    "(7 - 2)" after the name of a row.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -470,7 +471,7 @@ def _finite(cell: object) -> float | None:
 
 
 class Mention(NamedTuple):
-    """The tokens `first` to `last` name these rows."""
+    """The tokens `first` to `last` name these rows; () for what several rows have in common."""
 
     first: int
     last: int
@@ -497,7 +498,7 @@ class Evidence:
         self._known: dict[str, bool] = {}
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
-        self._named: dict[str, list[tuple[Row, bool]]] = defaultdict(list)
+        self._named: dict[str, list[tuple[Row, Path, bool]]] = defaultdict(list)
         for row in read_rows(evidence):
             self._index(row)
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
@@ -513,7 +514,7 @@ class Evidence:
         for word in row.key:
             self._texts[word] = None
             for token in tokenize(word):
-                self._named[token.low].append((row, False))
+                self._named[token.low].append((row, ("",), False))
         for path, cell in row.cells.items():
             if type(cell) is not float:
                 for value in cell if isinstance(cell, list | tuple) else (cell,):
@@ -541,7 +542,7 @@ class Evidence:
             for token in tokens:
                 plain = token.low in STOP and token.text not in ("May", "Will")  # names, too
                 if token.kind in ("word", "number") and not plain:
-                    self._named[token.low].append((row, token.text.istitle()))
+                    self._named[token.low].append((row, path, token.text.istitle()))
 
     def _read_words(self) -> tuple[frozenset[str], frozenset[float]]:
         """Return the stems and the numbers in texts and names, reading each text once."""
@@ -630,14 +631,14 @@ class Evidence:
             at = mention.last + 1 if mention is not None else at + 1
         return mentions
 
-    def _rows_with(self, token: Token) -> dict[int, Row]:
-        """Return the rows that have the word in a name, by their identity."""
-        names = self._named.get(token.low, [])
-        return {
-            id(row): row
-            for row, title in (names if len(names) <= COMMON else [])
-            if not title or not token.text[0].islower()
-        }
+    def _places(self, token: Token) -> dict[int, tuple[Row, Path]]:
+        """Return the rows that have the word in a cell, each with the first such cell."""
+        places: dict[int, tuple[Row, Path]] = {}
+        cells = self._named.get(token.low, [])
+        for row, path, title in cells if len(cells) <= COMMON else []:
+            if not title or not token.text[0].islower():
+                places.setdefault(id(row), (row, path))
+        return places
 
     def _mention(self, tokens: Sequence[Token], first: int) -> Mention | None:
         if tokens[first].kind != "word" or len(tokens[first].low) < 2:
@@ -645,14 +646,32 @@ class Evidence:
         last = first
         if len(self._named.get(tokens[first].low, ())) > COMMON and first + 1 < len(tokens):
             last += 1  # "Part 75", where every row is a part
-        rows, at = self._rows_with(tokens[last]), last + 1
-        while rows and at < len(tokens):
+        places, at = self._places(tokens[last]), last + 1
+        if not places:
+            return None
+        while at < len(tokens):
             if tokens[at].low in "-." and tokens[at].start == tokens[at - 1].end:
                 at += 1
                 continue
-            more = self._rows_with(tokens[at])
-            both = {key: row for key, row in rows.items() if key in more}
+            more = self._places(tokens[at])
+            both = {key: more[key] for key in places if key in more}
             if not both:
                 break
-            rows, last, at = both, at, at + 1
-        return Mention(first, last, tuple(rows.values())) if rows else None
+            places, last, at = both, at, at + 1
+        by_table: dict[Path, list[tuple[Row, Path]]] = defaultdict(list)
+        for row, path in places.values():
+            by_table[row.table].append((row, path))
+        rows: list[Row] = []
+        for cells in by_table.values():
+            same = {str(row.cells.get(path, row.key)) for row, path in cells}
+            if len(cells) == 1 or len(same) == len(cells):
+                rows += [row for row, _ in cells]
+        return Mention(first, last, tuple(rows))
+
+
+def title(row: Row) -> str:
+    """Return what a row is called: its longest name, its first short text, its key or its place."""
+    cells = [(p[-1].casefold(), v) for p, v in row.cells.items() if p and isinstance(v, str)]
+    named = [v for name, v in cells if "name" in name]
+    first = next((v for _, v in cells if len(v) <= SHORT and parse_number(v) is None), "")
+    return max(named, key=len, default=first or " ".join(row.key) or row.path)

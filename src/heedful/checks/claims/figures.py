@@ -38,8 +38,9 @@ _ENDS = frozenset(".!?;\n。！？")
 _BREAKS = frozenset(".,!?;:()[]")
 _INTRODUCES = frozenset(":=(*~≈$€£|`")
 _CLAUSES = frozenset("and but while whereas although though which who".split())
-# The words of a phrase that count.
+# The words of a phrase, and the mentions before a sentence, that count.
 PHRASE = 6
+EARLIER = 20
 # A sentence of more tokens is taken as several.
 LONGEST = 200
 # The rows of a sentence that two numbers are compared with.
@@ -61,6 +62,7 @@ _SAYS = frozenset(
 )
 _OF = frozenset(("of", "is", "was", "=", ":", "at"))
 NEAR = 4
+BRACKET = 40
 _UNTIL = frozenset(("to", "until", "till", "through", "-", "–"))
 
 Cells = tuple[Cell, Cell]
@@ -265,19 +267,31 @@ class Passage:
 
     # What a token is about
 
-    def subject(self, at: int) -> tuple[Row, ...]:
-        """Return the rows that a token is about.
+    def subject(self, at: int) -> list[Row]:
+        """Return the rows that a token is about, the likeliest first."""
+        rows = (row for mention in self.subjects(at) for row in mention.rows)
+        return list({id(row): row for row in rows}.values())
 
-        They are those of the last mention before it in its sentence, else of the first after it,
-        else of the last in the sentences before.
-        """
+    def subjects(self, at: int) -> list[Mention]:
+        """Return the mentions that a token is about; earlier sentences count."""
         start, end = self.sentence(at)
-        inside = self.mentions_in(start, end)
+        inside = [mention for mention in self.mentions_in(start, end) if mention.rows]
         before = [mention for mention in inside if mention.last < at]
-        if inside:
-            return (before[-1] if before else inside[0]).rows
-        last = bisect_left(self._mentions_begin, start) - 1
-        return self.mentions[last].rows if last >= 0 else ()
+        if before and before[-1].last == at - 2 and self.low(at - 1) == "'s":
+            return before[-1:]
+        if not before and inside:
+            return inside[:1]
+        if not before:
+            last = bisect_left(self._mentions_begin, start)
+            earlier = self.mentions[max(0, last - EARLIER) : last]
+            return [mention for mention in earlier if mention.rows][-1:]
+        # The last mention, the one that "and" joins to it, and the nearest in another table.
+        subjects = before[-1:]
+        if len(before) > 1 and self.low(before[-1].first - 1) in ("and", "&"):
+            subjects.append(before[-2])
+        here = {row.table for mention in subjects for row in mention.rows}
+        other = [m for m in before if here.isdisjoint(row.table for row in m.rows)]
+        return subjects + other[-1:]
 
 
 def split_word(low: str) -> tuple[str, ...]:
@@ -440,17 +454,28 @@ class Figures:
     # Two numbers written as one
 
     def _pair(self, pair: Pair) -> list[Claim]:
-        if options := self._paired_columns(pair):
+        bracketed = self._in_brackets(pair)
+        if options := self._paired_columns(pair, bracketed):
             return self._judge_pair(pair, options)
         if pair.joined == "to" and (options := self._two_rows(pair)):
             return self._judge_pair(pair, options)
         if pair.joined == "to" and (cells := self._alone(pair.one)):
             return [self._judge(q, cells) for q in (pair.one, pair.two)]
-        if pair.joined == "of":  # only a lexicon can name their columns
+        if bracketed or pair.joined == "of":  # only a lexicon can name their columns
             return [self._anywhere(q) for q in (pair.one, pair.two)]
         return [claim for q in (pair.one, pair.two) for claim in self._single(q)]
 
-    def _paired_columns(self, pair: Pair) -> list[Cells]:
+    def _in_brackets(self, pair: Pair) -> bool:
+        """Return whether it is in a list in brackets, or alone after a name: "Ridge (7 - 2)"."""
+        low, first = self.passage.low, pair.one.first
+        begin = max(self.passage.sentence(first)[0], first - BRACKET)
+        signs = [at for at in range(begin, first) if low(at) in "()"]
+        if not signs or low(signs[-1]) == ")":
+            return False
+        alone = signs[-1] == first - 1 and low(pair.two.last + 1) == ")"
+        return not alone or any(m.last == first - 2 for m in self.passage.subjects(first))
+
+    def _paired_columns(self, pair: Pair, bracketed: bool) -> list[Cells]:
         """Return the cells of the columns that the lexicon pairs, and that the phrase names."""
         if pair.joined == "to":
             return []
@@ -458,7 +483,8 @@ class Figures:
         options: list[tuple[int, Cells]] = []
         for name, columns in self.evidence.lexicon.pairs.items():
             words = name.casefold().split()
-            if not words or not all(any(likeness(w, word) > 1 for w in phrase) for word in words):
+            named = all(any(likeness(w, word) > 1 for w in phrase) for word in words)
+            if not named or (not words and not bracketed):
                 continue
             for row in self.passage.subject(pair.one.first):
                 a, b = (self.evidence.tables[row.table].named(column) for column in columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from calendar import monthrange
+from calendar import monthrange, weekday
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
@@ -163,7 +163,8 @@ def _scaled(
 
 
 MONTHS = "january february march april may june july august september october november december"
-WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+WEEKDAYS = {name: n for n, name in enumerate(_WEEKDAYS.split())}
 _MONTHS = {name[:3]: n for n, name in enumerate(MONTHS.split(), 1)}
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
@@ -193,6 +194,11 @@ class Date(NamedTuple):
         """Return whether no part that both have differs."""
         parts = zip(self[2:], other[2:], strict=True)
         return all(not one or not two or one == two for one, two in parts)
+
+    @property
+    def weekday(self) -> int | None:
+        """0 for Monday to 6; None for a date without a year or a day."""
+        return weekday(self.year, self.month, self.day) if self.year and self.day else None
 
 
 def dates(text: str) -> Iterator[Date]:
