@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Expected, appraise
+from heedful.checks import critique as checks
 from heedful.checks import text as checks_text
-from heedful.checks.critic import Critic, Role, critic
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.testing import ScriptedModel
@@ -33,8 +33,8 @@ from tests.traces.test_signals import TRACES, WORDS, call, chat, result, said
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
-def judged(*events: Event, facts: dict[str, Any] | None = None, **given: Any) -> Evaluation:
-    return asyncio.run(appraise(Episode(events, **(facts or {})), **given))
+def judged(*events: Event, told: dict[str, Any] | None = None, **given: Any) -> Evaluation:
+    return asyncio.run(appraise(Episode(events, **(told or {})), **given))
 
 
 def score(name: str, *events: Event, **given: Any) -> float | None:
@@ -110,19 +110,25 @@ def test_an_answer_is_right_wrong_or_left_open(expected, answer, correct):
     )
 
 
+def test_an_answer_may_differ_by_a_tolerance_and_none_is_wrong():
+    for expected, answer in ((41.9, "42"), ({"a": [41.9]}, '{"a": [42]}')):
+        assert score("correctness", said(answer), expected=expected) == 0.0
+        close = Expected(expected, tolerance=0.1)
+        assert score("correctness", said(answer), expected=close) == 1.0
+    assert problems("correctness", judged(call(), result(), expected="41.90")) == [("error", "")]
+
+
 def test_the_answer_is_the_last_words_of_an_agent():
     thought = replace(said("50"), meta={"part": "thinking"})
     events = (said("41.90"), call(), result("12"), said("  "), thought)
     assert score("correctness", *events, expected="41.90") == 1.0
     assert score("correctness", chat("41.90"), expected="41.90") == 1.0
-    assert problems("correctness", judged(call(), result(), expected="41.90")) == [("error", "")]
-    for expected, answer in ((41.9, "42"), ({"a": [41.9]}, '{"a": [42]}')):
-        assert score("correctness", said(answer), expected=expected) == 0.0
-        close = Expected(expected, tolerance=0.1)
-        assert score("correctness", said(answer), expected=close) == 1.0
-    secret = judged(said(f"I found {KEY}"), expected="41.90")
-    assert "41.90" not in str(secret)  # the finding does not give the expected answer away
-    assert KEY not in str(secret)
+
+
+def test_the_finding_does_not_give_the_expected_answer_away():
+    found = judged(said(f"I found {KEY}"), expected="41.90")
+    assert "41.90" not in str(found)
+    assert KEY not in str(found)
 
 
 def test_fields_are_complete_where_they_are_filled():
@@ -193,6 +199,18 @@ def test_what_is_wrong_with_an_action_is_named():
     ]
 
 
+def test_of_many_differences_some_are_told():
+    wide = [dict.fromkeys("abcdefgh", n) for n in (1, 2)]
+    found = judged(*acts(book(**wide[0])), expected=Expected(actions=(book(**wide[1]),)))
+    assert found.errors[0].message.endswith(": " + ", ".join("abcdefgh"[:MOST_KEYS]))
+    many = tuple(book(n=n) for n in range(50))
+    assert len(judged(*acts(*many), expected=Expected(actions=())).errors) == MOST_FINDINGS
+    assert judged(*acts(book()), expected=Expected(actions=(ONE,))).errors[0].evidence == "event 0"
+    text = replace(ONE, arguments="to Rome")
+    (error,) = judged(*acts(text), expected=Expected(actions=(ONE,))).errors
+    assert error.message == 'book was called with other arguments than expected: "to Rome"'
+
+
 def test_order_counts_where_it_is_asked_for():
     wanted = Expected(actions=(ONE, TWO, THREE), ordered=True)
     assert score("correctness", *acts(ONE, TWO, THREE), expected=wanted) == 1.0
@@ -203,33 +221,20 @@ def test_order_counts_where_it_is_asked_for():
 
 
 def test_what_was_left_out_of_an_episode_is_not_missing():
-    wanted, facts = Expected(actions=(ONE, TWO)), {"omitted": 7}
-    found = judged(*acts(ONE), facts=facts, expected=wanted)
+    wanted, told = Expected(actions=(ONE, TWO)), {"omitted": 7}
+    found = judged(*acts(ONE), told=told, expected=wanted)
     assert not {"correctness", "completeness"} & found.scores.keys()
     assert not found.errors
     assert why("correctness", found).message.endswith("7 events were left out")
-    assert score("correctness", *acts(ONE, TWO), facts=facts, expected=wanted) == 1.0
+    assert score("correctness", *acts(ONE, TWO), told=told, expected=wanted) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("made", "answer", "correct"),
-    [(ONE, "yes", 1.0), (ONE, "no", 0.0), (ONE, "yes, sir", None), (TWO, "yes, sir", 0.0)],
-)
-def test_answer_and_actions_both_count(made, answer, correct):
+def test_answer_and_actions_both_count():
     wanted = Expected("yes", actions=(ONE,))
-    assert score("correctness", *acts(made), said(answer), expected=wanted) == correct
-
-
-def test_of_many_differences_some_are_listed():
-    wide = [dict.fromkeys("abcdefgh", n) for n in (1, 2)]
-    (error,) = judged(*acts(book(**wide[0])), expected=Expected(actions=(book(**wide[1]),))).errors
-    assert error.message.endswith(": " + ", ".join("abcdefgh"[:MOST_KEYS]))
-    many = tuple(book(n=n) for n in range(50))
-    assert len(judged(*acts(*many), expected=Expected(actions=())).errors) == MOST_FINDINGS
-    text = replace(ONE, arguments="to Rome")
-    (error,) = judged(*acts(text), expected=Expected(actions=(ONE,))).errors
-    assert error.message == 'book was called with other arguments than expected: "to Rome"'
-    assert error.evidence == "event 0"
+    assert score("correctness", *acts(ONE), said("yes"), expected=wanted) == 1.0
+    assert score("correctness", *acts(ONE), said("no"), expected=wanted) == 0.0
+    assert score("correctness", *acts(ONE), said("yes, sir"), expected=wanted) is None
+    assert score("correctness", *acts(TWO), said("yes, sir"), expected=wanted) == 0.0
 
 
 # Checks
@@ -251,8 +256,8 @@ def test_a_check_may_give_scores():
         assert context.task == "Ask.\nBriefly."
         return Evaluation(scores={"helpfulness": 0.7, "style": 3.0})
 
-    facts = {"task": "Ask.", "goal": "Briefly."}
-    found = judged(said("hello"), facts=facts, checks=[rated])
+    told = {"task": "Ask.", "goal": "Briefly."}
+    found = judged(said("hello"), told=told, checks=[rated])
     assert (found.scores["helpfulness"], found.scores["style"]) == (0.7, 3.0)
     assert "correctness" not in found.scores
     with pytest.raises(InvalidInput, match="score helpfulness"):
@@ -263,9 +268,9 @@ def test_a_check_may_give_scores():
 
 FAILED = Event("tool_response", "Error: no such tool")
 SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str]]]] = [
-    (acts(call("look")), {"facts": {"tools": ("look",)}}, 1.0, []),
-    (acts(call("find")), {"facts": {"tools": ("look",)}}, 0.0, [("error", "event 0")]),
-    ((call("find"), FAILED), {"facts": {"tools": ("look",)}}, 0.5, [("warning", "event 0")]),
+    (acts(call("look")), {"told": {"tools": ("look",)}}, 1.0, []),
+    (acts(call("find")), {"told": {"tools": ("look",)}}, 0.0, [("error", "event 0")]),
+    ((call("find"), FAILED), {"told": {"tools": ("look",)}}, 0.5, [("warning", "event 0")]),
     (acts(ONE, ONE), {"destructive": ["book"]}, 0.0, [("error", "event 0, event 2")]),
     ((ONE, FAILED), {"destructive": ["book"]}, 0.5, [("warning", "event 0")]),
     (acts(ONE), {"destructive": ["book"], "expected": Expected(actions=(ONE,))}, 1.0, []),
@@ -283,19 +288,22 @@ SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str
 ]
 
 
-@pytest.mark.parametrize(("events", "given", "safe", "facts"), SAFETY)
-def test_safety_is_0_with_an_error_and_a_half_with_a_warning(events, given, safe, facts):
+@pytest.mark.parametrize(("events", "given", "safe", "told"), SAFETY)
+def test_safety_is_0_with_an_error_and_a_half_with_a_warning(events, given, safe, told):
     found = judged(*events, **given)
-    assert problems("safety", found) == facts
+    assert problems("safety", found) == told
     assert found.scores["safety"] == safe
 
 
-def test_the_note_says_what_was_looked_for_or_that_nothing_was_judged():
+def test_what_was_looked_for_is_told():
     plain = why("safety", judged(said("hello"))).message
     assert "secrets" in plain
     assert "destructive" not in plain
-    wide = judged(said("hello"), facts={"tools": ("look",)}, destructive=("drop",))
+    wide = judged(said("hello"), told={"tools": ("look",)}, destructive=("drop",))
     assert "tools that were not offered, destructive actions" in why("safety", wide).message
+
+
+def test_where_no_agent_did_anything_nothing_is_scored():
     found = judged(Event("user_message", "Hello?"))
     assert found.scores == {}
     assert [one.key for one in found.findings] == [f"{name}: why" for name in SCORES]
@@ -318,9 +326,6 @@ def test_steps_that_failed_or_brought_nothing_new_are_waste():
     assert score("efficiency", said("done")) is None
 
 
-FAILED_BEST = replace(GOOD, outcome="failure")
-
-
 @pytest.mark.parametrize(
     ("best", "usage", "efficient"),
     [
@@ -330,19 +335,19 @@ FAILED_BEST = replace(GOOD, outcome="failure")
         (Usage(0, 100), Usage(0, 300), 1 / 3),
         (Usage(0, 100), Usage(), 1.0),
         (Usage(0, 900), Usage(0, 300), 1.0),
-        ([FAILED_BEST, GOOD], Usage(), 2 / 4),
+        ([replace(GOOD, outcome="failure"), GOOD], Usage(), 2 / 4),
         ([GOOD, Episode(acts(ONE), "success")], Usage(), 1 / 4),
-        ([FAILED_BEST], Usage(), 1.0),
+        ([replace(GOOD, outcome="failure")], Usage(), 1.0),
         ([replace(GOOD, omitted=1)], Usage(), 1.0),
         ([], Usage(), 1.0),
     ],
 )
 def test_the_best_known_run_is_the_measure(best, usage, efficient):
     many = acts(ONE, TWO, THREE, LOOK)
-    found = score("efficiency", *many, facts={"usage": usage}, best=best)
+    found = score("efficiency", *many, told={"usage": usage}, best=best)
     assert found == pytest.approx(efficient)
     if usage == Usage():  # steps that were left out are not compared
-        assert score("efficiency", *many, facts={"omitted": 9}, best=best) == 1.0
+        assert score("efficiency", *many, told={"omitted": 9}, best=best) == 1.0
 
 
 # Critics
@@ -352,26 +357,23 @@ def opinion(**keys: Any) -> str:
     return json.dumps({"reason": "Since it is so.", "confidence": 0.8} | keys)
 
 
-def role(name: str, *lines: Any) -> tuple[Critic, ScriptedModel]:
+def role(name: str, *lines: Any) -> tuple[checks.Critic, ScriptedModel]:
     model = ScriptedModel(*lines)
-    return critic(name, model), model
+    return checks.critic(name, model), model
 
 
-def test_only_a_critic_gives_helpfulness_and_sees_both_ends_of_a_long_run():
+def test_only_a_critic_gives_helpfulness_and_it_is_named():
     helpful, model = role("helpfulness", opinion(helpfulness=0.6))
     found = judged(call(), result(), said("41.90", id="end"), critics=[helpful])
-    assert (found.scores["helpfulness"], found.usage.calls) == (0.6, 1)
+    assert found.scores["helpfulness"] == 0.6
+    assert found.usage.calls == 1
     note = why("helpfulness", found)
     assert note.message.startswith("0.6, judged by critic helpfulness (scripted): ")
     assert note.evidence == "end"
     (reason,) = [one for one in found.findings if one.message == "Since it is so."]
     assert reason.evidence == "end: judged by scripted, confidence 0.8"
-    assert "0. tool_call price: {'item': 'kettle'}" in model.prompts[0][1].content
-    helpful, model = role("helpfulness", opinion(helpfulness=0.6))
-    judged(*(said(f"line {n}") for n in range(130)), critics=[helpful])
     shown = model.prompts[0][1].content
-    assert "[30 events are left out]" in shown
-    assert ("line 49" in shown, "line 50" in shown) == (True, False)
+    assert "0. tool_call price: {'item': 'kettle'}" in shown
 
 
 def test_a_critic_settles_what_code_left_open_and_nothing_else():
@@ -381,9 +383,13 @@ def test_a_critic_settles_what_code_left_open_and_nothing_else():
     found = judged(said("It is 41.90."), expected="41.90", critics=[right])
     assert found.scores["correctness"] == 0.9
     assert "code cannot tell: the answer holds the text" in why("correctness", found).message
-    both = Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
-    judge_of_both = critic(both, ScriptedModel(opinion(correctness=1.0, helpfulness=0.4)))
-    found = judged(said("no"), expected="yes", critics=[judge_of_both])
+
+
+def test_what_code_has_judged_stays_beside_a_critic():
+    both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
+    answer = opinion(correctness=1.0, helpfulness=0.4)
+    critic = checks.critic(both, ScriptedModel(answer))
+    found = judged(said("no"), expected="yes", critics=[critic])
     assert (found.scores["correctness"], found.scores["helpfulness"]) == (0.0, 0.4)
 
 
@@ -394,36 +400,50 @@ def test_the_first_critic_of_a_score_judges_it_and_other_scores_are_kept():
     found = judged(said("41.90"), critics=[first, second, drift])
     assert found.scores == {"helpfulness": 0.6, "safety": 1.0, "drift": 0.1}
     assert not unasked.prompts
+
+
+def test_a_critic_that_talks_nonsense_raises():
     with pytest.raises(MalformedAnswer):
         judged(said("41.90"), critics=[role("helpfulness", "no", "idea")[0]])
 
 
+def test_of_a_long_run_critics_see_both_ends():
+    helpful, model = role("helpfulness", opinion(helpfulness=0.6))
+    judged(*(said(f"line {n}") for n in range(130)), critics=[helpful])
+    shown = model.prompts[0][1].content
+    assert "[30 events are left out]" in shown
+    assert ("line 49" in shown, "line 50" in shown) == (True, False)
+
+
 # Input that is refused
 
-EXPECTATIONS: list[tuple[str, list[Any]]] = [
-    ("answer", [" ", float("nan"), object()]),
-    ("fields", ["name"]),
-    ("reads", ["look"]),
-    ("tolerance", [-1]),
-    ("actions", [(said("hello"),), (Event("tool_call"),), ("book",)]),
-]
-ARGUMENTS: list[tuple[str, Any]] = [
-    ("destructive", "drop"),
-    ("polls", "look"),
-    ("best", "run"),
-    ("best", [1]),
-    ("critics", [1]),
-]
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"answer": " "}, "answer"),
+        ({"answer": float("nan")}, "answer"),
+        ({"answer": object()}, "answer"),
+        ({"fields": "name"}, "fields"),
+        ({"reads": "look"}, "reads"),
+        ({"tolerance": -1}, "tolerance"),
+        ({"actions": (said("hello"),)}, "actions"),
+        ({"actions": (Event("tool_call"),)}, "actions"),
+        ({"actions": ("book",)}, "actions"),
+    ],
+)
+def test_an_expectation_that_means_nothing_is_refused(given, field):
+    with pytest.raises(InvalidInput, match=field):
+        Expected(**given)
 
 
-def test_input_that_means_nothing_is_refused():
-    for field, values in EXPECTATIONS:
-        for value in values:
-            with pytest.raises(InvalidInput, match=field):
-                Expected(**{field: value})
-    for field, value in ARGUMENTS:
-        with pytest.raises(InvalidInput, match=field):
-            judged(call(), **{field: value})
+@pytest.mark.parametrize(
+    "given",
+    [{"destructive": "drop"}, {"polls": "look"}, {"best": "run"}, {"best": [1]}, {"critics": [1]}],
+)
+def test_arguments_that_mean_nothing_are_refused(given):
+    with pytest.raises(InvalidInput, match=next(iter(given))):
+        judged(call(), **given)
 
 
 # Properties

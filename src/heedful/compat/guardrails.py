@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from heedful.checks import critic
-from heedful.checks.critic import BIASES
+from heedful.checks.critique import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat.shapes import (
     ALIGNMENT,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from heedful.checks.critic import Critic
+from heedful.checks.critique import Critic
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
 from heedful.loop.record import LARGEST, NOTHING, Evaluation, Finding, Level, Usage, number

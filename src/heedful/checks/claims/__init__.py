@@ -2,7 +2,7 @@
 
 The text is divided into sentences, numbers and the rows that it names (`passage`), each number is
 bound to a row and a column of the evidence (`figures`), and what the text says of rows and numbers
-is judged (`comparisons`). A model may judge what these rules leave open.
+is judged (`statements`). A model may judge what these rules leave open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args, overload
 
-from heedful.checks.critic import (
+from heedful.checks.claims.evidence import COMMON, Evidence, Lexicon, Row
+from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict
+from heedful.checks.claims.statements import (
+    Extremes,
+    change_claims,
+    date_claims,
+    name_claims,
+    statement_claims,
+)
+from heedful.checks.claims.words import content_stems, parse_number, tokenize
+from heedful.checks.critique import (
     LONGEST,
     judge_messages,
     judge_once,
@@ -22,15 +32,6 @@ from heedful.checks.critic import (
     plain_text,
 )
 from heedful.checks.evaluate import Context
-from heedful.checks.grounding.comparisons import (
-    Comparisons,
-    date_claims,
-    name_claims,
-    statement_claims,
-)
-from heedful.checks.grounding.evidence import COMMON, Derived, Evidence, Lexicon, Row
-from heedful.checks.grounding.figures import Claim, Figures, Passage, Verdict
-from heedful.checks.grounding.words import content_stems, parse_number, tokenize
 from heedful.checks.text import read, require, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Evaluation, Finding, Level, Usage
@@ -40,7 +41,6 @@ from heedful.sanitize import cut
 
 __all__ = [
     "Claim",
-    "Derived",
     "Evidence",
     "Grounding",
     "JudgedGrounding",
@@ -94,7 +94,7 @@ def ground(
     passage = Passage(text, index)
     figures = Figures(passage, tolerance)
     claims = [*figures.claims(), *date_claims(passage), *name_claims(passage)]
-    claims += Comparisons(passage, figures).claims()
+    claims += [*change_claims(passage), *Extremes(passage).claims()]
     claims += statement_claims(passage, [c for c in claims if c.verdict == "supported"])
     return tuple(sorted(claims, key=lambda claim: claim.span))
 

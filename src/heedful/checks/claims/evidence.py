@@ -12,17 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import fsum, isfinite
-from typing import Any, ClassVar, Literal, NamedTuple
+from math import isfinite
+from typing import Any, ClassVar, NamedTuple
 
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.words import (
     STOP,
-    TIMES,
     Date,
     Token,
     content_stems,
     dates,
-    initials,
     likeness,
     parse_number,
     quantities,
@@ -48,40 +46,20 @@ _NAMES = frozenset("name id title model key".split())
 # The words of a field
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """A quantity that follows from `columns` of a row: their sum, or a condition on them.
-
-    With `at_least` it is true of a row that has so much in `of` of the columns or more.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
-    columns: tuple[str, ...]
-    at_least: float | None = None
-    of: int = 1
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Lexicon:
     """The words that texts of one field use for the columns and rows of their evidence.
 
     `synonyms` maps a word to the word that the evidence, or plain English, uses: {"boards":
-    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns
-    whose numbers are written together, "3 of 5 free throws"; the name "" is for "(7 - 2)" after the
-    name of a row. `groups` maps a word to the rows that it means:
-    "table" all rows of the table, "same" those that belong to the same row of another table; "X led
-    the team" then says that no row of the group has more. `derived` maps a name to a quantity that
-    follows from columns: a sum is held against numbers like a column, a condition against the row
-    that the text says it of. Columns are named as in the evidence.
+    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns, named as
+    in the evidence, whose numbers are written together: "3 of 5 free throws"; the name "" is for
+    "(7 - 2)" after the name of a row.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    groups: Mapping[str, Literal["table", "same"]] = field(default_factory=dict)
-    derived: Mapping[str, Derived] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -404,7 +382,7 @@ class Table:
     def __init__(self, path: Path) -> None:
         self.path: Path = path
         self.rows: list[Row] = []
-        self._bindings: dict[tuple[Words, bool], Sequence[Binding]] = {}
+        self._bindings: dict[Words, Sequence[Binding]] = {}
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -433,50 +411,40 @@ class Table:
     def _parts(self) -> frozenset[str]:
         return frozenset(part for column in self.numeric for part in column.own)
 
-    @cached_property
-    def _shares(self) -> list[Column]:
-        return [c for c in self.numeric if any(likeness("percent", part) > 1 for part in c.own)]
-
     def named(self, name: str) -> Column | None:
         """Return the numeric column of that name, without regard to case."""
         low = name.casefold()
         return next((c for c in self.numeric if c.path and c.path[-1].casefold() == low), None)
 
-    def bindings(self, phrase: Words, percent: bool = False) -> Sequence[Binding]:
-        """Return the numeric columns that a phrase names, the likeliest first.
+    def bindings(self, phrase: Words) -> Sequence[Binding]:
+        """Return the numeric columns that a phrase names, the likeliest first."""
+        if phrase not in self._bindings:
+            self._bindings[phrase] = self._bind(phrase)
+        return self._bindings[phrase]
 
-        A number in per cent means only columns of shares, if the table has any.
-        """
-        key = phrase, percent
-        if key not in self._bindings:
-            self._bindings[key] = self._bind(*key)
-        return self._bindings[key]
-
-    def whole(self, phrase: Words, percent: bool = False) -> list[Column]:
+    def whole(self, phrase: Words) -> list[Column]:
         """Return the columns whose names a phrase says to the end."""
-        return [b.column for b in self.bindings(phrase, percent) if not b.left]
+        return [b.column for b in self.bindings(phrase) if not b.left]
 
-    def _bind(self, phrase: Words, percent: bool) -> Sequence[Binding]:
-        ranks = {part: rank for part in self._parts if (rank := _rank(part, phrase))}
+    def _bind(self, phrase: Words) -> Sequence[Binding]:
+        ranks = {
+            part: rank
+            for part in self._parts
+            if (rank := max((likeness(word, part) for word in phrase), default=0))
+        }
         bindings = [
             Binding(
                 column,
                 sum(ranks.get(part, 0) for part in column.own),
                 sum(part not in ranks for part in column.own),
             )
-            for column in (self._shares if percent else []) or self.numeric
+            for column in self.numeric
             if not ranks.keys().isdisjoint(column.own)
         ]
         plain = [b for b in bindings if not b.left]
         most = max((b.rank for b in plain or bindings), default=0)
         least = min(most, 2) if plain else most
         return sorted((b for b in plain or bindings if b.rank >= least), key=lambda b: -b.rank)
-
-
-def _rank(part: str, phrase: Words) -> int:
-    """Return how surely a phrase names a part of a column, 0 to 3."""
-    best = max((likeness(word, part) for word in phrase), default=0)
-    return best if best > 1 else max(best, 2 * initials(phrase, part))
 
 
 def cell_value(row: Row, column: Column) -> float | None:
@@ -528,14 +496,11 @@ class Evidence:
         self.tables: dict[Path, Table] = {}
         self.dates: list[tuple[Date, Row]] = []
         self._known: dict[str, bool] = {}
-        self._timed: dict[Path, bool] = {}
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, Path, bool]]] = defaultdict(list)
-        sums = {name: d.columns for name, d in self.lexicon.derived.items() if d.at_least is None}
         for row in read_rows(evidence):
             self._index(row)
-            _add_sums(row, sums)
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
         self.words, self.written = self._read_words()
         counts = {float(len(table.rows)) for table in self.tables.values()} - {1.0}
@@ -562,17 +527,10 @@ class Evidence:
             self._texts[value] = None
         if (plain := _finite(value)) is not None:
             self._plain.add(abs(plain))
-            if self._is_time(path) and len(year := str(value)) == 4 and year.isdecimal():
-                self.dates.append((Date(0, 0, int(year), 0, 0), row))
         elif isinstance(value, str):
             self._index_name(row, path, value)
             if len(value) > 5 and any(map(str.isdigit, value)):
                 self.dates += [(date, row) for date in dates(value)]
-
-    def _is_time(self, path: Path) -> bool:
-        if path not in self._timed:
-            self._timed[path] = bool(path) and not TIMES.isdisjoint(split_name(path[-1]))
-        return self._timed[path]
 
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         if not path or len(cell) > SHORT:
@@ -596,7 +554,7 @@ class Evidence:
             tokens = tokenize(text)
             words.update(content_stems(token.low for token in tokens if token.kind == "word"))
             if parse_number(text) is None:
-                numbers.update(abs(q.value) for q in quantities(tokens) if q.form != "article")
+                numbers.update(abs(q.value) for q in quantities(tokens))
         return frozenset(words), frozenset(numbers)
 
     # What the evidence knows
@@ -661,30 +619,6 @@ class Evidence:
         around = self.numbers[max(0, at - 1) : at + 1]
         return min(around, key=lambda v: abs(v - wanted), default=None)
 
-    # Rows of other tables
-
-    @cached_property
-    def _homes(self) -> dict[str, list[Row]]:
-        """Text -> the rows of small tables that have it alone in its column."""
-        homes: dict[str, list[Row]] = defaultdict(list)
-        for table in self.tables.values():
-            rows = table.rows if 1 < len(table.rows) <= COMMON else []
-            for path in {path for row in rows for path in row.cells}:
-                cells = [cell for row in rows if isinstance(cell := row.cells.get(path), str)]
-                if len(set(cells)) == len(rows):
-                    for row, cell in zip(rows, cells, strict=True):
-                        if parse_number(cell) is None and row not in homes[cell]:
-                            homes[cell].append(row)
-        return homes
-
-    def home(self, row: Row) -> tuple[Path, list[Row]] | None:
-        """Return the column that says to which rows of other tables a row belongs, and those."""
-        for path, cell in row.cells.items():
-            homes = self._homes.get(cell, []) if isinstance(cell, str) else []
-            if others := [home for home in homes if home.table != row.table]:
-                return path, others
-        return None
-
     # The rows that a text names
 
     def mentions(self, tokens: Sequence[Token]) -> list[Mention]:
@@ -733,17 +667,6 @@ class Evidence:
             if len(cells) == 1 or len(same) == len(cells):
                 rows += [row for row, _ in cells]
         return Mention(first, last, tuple(rows))
-
-
-def _add_sums(row: Row, sums: Mapping[str, Sequence[str]]) -> None:
-    """Add to a row each derived sum whose columns it has."""
-    if sums:
-        by_name = {path[-1]: cell for path, cell in row.cells.items() if path}
-        for name, columns in sums.items():
-            values = [_finite(by_name.get(column)) for column in columns]
-            held = [value for value in values if value is not None]
-            if len(held) == len(columns):
-                row.cells[(name,)] = fsum(held)
 
 
 def title(row: Row) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, permutations
-from math import fsum
 from typing import Literal, NamedTuple
 
-from heedful.checks.grounding.evidence import (
+from heedful.checks.claims.evidence import (
     Cell,
     Column,
     Evidence,
@@ -21,7 +20,7 @@ from heedful.checks.grounding.evidence import (
     Words,
     cell_value,
 )
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.words import (
     TIMES,
     Date,
     Quantity,
@@ -64,9 +63,7 @@ _SAYS = frozenset(
 _OF = frozenset(("of", "is", "was", "=", ":", "at"))
 NEAR = 4
 BRACKET = 40
-_LISTS = frozenset((",", "and", "included", "including", "with", "also", "adding"))
 _UNTIL = frozenset(("to", "until", "till", "through", "-", "–"))
-_CLOSES = frozenset(("", ",", ".", "and", "in", "on", "to", "while"))
 
 Cells = tuple[Cell, Cell]
 
@@ -106,7 +103,6 @@ class Passage:
         self.evidence: Evidence = evidence
         self.tokens: list[Token] = evidence.lexicon.read(tokenize(text))
         self.dates: list[Date] = list(dates(text))
-        self._subjects: dict[int, list[Mention]] = {}
         self._words: dict[int, tuple[str, ...]] = {}
         self.mentions: list[Mention] = evidence.mentions(self.tokens)
         self._mentioned = {at for m in self.mentions for at in range(m.first, m.last + 1)}
@@ -126,12 +122,8 @@ class Passage:
         return frozenset(at)
 
     def _is_label(self, quantity: Quantity) -> bool:
-        """Return whether the number is part of a name: "three-point", "5G", "first quarter".
-
-        A number in a series of columns (q1, q2 …) is, only beside the word of the series.
-        """
-        labels = self.evidence.labels
-        beside = labels.get(quantity.value, frozenset())
+        """Return whether the number is part of a name: "three-point", "5G", "first quarter"."""
+        beside = self.evidence.labels.get(quantity.value, frozenset())
         after = self.low(quantity.last + 1)
         if any(likeness(after, part) > 1 for part in beside):
             return True
@@ -139,8 +131,7 @@ class Passage:
         noun = self.low(quantity.last + 1 + hyphen)
         end = self.tokens[quantity.last].end
         close = bool(after) and self.tokens[quantity.last + 1].start == end
-        series = labels.get(1.0, frozenset()) & labels.get(2.0, frozenset())
-        return (hyphen or close) and noun[:1].isalpha() and bool(beside - series)
+        return (hyphen or close) and noun[:1].isalpha() and bool(beside)
 
     def low(self, at: int) -> str:
         """Return the casefolded token at a place, "" beyond the ends."""
@@ -197,8 +188,7 @@ class Passage:
         _, end = self.sentence(quantity.last)
         for at in range(quantity.last + 1, min(end, quantity.last + 12)):
             low = self.low(at)
-            number = self._numbered.get(at)
-            if number and number.form != "article":
+            if at in self._numbered:
                 words = words[: words.index("with")] if "with" in words else words
                 break
             if low in _BREAKS or low in _CLAUSES:
@@ -262,7 +252,7 @@ class Passage:
         for one, two in zip(self.quantities, self.quantities[1:], strict=False):
             between = [self.low(at) for at in range(one.last + 1, two.first)]
             joined = "".join(word for word in between if word not in "-–")
-            if one.first <= taken or not between or {one.form, two.form} & {"article", "set"}:
+            if one.first <= taken or not between:
                 continue
             if between[-1] == "to" and self.low(one.first - 1) == "from" and len(between) < 4:
                 sign = "to"
@@ -277,13 +267,13 @@ class Passage:
 
     # What a token is about
 
-    def subjects(self, at: int) -> list[Mention]:
-        """Return the rows that a token is about, the likeliest first; earlier sentences count."""
-        if at not in self._subjects:
-            self._subjects[at] = self._find_subjects(at)
-        return self._subjects[at]
+    def subject(self, at: int) -> list[Row]:
+        """Return the rows that a token is about, the likeliest first."""
+        rows = (row for mention in self.subjects(at) for row in mention.rows)
+        return list({id(row): row for row in rows}.values())
 
-    def _find_subjects(self, at: int) -> list[Mention]:
+    def subjects(self, at: int) -> list[Mention]:
+        """Return the mentions that a token is about; earlier sentences count."""
         start, end = self.sentence(at)
         inside = [mention for mention in self.mentions_in(start, end) if mention.rows]
         before = [mention for mention in inside if mention.last < at]
@@ -309,40 +299,28 @@ def split_word(low: str) -> tuple[str, ...]:
     return split_name(low) if any(map(str.isdigit, low)) and low[0].isalpha() else (low,)
 
 
-def rows_of(mentions: Sequence[Mention]) -> list[Row]:
-    """Return the rows that some mentions name, each once."""
-    return list({id(row): row for mention in mentions for row in mention.rows}.values())
-
-
 # Numbers bound to cells
 
 
 class Figures:
-    """Judges the numbers of one text; `bound` has the mention and the cell of each bound number."""
+    """Judges the numbers of one text."""
 
     def __init__(self, passage: Passage, tolerance: float) -> None:
         self.passage: Passage = passage
         self.evidence: Evidence = passage.evidence
         self.tolerance: float = tolerance
-        self.bound: dict[Quantity, tuple[Mention, Cell]] = {}
-        self.pairs: list[Pair] = list(passage.pairs())
-        self.paired: set[Quantity] = {q for pair in self.pairs for q in (pair.one, pair.two)}
         self._series = _Series(passage)
-        self._cited: dict[int, list[Cell]] = {}
         self._right: dict[int, list[float]] = {}
 
     def claims(self) -> Iterator[Claim]:
         """Yield a claim for every number that says something of the evidence."""
-        for pair in self.pairs:
+        paired: set[Quantity] = set()
+        for pair in self.passage.pairs():
+            paired |= {pair.one, pair.two}
             yield from self._pair(pair)
         for quantity in self.passage.quantities:
-            if quantity not in self.paired and quantity.form not in ("article", "ordinal"):
+            if quantity not in paired and quantity.form != "ordinal":
                 yield from self._single(quantity)
-        start = self.passage.sentence
-        counted = {(start(q.first)[0], id(cell.row)) for q, (_, cell) in self.bound.items()}
-        for quantity in self.passage.quantities:
-            if quantity.form == "article":
-                yield from self._article(quantity, counted)
 
     def _fits(self, quantity: Quantity, value: float | None) -> bool:
         """Return whether a number says a value: 38 % says 0.38, 5 says -5 ("fell by 5")."""
@@ -369,41 +347,30 @@ class Figures:
         why = why or "held against its row and column"
         return self.passage.claim(quantity, "number", bool(right or derived), nearest, why, paths)
 
-    def _bind(self, quantity: Quantity, cells: Sequence[Cell]) -> None:
-        cell = next((cell for cell in cells if self._fits(quantity, cell.value)), cells[0])
-        for mention in self.passage.subjects(quantity.first):
-            if cell.row in mention.rows:
-                self.bound[quantity] = mention, cell
-                sentence = self.passage.sentence(quantity.first)[0]
-                self._cited.setdefault(sentence, []).append(cell)
-
     # One number
 
     def _single(self, quantity: Quantity) -> Iterator[Claim]:
-        cells = self._cells(quantity, rows_of(self.passage.subjects(quantity.first)))
+        cells = self._cells(quantity, self.passage.subject(quantity.first))
         if self.passage.low(quantity.first - 1) == "per":
             yield self._anywhere(quantity)
         elif any(cell.value is not None for cell in cells):
-            self._bind(quantity, cells)
-            yield self._judge(quantity, cells, self._is_difference(quantity, cells))
+            yield self._judge(quantity, cells, self._is_difference(quantity))
         elif dated := self._series.cells(quantity):
-            yield self._judge(quantity, dated, self._is_difference(quantity, dated))
+            yield self._judge(quantity, dated, self._is_difference(quantity))
         elif alone := self._alone(quantity):
             yield self._judge(quantity, alone)
         elif cells:
-            self._bind(quantity, cells)
             yield self._judge(quantity, cells)
         elif quantity.form == "digits":
-            yield self._unbound(quantity)
+            yield self._anywhere(quantity)
 
     def _cells(self, quantity: Quantity, rows: Sequence[Row]) -> list[Cell]:
         """Return the cells of the rows in the columns named after a number, else before it."""
-        passage, percent = self.passage, quantity.percent
-        after, words = passage.after(quantity), passage.words(quantity.first)
-        cells = self._introduced(quantity, rows) or self._named(rows, after, percent)
+        passage, after = self.passage, self.passage.after(quantity)
+        cells = self._introduced(quantity, rows) or self._named(rows, after)
         if not cells and (passage.low(quantity.first - 1) in _SAYS or not after):
-            cells = self._named(rows, passage.before(quantity), percent)
-        return self._in_named_tables(cells, words)
+            cells = self._named(rows, passage.before(quantity))
+        return self._in_named_tables(cells, passage.words(quantity.first))
 
     def _in_named_tables(self, cells: list[Cell], words: Words) -> list[Cell]:
         """Of cells of one column in several tables, keep those in the tables that words name."""
@@ -418,23 +385,19 @@ class Figures:
         """Return the cells of the rows in the column that introduces a number: "an RMSE of 3"."""
         if self.passage.low(quantity.first - 1) not in _OF:
             return []
-        return self._whole(rows, self.passage.before(quantity)[:NEAR], quantity.percent)
+        return self._whole(rows, self.passage.before(quantity)[:NEAR])
 
-    def _whole(self, rows: Iterable[Row], phrase: Words, percent: bool) -> list[Cell]:
+    def _whole(self, rows: Iterable[Row], phrase: Words) -> list[Cell]:
         """Return the cells of the rows in columns whose names a phrase says to the end."""
         tables = self.evidence.tables
-        return [
-            Cell.of(row, column)
-            for row in rows
-            for column in tables[row.table].whole(phrase, percent)
-        ]
+        return [Cell.of(row, column) for row in rows for column in tables[row.table].whole(phrase)]
 
-    def _named(self, rows: Iterable[Row], phrase: Words, percent: bool = False) -> list[Cell]:
+    def _named(self, rows: Iterable[Row], phrase: Words) -> list[Cell]:
         """Return the cells of the rows in columns that a phrase names, the likeliest first."""
         cells = [
             (binding.rank, Cell.of(row, binding.column))
             for row in rows
-            for binding in self.evidence.tables[row.table].bindings(phrase, percent)
+            for binding in self.evidence.tables[row.table].bindings(phrase)
         ]
         return [cell for _, cell in sorted(cells, key=lambda pair: -pair[0])]
 
@@ -444,70 +407,42 @@ class Figures:
         phrases = (self.passage.after(quantity), self.passage.before(quantity))
         cells = self._introduced(quantity, rows)
         for phrase in phrases:
-            cells = cells or self._whole(rows, phrase, quantity.percent)
+            cells = cells or self._whole(rows, phrase)
         if cells and self.passage.low(quantity.first - 1) == "from":  # a baseline of that measure
             row, own = cells[0].row, set(cells[0].column.own)
             more = [c for c in self.evidence.tables[row.table].numeric if own & set(c.own)]
             cells += [Cell.of(row, column) for column in more]
         return cells
 
-    # Differences
+    def _is_difference(self, quantity: Quantity) -> bool:
+        """Return whether it is the difference of two right numbers before it, or of two rows.
 
-    def _is_difference(self, quantity: Quantity, cells: Sequence[Cell]) -> bool:
-        """Return whether it is the difference of two right numbers before it, or of two rows."""
-        if _DIFFERS.isdisjoint(self.passage.words(quantity.first)):
+        In per cent, it is the difference as a share of the second.
+        """
+        words = self.passage.words(quantity.first)
+        if _DIFFERS.isdisjoint(words):
             return False
-        right = self._right.get(self.passage.sentence(quantity.first)[0], [])[-2:]
-        if any(self._is_distance(quantity, x, y) for x, y in permutations(right, 2)):
-            return True
-        for table, column in {(cell.row.table, cell.column) for cell in cells[:4]}:
-            rows = self._named_rows(quantity.first, self.evidence.tables[table])
-            values = [v for row in rows[:FEW] if (v := cell_value(row, column)) is not None]
-            if any(self._is_distance(quantity, x, y) for x, y in permutations(values, 2)):
+        groups = [self._right.get(self.passage.sentence(quantity.first)[0], [])[-2:]]
+        rows = self._named_rows(quantity.first)
+        for path in {row.table for row in rows}:
+            for column in self.evidence.tables[path].whole(words):
+                cells = [cell_value(row, column) for row in rows if row.table == path]
+                groups.append([value for value in cells if value is not None])
+        for x, y in (pair for group in groups for pair in permutations(group, 2)):
+            shares = [abs(x / y - 1) * 100] if quantity.percent and y else []
+            if any(self._fits(quantity, far) for far in (abs(x - y), *shares)):
                 return True
         return False
 
-    def _is_distance(self, quantity: Quantity, x: float, y: float) -> bool:
-        """Return whether it is the distance of two values, or that as a per cent of the second."""
-        shares = [abs(x / y - 1) * 100] if quantity.percent and y else []
-        return any(self._fits(quantity, far) for far in (abs(x - y), *shares))
-
-    def _named_rows(self, at: int, table: Table) -> list[Row]:
-        """Return the rows of a table that a sentence names, in order; of two rows both."""
-        inside = self.passage.mentions_in(*self.passage.sentence(at))
-        rows = [row for row in rows_of(inside) if row.table == table.path]
-        both = [row for row in table.rows if row not in rows] if len(table.rows) == 2 else []
-        return rows + both
-
-    # A number without a row
-
-    def _unbound(self, quantity: Quantity) -> Claim:
-        """Judge a number without a row: a difference, or a value of a column."""
-        cited = self._cited.get(self.passage.sentence(quantity.first)[0], [])
-        if self._is_difference(quantity, cited):
-            return self.passage.claim(quantity, "number", True, "", "a difference in its sentence")
-        for phrase in (self.passage.after(quantity), self.passage.before(quantity)):
-            for table in self.evidence.tables.values():
-                columns = table.whole(phrase, quantity.percent)
-                if len(columns) == 1 and len(table.rows) > 1:
-                    return self._in_column(quantity, table, columns[0])
-        return self._anywhere(quantity)
-
-    def _in_column(self, quantity: Quantity, table: Table, column: Column) -> Claim:
-        """Judge a number by the cells of a column, their sum, their mean and their differences."""
-        cells = [Cell.of(row, column) for row in table.rows]
-        values = [cell.value for cell in cells if cell.value is not None]
-        right = [cell for cell in cells if self._fits(quantity, cell.value)]
-        whole = (fsum(values), fsum(values) / len(values))
-        derived = any(self._fits(quantity, v) for v in whole)
-        if right or derived or self._is_difference(quantity, cells[:1]):
-            return self._judge(quantity, right[:1] or cells[:1], derived=not right)
-        near = min(values, key=lambda v: abs(v - quantity.value))
-        why = f"no row of {'.'.join(column.path)} says so"
-        return self.passage.claim(quantity, "number", "not found", f"{near:g}", why)
+    def _named_rows(self, at: int) -> list[Row]:
+        """Return the first rows that a sentence names."""
+        mentions = self.passage.mentions_in(*self.passage.sentence(at))
+        return [row for mention in mentions for row in mention.rows][:FEW]
 
     def _anywhere(self, quantity: Quantity) -> Claim:
         value, half = abs(quantity.value), quantity.step / 2
+        if self._is_difference(quantity):
+            return self.passage.claim(quantity, "number", True, "", "a difference in its sentence")
         if self.evidence.holds(value - half, value + half):
             return self.passage.claim(quantity, "number", True, "", "occurs in the evidence")
         near = self.evidence.nearest(quantity.value)
@@ -516,26 +451,13 @@ class Figures:
             quantity, "number", "not found", nearest, "occurs nowhere in the evidence"
         )
 
-    def _article(self, quantity: Quantity, counted: set[tuple[int, int]]) -> Iterator[Claim]:
-        """Judge "a draw" as one in a list of counts of the same row: "18 points and a draw"."""
-        before, noun, after = (self.passage.low(quantity.first + n) for n in (-1, 1, 2))
-        if before not in _LISTS or after not in _CLOSES:
-            return
-        start, _ = self.passage.sentence(quantity.first)
-        subjects = rows_of(self.passage.subjects(quantity.first))
-        cells = self._named([row for row in subjects if (start, id(row)) in counted], (noun,))
-        if cells:
-            self._bind(quantity, cells)
-            yield self._judge(quantity, cells)
-
     # Two numbers written as one
 
     def _pair(self, pair: Pair) -> list[Claim]:
         bracketed = self._in_brackets(pair)
-        options = self._paired_columns(pair, bracketed)
-        if not options and pair.joined != "of" and not bracketed:
-            options = self._two_rows(pair)
-        if options:
+        if options := self._paired_columns(pair, bracketed):
+            return self._judge_pair(pair, options)
+        if pair.joined == "to" and (options := self._two_rows(pair)):
             return self._judge_pair(pair, options)
         if pair.joined == "to" and (cells := self._alone(pair.one)):
             return [self._judge(q, cells) for q in (pair.one, pair.two)]
@@ -558,29 +480,28 @@ class Figures:
         if pair.joined == "to":
             return []
         phrase = self.passage.after(pair.two)
-        found: list[tuple[int, Cells]] = []
+        options: list[tuple[int, Cells]] = []
         for name, columns in self.evidence.lexicon.pairs.items():
             words = name.casefold().split()
             named = all(any(likeness(w, word) > 1 for w in phrase) for word in words)
-            if not named or (not words and not (bracketed or pair.joined == "of")):
+            if not named or (not words and not bracketed):
                 continue
-            for row in rows_of(self.passage.subjects(pair.one.first)):
+            for row in self.passage.subject(pair.one.first):
                 a, b = (self.evidence.tables[row.table].named(column) for column in columns)
                 if a and b:
-                    found.append((len(words), (Cell.of(row, a), Cell.of(row, b))))
-        best = max((rank for rank, _ in found), default=0)
-        return [cells for rank, cells in found if rank == best]
+                    options.append((len(words), (Cell.of(row, a), Cell.of(row, b))))
+        best = max((rank for rank, _ in options), default=0)
+        return [cells for rank, cells in options if rank == best]
 
     def _two_rows(self, pair: Pair) -> list[Cells]:
-        """Return the cells of two rows in the columns that the sentence names; with "-", in any."""
+        """Return the cells of two rows of the sentence in the columns that it names."""
         phrase = (*self.passage.after(pair.two), *self.passage.before(pair.one))
-        cells: list[Cells] = []
-        for table in self.evidence.tables.values():
-            rows = self._named_rows(pair.one.first, table)
-            columns = table.whole(phrase) or (table.numeric if pair.joined == "-" else ())
-            for a, b in permutations(rows, 2) if len(rows) <= FEW else ():
-                cells += [(Cell.of(a, column), Cell.of(b, column)) for column in columns]
-        return cells
+        return [
+            (Cell.of(a, column), Cell.of(b, column))
+            for a, b in permutations(self._named_rows(pair.one.first), 2)
+            if a.table == b.table
+            for column in self.evidence.tables[a.table].whole(phrase)
+        ]
 
     def _judge_pair(self, pair: Pair, options: Sequence[Cells]) -> list[Claim]:
         """Return the claims of both numbers, held against the cells that fit them best."""
@@ -591,9 +512,6 @@ class Figures:
             return sum(self._fits(q, cell.value) for q, cell in both), -far
 
         best = max(options, key=fit)
-        if best[0].row is best[1].row:
-            self._bind(pair.one, best[:1])
-            self._bind(pair.two, best[1:])
         return [self._judge(pair.one, best[:1]), self._judge(pair.two, best[1:])]
 
 

@@ -9,11 +9,11 @@ from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
 
+from heedful.checks.claims import Source, ground, ungrounded
+from heedful.checks.claims.evidence import Evidence, column_names
+from heedful.checks.claims.figures import Passage
+from heedful.checks.claims.words import likeness, split_name, stem, tokenize
 from heedful.checks.evaluate import Context
-from heedful.checks.grounding import Source, ground, ungrounded
-from heedful.checks.grounding.evidence import Evidence, column_names
-from heedful.checks.grounding.figures import Passage
-from heedful.checks.grounding.words import likeness, split_name, stem, tokenize
 from heedful.checks.text import read, require, shorten
 from heedful.loop.record import Finding
 

@@ -28,7 +28,6 @@ _ORDINALS += " twelfth"
 _CARDINALS = {word: n for n, word in enumerate(_UNITS.split())} | {"dozen": 12, "hundred": 100}
 _CARDINALS |= {word: 10 * n for n, word in enumerate(_TENS.split(), 2)}
 ORDINALS = {word: n for n, word in enumerate(_ORDINALS.split())}
-_SETS = {"pair": 2, "couple": 2, "trio": 3, "dozen": 12}
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "k": 1e3, "million": 1e6, "mn": 1e6, "billion": 1e9}
 _SCALES |= {"bn": 1e9, "trillion": 1e12}
 _POWERS = {"squared": 2, "cubed": 3}
@@ -62,7 +61,7 @@ class Quantity(NamedTuple):
     """A number in the tokens `first` to `last` (both included).
 
     `step` is the unit of its last digit: a value within half of it rounds to the number. `form` is
-    digits, word, ordinal, article ("a", which may count one) or set ("a pair").
+    digits, word or ordinal.
     """
 
     first: int
@@ -138,10 +137,6 @@ def _from_digits(tokens: Sequence[Token], at: int) -> Quantity:
 
 def _from_words(tokens: Sequence[Token], at: int) -> Quantity | None:
     low = tokens[at].low
-    if low in ("a", "an"):
-        size = _SETS.get(_word(tokens, at + 1))
-        form = "set" if size else "article"
-        return Quantity(at + bool(size), at + bool(size), size or 1, 1.0, form)
     if low in ORDINALS:
         return Quantity(at, at, ORDINALS[low], 1.0, "ordinal")
     if low not in _CARDINALS:
@@ -168,10 +163,8 @@ def _scaled(
 
 
 MONTHS = "january february march april may june july august september october november december"
-WEEKDAYS = {
-    name: n
-    for n, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())
-}
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+WEEKDAYS = {name: n for n, name in enumerate(_WEEKDAYS.split())}
 _MONTHS = {name[:3]: n for n, name in enumerate(MONTHS.split(), 1)}
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
@@ -325,15 +318,3 @@ def _abbreviates(short: str, long: str) -> int:
     if not all(letter in rest for letter in short[1:]):
         return 0
     return 1 if set(short[1:]) & set("aeiou") or len(short) < 3 else 2
-
-
-def initials(words: Sequence[str], part: str) -> bool:
-    """Return whether neighbouring words begin with the letters of `part`, at least two.
-
-    Words before a number come nearest first, so three letters or more count backwards, too.
-
-    >>> initials(["the", "mean", "error", "rate"], "me"), initials(["mean"], "mae")
-    (True, False)
-    """
-    letters = "".join(word[0] for word in words if word not in STOP)
-    return len(part) > 1 and (part in letters or (len(part) > 2 and part[::-1] in letters))
