@@ -31,26 +31,23 @@ async def learn(store, *words: str) -> None:
             await Memory(store, scope, FixedEmbedder()).remember("N", word, lesson="say it")
 
 
-def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
+async def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
     used, backup, restored = (tmp_path / name for name in ("used.db", "backup.db", "restored.db"))
     copy(str(source), str(used))
     before = [recalled(str(used), scope) for scope in SCOPES]
 
-    async def scenario() -> None:
-        store = open_store(str(used))
-        await learn(store, "one", "two")
-        await asyncio.gather(
-            asyncio.to_thread(copy, str(used), str(backup)), learn(store, "three", "four")
-        )
-        await store.close()
-
-    asyncio.run(scenario())
+    store = open_store(str(used))
+    await learn(store, "one", "two")
+    await asyncio.gather(
+        asyncio.to_thread(copy, str(used), str(backup)), learn(store, "three", "four")
+    )
+    await store.close()
     shutil.copy(backup, restored)  # one file, without a log beside it
     found = [recalled(str(restored), scope) for scope in SCOPES]
     assert [one[:2] for one in found] == [one[:2] for one in before]
 
 
-def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, tmp_path):
+async def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, tmp_path):
     used, new = fresh(), blank()
     try:
         copy(str(source), used.owner)
@@ -65,7 +62,7 @@ def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, 
             await asyncio.gather(dumped, learn(store, "one", "two", "three"))
             await store.close()
 
-        asyncio.run(scenario())
+        await scenario()
         options = ("--exit-on-error", "--no-owner", "--no-comments")
         server().program("pg_restore", f"--dbname={new.owner}", *options, str(held))
         again = migrate(new.owner)
@@ -79,11 +76,11 @@ def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, 
             await learn(store, "four")
             await store.close()
 
-        asyncio.run(goes_on())
+        await goes_on()
         bare = "select count(*) from pg_class where relname = 'loop' and not relrowsecurity"
         assert rows(new.owner, bare) == [(0,)]
         with pytest.raises(StoreError, match="owns heedful's tables"):
-            asyncio.run(open_store(new.owner).read(SCOPES[0], lessons.count))
+            await open_store(new.owner).read(SCOPES[0], lessons.count)
     finally:
         drop(used)
         drop(new)

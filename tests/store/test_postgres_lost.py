@@ -29,7 +29,7 @@ from tests.store.test_postgres import ONE, add, count, opened, run
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
+async def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
     with alone() as server:
         url = server.url("heedful_template", "heedful")
 
@@ -50,13 +50,13 @@ def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode)
                 await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(20)))
             assert count(server.url("heedful_template", "heedful_owner")) == 30
 
-        asyncio.run(scenario())
+        await scenario()
 
 
 PASSWORDS = "local all erin scram-sha-256\nlocal all all trust\n"
 
 
-def test_a_wrong_password_is_told_and_never_shown():
+async def test_a_wrong_password_is_told_and_never_shown():
     with alone() as server:
         (server.folder / "pg_hba.conf").write_text(PASSWORDS, encoding="utf-8")
         server.run("create role erin login password 'right-horse' in role heedful")
@@ -74,7 +74,7 @@ def test_a_wrong_password_is_told_and_never_shown():
                 assert "horse" not in f"{error!r} {error}"
                 error = error.__cause__ or error.__context__
 
-        asyncio.run(scenario())
+        await scenario()
 
 
 @run

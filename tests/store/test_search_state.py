@@ -262,7 +262,7 @@ def shares(rows: Sequence[Any], counts: dict[str, int], live: Sequence[Any]) -> 
 # Not made smaller where it fails: every step is a commit, and that would take minutes.
 TestSearched = Searched.TestCase
 TestSearched.settings = settings(
-    max_examples=8 * SOAK,
+    max_examples=4 * SOAK,
     stateful_step_count=40,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -220,8 +220,8 @@ steps = st.lists(
         st.tuples(st.just("move"), flags, flags),
         st.tuples(st.just("clear"), few),
     ),
-    min_size=1,
-    max_size=14,
+    min_size=6,
+    max_size=24,
 )
 
 
@@ -243,7 +243,7 @@ async def answer(one: Told, step: tuple[Any, ...]) -> Any:
         return type(error)
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(history=steps)
 def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]):
     async def scenario(sqlite: Told, postgres: Told) -> None:
