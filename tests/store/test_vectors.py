@@ -14,7 +14,7 @@ from heedful.lessons.lesson import Filter, Found, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
 from heedful.store import lessons as lesson_store
-from heedful.store.search import MATCHES, Vectors
+from heedful.store.search import Vectors
 from heedful.store.store import Store
 from tests.store.support import opened
 
@@ -77,7 +77,7 @@ async def let_keep(store, vectors):
 
 
 async def test_the_nearest_are_those_of_an_exact_scan(store):
-    places = units(3_000)
+    places = units(1_200)
     await keep(store, HERE, places)
     for query in units(20, seed=2):
         exact = np.sort(places @ query)[::-1][:10]
@@ -95,9 +95,10 @@ async def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
     assert one.cosine == pytest.approx(-1)
 
 
-async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store):
+async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store, monkeypatch):
+    monkeypatch.setattr(search, "MATCHES", 200)
     await keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
-    await keep(store, HERE, [None] * (MATCHES + 100), text="weigh parcels")
+    await keep(store, HERE, [None] * 400, text="weigh parcels")
     ask = store.read(HERE, search.search, "weigh parcels", "", None, 10, Filter(tags=("wanted",)))
     assert [one.lesson for one in await ask] == ["weigh old parcels"]
     newest = await store.read(HERE, search.search, "weigh parcels", "", None, 10)
