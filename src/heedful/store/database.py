@@ -156,6 +156,8 @@ ROOMS = (
 def statements(dialect: Dialect) -> dict[str, str]:
     """Name -> SQL, read once."""
     text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
+    if dialect == "postgres":
+        text = re.sub(r"/\*postgres (.*?) \*/", r"\1", text)
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 

@@ -52,36 +52,17 @@ def expose(
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
-            kind, _, signature = str(one.lesson).partition("/")
             values = {
-                **key_of(scope),
-                "loop": one.loop,
-                "kind": kind,
-                "signature": signature,
-                "shown": one.shown,
-                "share": one.share,
-                "together": one.together,
-                "among": len(exposures),
+                **asdict(one),
+                **_key(scope, str(one.lesson)),
                 "examples": json.dumps(one.examples),
-                "now": at,
             }
-            db.named("insert_exposure", values)
+            db.named("insert_exposure", {**values, "among": len(exposures), "now": at})
     if outcome is not None:
-        _end(db, scope, outcome, now)
-
-
-def _end(db: Db, scope: Scope, outcome: Outcome, now: float) -> None:
-    """The outcome of a loop that has exposures, counted on the lessons that it was shown."""
-    values = {
-        **key_of(scope),
-        "loop": outcome.loop,
-        "right_at_once": outcome.right_at_once,
-        "calls": outcome.calls,
-        "signatures": json.dumps(sorted(outcome.signatures)),
-        "now": now,
-    }
-    if db.named("insert_outcome", values).fetchall():
-        db.named("count_outcome", values)
+        values = {**key_of(scope), **asdict(outcome), "now": now}
+        values["signatures"] = json.dumps(sorted(outcome.signatures))
+        if db.named("insert_outcome", values).fetchall():
+            db.named("count_outcome", values)
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:

@@ -42,10 +42,8 @@ NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
 SIGNED = "sig:"  # how a tag begins that is an exact signature
-CLEARED = (
-    "lineage", "origins", "dreams", "links", "exposures", "outcomes", "taught", "episodes",
-    "spans", "traces",
-)  # fmt: skip
+# The tables of a scope that are emptied with its lessons, which take other tables along.
+CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
@@ -330,9 +328,13 @@ def clear(db: Db, scope: Scope) -> int:
 
     Rulings stay on record.
     """
-    deleted = db.named("clear_reflections", key_of(scope)).rowcount
-    for table in CLEARED:
-        db.named(f"clear_{table}", {**key_of(scope), "scope": token(scope)})
+    deleted = 0
+    for table in ("reflection", *CLEARED):
+        where = "tenant = :tenant and project = :project"
+        gone = db.execute(f"delete from {table} where {where}", key_of(scope)).rowcount
+        deleted += gone if table == "reflection" else 0
+    for name in ("clear_lineage", "clear_origins"):
+        db.named(name, {"scope": token(scope)})
     return deleted
 
 
@@ -431,22 +433,15 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
             gone |= _evict(db, scope, kept, excess)
-    if most:
-        _evict_examples(db, scope, most)
+    corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone() if most else None
+    if corpus is not None and (excess := corpus["texts"] - most) > 0:
+        db.named("evict_examples", {"scope": token(scope), "excess": excess})
     return [NOT_KEPT if one.id in gone else one for one in answers]
 
 
 def _evict(db: Db, scope: Scope, kept: Collection[int], excess: int) -> set[int]:
     values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
     return {row["id"] for row in db.named("evict", values).fetchall()}
-
-
-def _evict_examples(db: Db, scope: Scope, most: int) -> None:
-    """Bring what may be recalled back to `most` texts: the oldest examples go, none pinned."""
-    values = {"scope": token(scope)}
-    corpus = db.named("read_corpus", values).fetchone()
-    if corpus is not None and (excess := corpus["texts"] - most) > 0:
-        db.named("evict_examples", {**values, "excess": excess})
 
 
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
