@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import inf
 from types import MappingProxyType
@@ -44,6 +44,8 @@ HALVES, LARGEST_HALF = 16_000, 65_504
 SIGNED = "sig:"  # how a tag begins that is an exact signature
 # The tables of a scope that are emptied with its lessons, which take other tables along.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
+# The fields of a reflection that are written as they are.
+PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
@@ -125,14 +127,6 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     return known
 
 
-def vouched(db: Db, values: Plain, lesson: str, digest: str) -> None:
-    """Put on record that an operator raised what was known, by saying the same."""
-    by = values["source"] or "operator"
-    record = json.dumps({"digest": digest, "source": values["source"]})
-    told = {"action": "release", "subject": lesson, "by": by, "why": "said the same"}
-    db.named("insert_ruling", {**values, **told, "record": record})
-
-
 def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
     """Raises QuotaExceeded where the source, which is not trusted, has said too much."""
     for what, name, most, remedy in (
@@ -146,9 +140,8 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Whether the last ruling on this very text was that it is not wanted."""
-    values = {**key, "subject": lesson, "digest": digest}
-    row = db.named("ruled_last", values).fetchone()
+    """Return True if the last ruling on this very text rejected it."""
+    row = db.named("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
     return row is not None and row["action"] == "reject"
 
 
@@ -173,19 +166,12 @@ def upsert(
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
     values = {
         **key,
-        "kind": reflection.kind,
+        **{name: getattr(reflection, name) for name in PLAIN},
+        **{name: storable(getattr(reflection, name)) for name in ("error_type", "text", "source")},
         "signature": reflection.signature.digest,
         "pattern": storable(reflection.signature.pattern),
-        "error_type": storable(reflection.error_type),
-        "text": storable(reflection.text),
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
         "meta": json.dumps(redacted_data(dict(reflection.meta))),
-        "state": reflection.state,
-        "trust": reflection.trust,
-        "importance": reflection.importance,
-        "source": storable(reflection.source),
-        "pinned": reflection.pinned,
-        "loop": reflection.loop,
         "parents": json.dumps(reflection.parents),
         "now": now,
     }
@@ -235,15 +221,19 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         if words == "nothing":  # and these words another's, too
             db.named("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
-        digest = mark(values["digest"], values["text"])
-        vouched(db, values, name_of(reflection), digest)
+        # An operator raised what was known by saying the same.
+        source, digest = values["source"], mark(values["digest"], values["text"])
+        record = json.dumps({"digest": digest, "source": source})
+        ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
+        ruling |= {"subject": name_of(reflection), "record": record}
+        db.named("insert_ruling", {**values, **ruling})
 
 
 def step_aside(db: Db, values: Plain) -> None:
     """Let the words that a lesson had be an entry like others, since it has new ones now."""
     for row in db.named("old_voice", values).fetchall():
-        told = {"example": row["id"], "digest": mark(LESSON, row["lesson"])}
-        db.named("step_aside", told)
+        digest = mark(LESSON, row["lesson"])
+        db.named("step_aside", {"example": row["id"], "digest": digest})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
@@ -288,8 +278,8 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
     }
     if values["state"] == "quarantined":
         known = mark(values["digest"], values["text"])
-        rejected = was_rejected(db, values, name_of(reflection), known)
-        values["state"] = "retired" if rejected else "quarantined"
+        if was_rejected(db, values, name_of(reflection), known):
+            values["state"] = "retired"
     rows = db.named("insert_example", values).fetchall()
     wrote: Wrote = "nothing"
     if rows:
@@ -313,13 +303,13 @@ def mark(digest: str, lesson: str) -> str:
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """The reflections most often seen."""
+    """Return the lessons most often seen."""
     rows = db.named("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
     return [plain(row) for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
-    """How many reflections there are."""
+    """Return the number of lessons."""
     return int(db.named("count_reflections", key_of(scope)).fetchone()["n"])
 
 
@@ -432,16 +422,12 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     gone: set[int] = set()
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
-            gone |= _evict(db, scope, kept, excess)
+            values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
+            gone |= {row["id"] for row in db.named("evict", values).fetchall()}
     corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
         db.named("evict_examples", {"scope": token(scope), "excess": excess})
     return [NOT_KEPT if one.id in gone else one for one in answers]
-
-
-def _evict(db: Db, scope: Scope, kept: Collection[int], excess: int) -> set[int]:
-    values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-    return {row["id"] for row in db.named("evict", values).fetchall()}
 
 
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby, islice
 from typing import Any
 
@@ -65,11 +66,7 @@ def seen(db: Db, scope: Scope, given: Signature) -> Seen:
     members = _with_superseded(db, scope, (given.digest,) if merge is None else merge.members)
     if members == (given.digest,):
         return Seen(sum(one["seen"] for one in alone), alone)
-    values = {
-        **key_of(scope),
-        "signature": given.digest,
-        "members": json.dumps(members),
-    }
+    values = {**key_of(scope), "signature": given.digest, "members": json.dumps(members)}
     count = db.named("count_seen", values).fetchall()[0]["n"]
     return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
 
@@ -98,12 +95,8 @@ def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str
 def _lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    values = {
-        **key_of(scope),
-        "signature": signature,
-        "members": json.dumps(members),
-        "limit": LESSONS,
-    }
+    names = {"signature": signature, "members": json.dumps(members)}
+    values = {**key_of(scope), **names, "limit": LESSONS}
     return tuple(map(plain, db.named("seen", values).fetchall()))
 
 
@@ -157,20 +150,11 @@ def _grouped(
 
 
 def _entry(
-    error_type: str,
-    template: str,
-    members: Sequence[Mapping[str, Any]],
-    why: Sequence[str],
-    apart: bool,
+    error_type: str, template: str, members: list[Any], why: Sequence[str], apart: bool
 ) -> Mapping[str, Any]:
-    return {
-        "error_type": error_type,
-        "template": template,
-        "seen": sum(one["seen"] for one in members),
-        "apart": apart,
-        "why": list(why),
-        "patterns": list(members),
-    }
+    seen = sum(one["seen"] for one in members)
+    group = {"error_type": error_type, "template": template, "seen": seen}
+    return {**group, "apart": apart, "why": list(why), "patterns": members}
 
 
 FLAGS = ("pinned", "apart")
@@ -183,15 +167,7 @@ def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list
 
     Each with its `edition`, which changes with all that an editor sees, except counters.
     """
-    values = {
-        **key_of(scope),
-        "kind": wanted.kind,
-        "error_type": wanted.error_type,
-        "state": wanted.state,
-        "tag": wanted.tag,
-        "before": wanted.before,
-        "limit": limit,
-    }
+    values = {**key_of(scope), **asdict(wanted), "limit": limit}
     return list(map(_plain, db.named("list_reflections", values).fetchall()))
 
 
