@@ -31,23 +31,26 @@ async def learn(store, *words: str) -> None:
             await Memory(store, scope, FixedEmbedder()).remember("N", word, lesson="say it")
 
 
-async def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
+def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
     used, backup, restored = (tmp_path / name for name in ("used.db", "backup.db", "restored.db"))
     copy(str(source), str(used))
     before = [recalled(str(used), scope) for scope in SCOPES]
 
-    store = open_store(str(used))
-    await learn(store, "one", "two")
-    await asyncio.gather(
-        asyncio.to_thread(copy, str(used), str(backup)), learn(store, "three", "four")
-    )
-    await store.close()
+    async def scenario() -> None:
+        store = open_store(str(used))
+        await learn(store, "one", "two")
+        await asyncio.gather(
+            asyncio.to_thread(copy, str(used), str(backup)), learn(store, "three", "four")
+        )
+        await store.close()
+
+    asyncio.run(scenario())
     shutil.copy(backup, restored)  # one file, without a log beside it
     found = [recalled(str(restored), scope) for scope in SCOPES]
     assert [one[:2] for one in found] == [one[:2] for one in before]
 
 
-async def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, tmp_path):
+def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(source, tmp_path):
     used, new = fresh(), blank()
     try:
         copy(str(source), used.owner)
@@ -62,7 +65,7 @@ async def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(so
             await asyncio.gather(dumped, learn(store, "one", "two", "three"))
             await store.close()
 
-        await scenario()
+        asyncio.run(scenario())
         options = ("--exit-on-error", "--no-owner", "--no-comments")
         server().program("pg_restore", f"--dbname={new.owner}", *options, str(held))
         again = migrate(new.owner)
@@ -76,11 +79,11 @@ async def test_a_database_is_dumped_while_it_is_in_use_and_restored_elsewhere(so
             await learn(store, "four")
             await store.close()
 
-        await goes_on()
+        asyncio.run(goes_on())
         bare = "select count(*) from pg_class where relname = 'loop' and not relrowsecurity"
         assert rows(new.owner, bare) == [(0,)]
         with pytest.raises(StoreError, match="owns heedful's tables"):
-            await open_store(new.owner).read(SCOPES[0], lessons.count)
+            asyncio.run(open_store(new.owner).read(SCOPES[0], lessons.count))
     finally:
         drop(used)
         drop(new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from pathlib import Path
@@ -56,7 +57,7 @@ def not_at_once(candidate: str, context: Any) -> list[Finding]:
     return [Finding("once", "not at once", "Again.")] if candidate == "first" else []
 
 
-async def fill(path: Path) -> None:
+def fill(path: Path) -> None:
     async def scenario() -> None:
         store = open_store(str(path))
         for number, scope in enumerate(SCOPES):
@@ -65,7 +66,7 @@ async def fill(path: Path) -> None:
             await heedful.run(f"žluť {number}", **run, scope=scope, id=f"loop {number}")
         await store.close()
 
-    await scenario()
+    asyncio.run(scenario())
     db = sqlite3.connect(path)
     db.executescript(OTHERS)
     db.close()
@@ -97,7 +98,7 @@ def dump(path: Path) -> dict[str, list[Any]]:
     return found
 
 
-async def recalled(url: str, scope: Scope) -> Any:
+def recalled(url: str, scope: Scope) -> Any:
     """What a store answers to questions about what it learnt."""
 
     async def asked() -> Any:
@@ -114,10 +115,10 @@ async def recalled(url: str, scope: Scope) -> Any:
         await store.close()
         return answers
 
-    return await asked()
+    return asyncio.run(asked())
 
 
-async def test_there_and_back_is_the_same(source, postgres, tmp_path):
+def test_there_and_back_is_the_same(source, postgres, tmp_path):
     told: list[tuple[str, int]] = []
     done = copy(str(source), postgres.owner, lambda *one: told.append(one))
     assert not done.again
@@ -129,20 +130,20 @@ async def test_there_and_back_is_the_same(source, postgres, tmp_path):
     assert returned.contents == done.contents
     assert dump(back) == dump(source)
     for scope in SCOPES:
-        before = await recalled(str(source), scope)
+        before = recalled(str(source), scope)
         assert before[0]
-        assert await recalled(postgres.service, scope) == before
-        assert await recalled(str(back), scope) == before
+        assert recalled(postgres.service, scope) == before
+        assert recalled(str(back), scope) == before
 
 
-async def test_all_of_it_works_on_the_oldest_server(source):
+def test_all_of_it_works_on_the_oldest_server(source):
     with servers.alone(*servers.QUICK, version=servers.OLDEST) as server:
         urls = server.urls("heedful_template")
         [[version]] = rows(urls.owner, "select current_setting('server_version_num')::int / 10000")
         assert version == servers.OLDEST
         copy(str(source), urls.owner)
         for scope in SCOPES:
-            assert await recalled(urls.service, scope) == await recalled(str(source), scope)
+            assert recalled(urls.service, scope) == recalled(str(source), scope)
 
 
 def test_every_table_and_column_of_both_is_copied(postgres):
@@ -158,7 +159,7 @@ def test_every_table_and_column_of_both_is_copied(postgres):
     assert not {table.name for table in tables()} & set(OWN_TABLES)
 
 
-async def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
+def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
     copy(str(source), postgres.owner)
     [[highest]] = file_rows(source, "select example from gone")
     [[largest]] = file_rows(source, "select max(id) from example")
@@ -174,7 +175,7 @@ async def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
         await store.close()
 
     for url in (postgres.service, str(back)):
-        await learn(url)
+        asyncio.run(learn(url))
     new = (
         "select min(id) > {0} from example where id not in (select id from example where id <= {0})"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
     assert await episodes.admit(store, SCOPE, ONE) == "waiting"
     [kept] = await store.read(SCOPE, episodes.newest, 9)
     assert replace(kept, at=0.0) == replace(ONE, tries=1)
-    await store.write(SCOPE, episodes.record_lessons, "d1", [lesson("reflection")])
+    await record(store, "d1", [lesson("reflection")])
     assert await episodes.admit(store, SCOPE, ONE) == "reflected"
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
 
@@ -54,20 +55,18 @@ async def test_scopes_have_their_own(store):
 
 async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
     await episodes.admit(store, SCOPE, ONE)
-    await store.write(SCOPE, episodes.record_failure, "d1", "ModelTimeout: late")
+    await fail(store, "d1", "ModelTimeout: late")
     [failed] = await store.read(SCOPE, episodes.newest, 9, "failed")
     assert failed.error == "ModelTimeout: late"
-    assert await store.write(SCOPE, episodes.take, before=1.0) is None
-    taken = await store.write(SCOPE, episodes.take, before=LATER)
+    assert await take(store, before=1.0) is None
+    taken = await take(store)
     assert (taken.state, taken.tries) == ("waiting", 2)
-    assert (
-        await store.write(SCOPE, episodes.take, before=LATER) is None
-    )  # somebody is at work on it
+    assert await take(store) is None  # somebody is at work on it
 
 
 async def test_what_is_given_back_waits_for_the_next(store):
     await episodes.admit(store, SCOPE, ONE)
-    await store.write(SCOPE, episodes.record_failure, "d1", "")
+    await fail(store, "d1", "")
     assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
     assert await episodes.admit(store, SCOPE, ONE) is None
 
@@ -76,7 +75,19 @@ async def test_what_is_given_back_waits_for_the_next(store):
 async def test_a_worker_that_is_not_heard_of_is_given_up(store, hours):
     await episodes.admit(store, SCOPE, ONE)
     await rows_of(store, f"update episode set taken = taken - {hours * 3_600}")
-    assert (await store.write(SCOPE, episodes.take, before=LATER)).tries == 2
+    assert (await take(store)).tries == 2
+
+
+async def record(store: Store, digest: str, lessons: Any, **more: Any) -> Any:
+    return await store.write(SCOPE, episodes.record_lessons, digest, lessons, **more)
+
+
+async def fail(store: Store, digest: str, error: str) -> None:
+    await store.write(SCOPE, episodes.record_failure, digest, error)
+
+
+async def take(store: Store, before: float = LATER, digest: str = "") -> Any:
+    return await store.write(SCOPE, episodes.take, before, digest)
 
 
 async def rows_of(store: Store, sql: str) -> None:
@@ -86,20 +97,20 @@ async def rows_of(store: Store, sql: str) -> None:
 async def test_the_oldest_is_taken_first(store):
     for n in (1, 2, 3):
         await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"))
-        await store.write(SCOPE, episodes.record_failure, f"d{n}", "x")
+        await fail(store, f"d{n}", "x")
     await rows_of(store, "update episode set at = -at")
-    assert (await store.write(SCOPE, episodes.take, before=LATER)).digest == "d3"
+    assert (await take(store)).digest == "d3"
 
 
 async def test_lessons_links_and_state_are_one_transaction(store):
     await episodes.admit(store, SCOPE, ONE)
     bad = lesson("strategy", parents=(99,))
     with pytest.raises(InvalidInput, match="derived_from"):
-        await store.write(SCOPE, episodes.record_lessons, "d1", [lesson("reflection"), bad])
+        await record(store, "d1", [lesson("reflection"), bad])
     assert await store.read(SCOPE, lessons.count) == 0
     assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
     both = [lesson("reflection"), lesson("strategy")]
-    answers = await store.write(SCOPE, episodes.record_lessons, "d1", both)
+    answers = await record(store, "d1", both)
     assert [one.created for one in answers] == [True, True]
     [link] = rows(store.url, "select child, relation, parent from link")
     assert link == (
@@ -108,9 +119,9 @@ async def test_lessons_links_and_state_are_one_transaction(store):
         f"reflection/{both[0].signature.digest}",
     )
     with pytest.raises(Conflict, match="d1"):
-        await store.write(SCOPE, episodes.record_lessons, "d1", both)
+        await record(store, "d1", both)
     assert rows(store.url, "select seen from reflection") == [(1,), (1,)]
-    await store.write(SCOPE, episodes.record_failure, "d1", "too late")
+    await fail(store, "d1", "too late")
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
 
 
@@ -118,14 +129,14 @@ async def test_memory_that_is_full_keeps_its_bound(store):
     for n in range(3):
         await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"))
         both = [lesson("reflection", f"a{n}x"), lesson("strategy", f"b{n}y")]
-        await store.write(SCOPE, episodes.record_lessons, f"d{n}", both, most=3)
+        await record(store, f"d{n}", both, most=3)
     assert await store.read(SCOPE, lessons.count) == 3
 
 
 async def test_secrets_are_not_kept(store):
     secret = "AKIAIOSFODNN7EXAMPLE"
     await episodes.admit(store, SCOPE, replace(ONE, name=secret, record={"task": secret}))
-    await store.write(SCOPE, episodes.record_failure, "d1", f"it said {secret} {'x' * 900}")
+    await fail(store, "d1", f"it said {secret} {'x' * 900}")
     kept = str(rows(store.url, "select * from episode"))
     assert secret not in kept
     assert len((await store.read(SCOPE, episodes.newest, 1))[0].error) == room.LONGEST_ERROR
@@ -172,12 +183,12 @@ async def test_what_is_left_is_what_nobody_is_at_work_on(store):
     for n in (1, 2, 3, 4):
         await episodes.put(store, SCOPE, replace(ONE, digest=f"d{n}"))
     await episodes.put(store, Scope("other"), ONE)
-    await store.write(SCOPE, episodes.take, LATER, "d2")
-    await store.write(SCOPE, episodes.take, LATER, "d3")
-    await store.write(SCOPE, episodes.record_failure, "d3", "ModelTimeout: late")
+    await take(store, LATER, "d2")
+    await take(store, LATER, "d3")
+    await fail(store, "d3", "ModelTimeout: late")
     assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d4"]
     assert await store.read(SCOPE, episodes.left, 1) == ["d1"]
-    await store.write(SCOPE, episodes.record_failure, "d2", "")
+    await fail(store, "d2", "")
     assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d2", "d4"]
     assert sorted(await store.read(Scope(), lessons.scopes, waiting=True), key=str) == sorted(
         [SCOPE, Scope("other")], key=str
@@ -187,12 +198,12 @@ async def test_what_is_left_is_what_nobody_is_at_work_on(store):
 async def test_a_claim_is_renewed_and_a_state_is_told(store):
     assert await store.read(SCOPE, episodes.state, "d1") is None
     await episodes.put(store, SCOPE, ONE)
-    await store.write(SCOPE, episodes.take, LATER, "d1")
+    await take(store, LATER, "d1")
     await rows_of(store, "update episode set taken = taken - 3600")
     await store.write(SCOPE, episodes.beat, "d1")
-    assert await store.write(SCOPE, episodes.take, LATER, "d1") is None
+    assert await take(store, LATER, "d1") is None
     assert await store.read(SCOPE, episodes.state, "d1") == "waiting"
-    await store.write(SCOPE, episodes.record_lessons, "d1", [lesson("reflection")])
+    await record(store, "d1", [lesson("reflection")])
     await store.write(SCOPE, episodes.beat, "d1")
     assert await store.read(SCOPE, episodes.state, "d1") == "reflected"
     assert await store.read(Scope(), lessons.scopes) == [SCOPE]

@@ -33,7 +33,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store.database import Db
-from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, remember, restore
+from heedful.store.exposures import GIVEN_UP, evidence, expose, remember
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
@@ -83,6 +83,14 @@ async def write(
     scope: Scope = SCOPE,
 ) -> None:
     await store.write(scope, exposure_store.remember, lessons, exposures=exposures, outcome=outcome)
+
+
+async def conclude(store: Store, useful: dict[str, float], *names: Comparison) -> list[str]:
+    return await store.write(SCOPE, exposure_store.conclude, useful, names)
+
+
+async def restore(store: Store, id: int, by: str, why: str) -> None:
+    await store.write(SCOPE, exposure_store.restore, id, by, why)
 
 
 def counts(path: Any) -> dict[str, tuple[int, int]]:
@@ -152,7 +160,7 @@ async def test_a_share_that_withholds_nothing_withholds_nothing(store):
 async def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
     for scope in (SCOPE, OTHER):
         await write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
-    await store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])
+    await conclude(store, {}, hurting("a"))
     assert await store.write(SCOPE, lesson_store.clear) == 1
     for table in ("exposure", "outcome", "reflection"):
         assert rows(path, f"select tenant from {table}") == [("other",)]
@@ -243,11 +251,11 @@ async def test_harm_retires_once_and_on_record(store, path):
     await write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
     names = ["a", "b", "p", "x", "gone"]
     found = [hurting(name) for name in names]
-    assert await store.write(SCOPE, exposure_store.conclude, {}, found) == [
+    assert await conclude(store, {}, *found) == [
         "check/a",
         "check/b",
     ]
-    assert await store.write(SCOPE, exposure_store.conclude, {}, found) == []
+    assert await conclude(store, {}, *found) == []
     states = dict(rows(path, "select signature, state from reflection"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
     assert states == {**expected, "x": "quarantined"}
@@ -261,11 +269,9 @@ async def test_harm_retires_once_and_on_record(store, path):
 async def test_ranks_are_those_of_the_last_look(store, path):
     await write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
     useful = "select useful from reflection order by signature"
-    await store.write(
-        SCOPE, exposure_store.conclude, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4}, []
-    )
+    await conclude(store, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4})
     assert rows(path, useful) == [(1.2,), (1.0,), (1.0,)]
-    await store.write(SCOPE, exposure_store.conclude, {"check/b": 0.9, "check/p": 1.1}, [])
+    await conclude(store, {"check/b": 0.9, "check/p": 1.1})
     assert rows(path, useful) == [(1.0,), (0.9,), (1.1,)]
     assert rows(path, "select * from ruling") == []
 
@@ -273,9 +279,9 @@ async def test_ranks_are_those_of_the_last_look(store, path):
 async def test_what_is_brought_back_begins_anew(store, path):
     await write(store, lessons=[lesson("a"), lesson("b", state="candidate")])
     await write(store, [shown("a", "before")], Outcome("before", False, 1))
-    await store.write(SCOPE, exposure_store.conclude, {"check/a": 0.6}, [hurting("a")])
+    await conclude(store, {"check/a": 0.6}, hurting("a"))
     id = rows(path, "select id from reflection where signature = 'a'")[0][0]
-    await store.write(SCOPE, exposure_store.restore, id, "ada", "it was the model")
+    await restore(store, id, "ada", "it was the model")
     assert rows(path, "select state, useful from reflection where signature = 'a'") == [
         ("verified", 1.0)
     ]
@@ -291,7 +297,7 @@ async def test_what_is_brought_back_begins_anew(store, path):
     assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
     assert cases[None] == {(0.1, True, False, False, 1): 1}  # memory as a whole forgets nothing
     # Proven again by what came after, it is retired again.
-    assert await store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]) == ["check/a"]
+    assert await conclude(store, {}, hurting("a")) == ["check/a"]
 
 
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
@@ -300,15 +306,15 @@ async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     id = rows(path, "select id from reflection")[0][0]
     for wrong in (id, id + 1):
         with pytest.raises(NotFound, match="lesson that a proof retired"):
-            await store.write(SCOPE, exposure_store.restore, wrong, "ada", "")
+            await restore(store, wrong, "ada", "")
     assert rows(path, "select state from reflection") == [(state,)]
 
 
 async def test_who_brings_back_says_so(store, path):
     await write(store, lessons=[lesson("a")])
-    await store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])
+    await conclude(store, {}, hurting("a"))
     with pytest.raises(InvalidInput):
-        await store.write(SCOPE, exposure_store.restore, 1, " ", "")
+        await restore(store, 1, " ", "")
     with pytest.raises(NotFound):
         await store.write(OTHER, exposure_store.restore, 1, "ada", "")
     assert rows(path, "select state from reflection") == [("retired",)]
@@ -316,7 +322,7 @@ async def test_who_brings_back_says_so(store, path):
 
 async def test_what_is_seen_again_stays_retired(store, path):
     await write(store, lessons=[lesson("a")])
-    await store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])
+    await conclude(store, {}, hurting("a"))
     await write(store, lessons=[replace(lesson("a"), trust="operator")])
     assert rows(path, "select state, seen from reflection") == [("retired", 2)]
 
@@ -330,9 +336,7 @@ async def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embed
     (known,) = (await memory.seen("a", "a")).lessons
     name = f"{known['kind']}/{known['signature']}"
     assert len(await memory.recall(task)) == 1
-    assert await store.write(
-        SCOPE, exposure_store.conclude, {}, [replace(hurting("a"), lesson=name)]
-    ) == [name]
+    assert await conclude(store, {}, replace(hurting("a"), lesson=name)) == [name]
     assert await memory.recall(task) == []
     assert (await memory.brief(task, "l")).exposures == ()
     await memory.restore(known["id"], by="ada")
@@ -352,7 +356,7 @@ def said(trust: str, text: str = "lesson a") -> Reflection:
 
 async def shown_and_retired(store: Store, one: Reflection) -> None:
     await write(store, [shown("a", "before")], Outcome("before", False, 1), [one])
-    await store.write(SCOPE, exposure_store.conclude, {"check/a": 0.55}, [hurting("a")])
+    await conclude(store, {"check/a": 0.55}, hurting("a"))
 
 
 def now(path: Any) -> tuple[Any, ...]:
@@ -374,7 +378,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store
     await write(store, [shown("a", "after")], Outcome("after", True, 1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
     assert sum(cases["check/a"].values()) == 1
-    assert await store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]) == ["check/a"]
+    assert await conclude(store, {}, hurting("a")) == ["check/a"]
     await write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
     assert now(path)[:2] == ("retired", WORDS)
 
@@ -383,7 +387,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store
 async def test_words_that_were_replaced_take_their_rank_and_evidence_with_them(store, path, trust):
     await write(store, [shown("a", "before")], Outcome("before", False, 1), [said("model")])
     await write(store, [shown("a", "again")], Outcome("again", False, 1))
-    await store.write(SCOPE, exposure_store.conclude, {"check/a": 0.9}, [])
+    await conclude(store, {"check/a": 0.9})
     await write(store, lessons=[replace(said(trust, WORDS), source="a run")])
     assert now(path) == ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence, 10))[0]
@@ -393,7 +397,7 @@ async def test_words_that_were_replaced_take_their_rank_and_evidence_with_them(s
 async def test_the_same_words_keep_their_rank_and_evidence(store, path, trust):
     await write(store, lessons=[said("model")])
     await write(store, [shown("a", "before")], Outcome("before", False, 1))
-    await store.write(SCOPE, exposure_store.conclude, {"check/a": 0.9}, [])
+    await conclude(store, {"check/a": 0.9})
     await write(store, lessons=[said(trust)])
     assert now(path) == ("candidate", "lesson a", 0.9, [])
     assert sum((await store.read(SCOPE, exposure_store.evidence, 10))[0]["check/a"].values()) == 1
@@ -421,7 +425,7 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     state, *_, rulings = now(path)
     assert (state, rulings) == ("retired", [RETIRED])
     ((id,),) = rows(path, "select id from reflection")
-    await store.write(SCOPE, exposure_store.restore, id, "ada", "it was the model")
+    await restore(store, id, "ada", "it was the model")
     assert now(path)[0] == "candidate"
     await write(store, lessons=[said(trust, text)])
     assert now(path)[0] == "candidate"
@@ -451,8 +455,8 @@ async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, pa
                 exposures=[shown("a", "before")],
                 outcome=Outcome("before", False, 1),
             ),
-            partial(conclude, useful={}, hurting=[hurting("a")]),
-            partial(restore, id=id, by="ada", why="")
+            partial(exposure_store.conclude, useful={}, hurting=[hurting("a")]),
+            partial(exposure_store.restore, id=id, by="ada", why="")
             if words is None
             else partial(remember, reflections=[said("operator", words)]),
             partial(
@@ -466,6 +470,6 @@ async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, pa
             stopped.now += jump
         found, _ = await store.read(SCOPE, evidence, 10)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
-        await store.write(SCOPE, conclude, {}, [hurting("a")])
-        await store.write(SCOPE, restore, id, "ada", "")
+        await conclude(store, {}, hurting("a"))
+        await restore(store, id, "ada", "")
     assert now(path)[0] == "candidate"

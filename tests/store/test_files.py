@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from pathlib import Path
@@ -26,7 +27,7 @@ async def read(path: Path | str) -> int:
 @pytest.fixture
 def path(tmp_path):
     file = tmp_path / "a.db"
-    commit(file)
+    asyncio.run(commit(file))
     return file
 
 
@@ -36,7 +37,6 @@ async def test_reopening_finds_everything(path):
 
 
 async def test_in_memory_lives_as_long_as_its_store():
-
     with opened(":memory:") as store:
         await store.write(SCOPE, loops.commit, report("a", 1), "me")
         assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
@@ -50,14 +50,14 @@ async def test_an_empty_file_is_a_new_database(tmp_path):
     assert await read(tmp_path / "new.db") == 1
 
 
-def test_a_newer_schema_is_left_alone(path):
+async def test_a_newer_schema_is_left_alone(path):
     db = sqlite3.connect(path)
     db.execute("pragma user_version = 99")
     db.close()
     before = path.read_bytes()
     for attempt in (commit, read):
         with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
-            attempt(path)
+            await attempt(path)
     assert path.read_bytes() == before
 
 

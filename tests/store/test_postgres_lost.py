@@ -25,7 +25,7 @@ from heedful.store.postgres import addressed
 from heedful.store.records import Head
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
-from tests.store.test_postgres import ONE, add, count, opened, run
+from tests.store.test_postgres import ONE, add, count, opened
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -77,7 +77,6 @@ async def test_a_wrong_password_is_told_and_never_shown():
         await scenario()
 
 
-@run
 async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres):
     """As often as a server restarts, not for ever."""
     runs: list[int] = []
@@ -154,7 +153,6 @@ def wired(url: str) -> Iterator[Wire]:
 
 
 @pytest.mark.parametrize(("cut", "written"), [("before", 0), ("after", 1)])
-@run
 async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
     postgres, cut, written
 ):
@@ -177,7 +175,6 @@ async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-@run
 async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
     """The loop has the attempt once, whether the first report came through or not."""
     with wired(postgres.service) as wire:
@@ -194,7 +191,6 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-@run
 async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut):
     with wired(postgres.service) as wire:
         store = open_store(wire.url)

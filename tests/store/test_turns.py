@@ -23,7 +23,6 @@ async def held(turns: Turns, keys: list[str], log: list[str], name: str) -> None
 
 
 async def test_one_after_the_other_in_the_order_in_which_they_came():
-
     turns, log = Turns(), list[str]()
     await turns.take(["a"])
     tasks = [asyncio.create_task(held(turns, ["a"], log, name)) for name in "xyz"]
@@ -36,7 +35,6 @@ async def test_one_after_the_other_in_the_order_in_which_they_came():
 
 
 async def test_a_turn_that_comes_at_the_moment_of_the_cancellation_goes_on_to_the_next():
-
     turns, log = Turns(), list[str]()
     await turns.take(["a", "b"])
     tasks = [asyncio.create_task(held(turns, ["a", "b"], log, name)) for name in ("x", "y")]
