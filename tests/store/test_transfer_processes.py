@@ -76,7 +76,7 @@ def begun(db: Path, file: Path, batches: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
-async def test_killed_in_the_middle_it_is_repeated_without_harm(tmp_path, data, file, batches):
+def test_killed_in_the_middle_it_is_repeated_without_harm(tmp_path, data, file, batches):
     db = tmp_path / "a.db"
     process = begun(db, file, batches)
     process.kill()
@@ -86,10 +86,10 @@ async def test_killed_in_the_middle_it_is_repeated_without_harm(tmp_path, data, 
     new, merged, known = map(int, ended(python(IMPORTER, db, file, "goes on")).split()[-3:])
     assert (known + merged, new) == (there, len(only(records(data), "lesson")) - there)
     with opened(db) as store:
-        assert await exported(Memory(store)) == data
+        assert asyncio.run(exported(Memory(store))) == data
 
 
-async def test_two_imports_at_once_are_one(tmp_path, data, file):
+def test_two_imports_at_once_are_one(tmp_path, data, file):
     db = tmp_path / "a.db"
     two = [begun(db, file, 0) for _ in range(2)]
     for process in two:
@@ -97,10 +97,10 @@ async def test_two_imports_at_once_are_one(tmp_path, data, file):
         assert process.returncode == 0, err
         assert out
     with opened(db) as store:
-        assert await exported(Memory(store)) == data
+        assert asyncio.run(exported(Memory(store))) == data
 
 
-async def test_who_remembers_meanwhile_is_counted_too(tmp_path, data, file):
+def test_who_remembers_meanwhile_is_counted_too(tmp_path, data, file):
     """The import waits between two batches while the same errors are seen."""
     db = tmp_path / "a.db"
     process = begun(db, file, 1)
@@ -110,18 +110,18 @@ async def test_who_remembers_meanwhile_is_counted_too(tmp_path, data, file):
             await memory.remember("E", f"error '{name}'")
 
     with opened(db) as store:
-        await seen(Memory(store))
+        asyncio.run(seen(Memory(store)))
     process.communicate("\n" * 100, timeout=60)
     with opened(db) as store:
         memory = Memory(store)
         for name in ("a", "bcd", "e"):
-            count = (await memory.seen("E", f"error '{name}'")).count
+            count = asyncio.run(memory.seen("E", f"error '{name}'")).count
             assert count == 1 + (name != "e"), name
-        await moved(data, memory)
-        assert (await memory.seen("E", "error 'a'")).count == 2
+        asyncio.run(moved(data, memory))
+        assert asyncio.run(memory.seen("E", "error 'a'")).count == 2
 
 
-async def test_an_export_is_as_of_one_moment(tmp_path):
+def test_an_export_is_as_of_one_moment(tmp_path):
     """What is learnt while it is written is not in it, and nobody waits for it."""
 
     async def scenario(store: Store) -> None:
@@ -142,20 +142,23 @@ async def test_an_export_is_as_of_one_moment(tmp_path):
         assert await memory.count() == 2 * len(learnt)
 
     with opened(tmp_path / "a.db") as store:
-        await scenario(store)
+        asyncio.run(scenario(store))
 
 
-async def test_what_is_forgotten_while_it_comes_stays_forgotten():
+def test_what_is_forgotten_while_it_comes_stays_forgotten():
     """A record of a lesson that is gone again does no harm."""
 
-    memory = fresh()
-    made = records(await exported(await full()))
-    lessons = [one for one in made if one["is"] in ("heedful memory", "lesson")]
-    await moved(sealed(lessons), memory)
-    await memory.clear()
-    store, scope = memory.store, memory.scope
-    rest = [one for one in made if one["is"] in ("example", "sighting", "lineage")]
-    assert set(await store.write(scope, transfer.absorb, rest, "import:x", "ada", "mine")) == {
-        "known"
-    }
-    assert await memory.count() == 0
+    async def scenario() -> None:
+        memory = fresh()
+        made = records(await exported(await full()))
+        lessons = [one for one in made if one["is"] in ("heedful memory", "lesson")]
+        await moved(sealed(lessons), memory)
+        await memory.clear()
+        store, scope = memory.store, memory.scope
+        rest = [one for one in made if one["is"] in ("example", "sighting", "lineage")]
+        assert set(await store.write(scope, transfer.absorb, rest, "import:x", "ada", "mine")) == {
+            "known"
+        }
+        assert await memory.count() == 0
+
+    asyncio.run(scenario())
