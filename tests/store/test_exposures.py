@@ -383,24 +383,23 @@ async def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store
     assert now(path)[:2] == ("retired", WORDS)
 
 
-@pytest.mark.parametrize("trust", ["operator", "measured"])
-async def test_words_that_were_replaced_take_their_rank_and_evidence_with_them(store, path, trust):
-    await write(store, [shown("a", "before")], Outcome("before", False, 1), [said("model")])
-    await write(store, [shown("a", "again")], Outcome("again", False, 1))
-    await conclude(store, {"check/a": 0.9})
-    await write(store, lessons=[replace(said(trust, WORDS), source="a run")])
-    assert now(path) == ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
-    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence, 10))[0]
+NEW = ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
+SAME = ("candidate", "lesson a", 0.9, [])
+REPLACED = [("operator", WORDS, NEW), ("measured", WORDS, NEW)]
+REPEATED = [("operator", "lesson a", SAME), ("measured", "lesson a", SAME)]
 
 
-@pytest.mark.parametrize("trust", ["measured", "operator"])
-async def test_the_same_words_keep_their_rank_and_evidence(store, path, trust):
-    await write(store, lessons=[said("model")])
-    await write(store, [shown("a", "before")], Outcome("before", False, 1))
+@pytest.mark.parametrize(("trust", "text", "expected"), [*REPLACED, *REPEATED])
+async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
+    store, path, trust, text, expected
+):
+    for loop in ("before", "again"):
+        await write(store, [shown("a", loop)], Outcome(loop, False, 1), [said("model")])
     await conclude(store, {"check/a": 0.9})
-    await write(store, lessons=[said(trust)])
-    assert now(path) == ("candidate", "lesson a", 0.9, [])
-    assert sum((await store.read(SCOPE, exposure_store.evidence, 10))[0]["check/a"].values()) == 1
+    await write(store, lessons=[replace(said(trust, text), source="a run")])
+    assert now(path) == expected
+    cases = (await store.read(SCOPE, exposure_store.evidence, 10))[0].get("check/a", {})
+    assert sum(cases.values()) == (0 if expected is NEW else 2)
 
 
 async def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
