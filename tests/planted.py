@@ -190,14 +190,15 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
 """Kind -> texts, each with the secret in it."""
 
 
-def left(secret: str, clean: bytes | str) -> str:
-    """A part of the secret that is left, of 12 characters; "" for none.
-
-    What every address of an issuer begins with is no part of it.
-    """
-    text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
+def parts(secret: str) -> list[str]:
+    """All parts of 12 characters, without what every address of an issuer begins with."""
     for issuer in ("https://hooks.slack.com/services/", "https://discord.com/api/webhooks/"):
         secret = secret.removeprefix(issuer)
     secret = secret.removeprefix("https://api.softlayer.com/soap/v3.1/")
-    parts = [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
-    return next((part for part in parts if part in text), "")
+    return [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
+
+
+def left(secret: str, clean: bytes | str) -> str:
+    """A part of the secret that is left in a text; "" without one."""
+    text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
+    return next((part for part in parts(secret) if part in text), "")

@@ -56,6 +56,12 @@ trusts, flags = st.sampled_from(ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
+CLOCKED = (
+    dreams, dreaming, episodes, exposures, lessons, loop_store, patterns, quarantine, remembering,
+    transfer,
+)  # fmt: skip
+
+
 class Clock:
     """Of the store and of the memory, set by hand: each look at it is later."""
 
@@ -220,8 +226,8 @@ steps = st.lists(
         st.tuples(st.just("move"), flags, flags),
         st.tuples(st.just("clear"), few),
     ),
-    min_size=1,
-    max_size=14,
+    min_size=6,
+    max_size=24,
 )
 
 
@@ -243,7 +249,7 @@ async def answer(one: Told, step: tuple[Any, ...]) -> Any:
         return type(error)
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(history=steps)
 def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]):
     async def scenario(sqlite: Told, postgres: Told) -> None:
@@ -263,17 +269,6 @@ def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]
 def clock() -> Iterator[Clock]:
     one = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (
-            dreams,
-            dreaming,
-            episodes,
-            exposures,
-            lessons,
-            loop_store,
-            patterns,
-            quarantine,
-            remembering,
-            transfer,
-        ):
+        for module in CLOCKED:
             patch.setattr(module, "time", one)
         yield one

@@ -265,5 +265,5 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
 
 
 def _hash_audit(row: Row | Mapping[str, Any]) -> str:
-    told = json.dumps([row[name] for name in COLUMNS])
-    return hashlib.sha256(told.encode()).hexdigest()
+    record = json.dumps([row[name] for name in COLUMNS])
+    return hashlib.sha256(record.encode()).hexdigest()

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Ids = NDArray[np.int64]
+    Rows = NDArray[np.float32]
+
 # The words of a query that are counted, and the rarest of them, which are looked for: more than 12
 # brought nothing.
 COUNTED = 256
@@ -83,14 +86,6 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
             said[word] += 1
     long = K1 * (1 - B + B * len(words) / mean)
     return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ids = NDArray[np.int64]
-    Rows = NDArray[np.float32]
 
 
 # What all scopes together may take, in bytes: a million vectors of 384 dimensions, and some more.
@@ -291,6 +286,31 @@ def search(
     return found
 
 
+def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
+    names = (
+        "id",
+        "reflection",
+        "kind",
+        "seen",
+        "importance",
+        "at",
+        "error_type",
+        "signature",
+        "useful",
+    )
+    values = {name: row[name] for name in names}
+    return Found(
+        **values,
+        example=Example(**json.loads(row["record"])),
+        verified=row["state"] == "verified",
+        cosine=cosine,
+        keyword=keyword,
+        coverage=coverage,
+        lesson=row["text"],
+        tags=tuple(json.loads(row["tags"])),
+    )
+
+
 class Sought:
     """What one search looks for in one transaction, and the rows that it has read."""
 
@@ -391,27 +411,6 @@ def _filter(only: Filter) -> dict[str, Any]:
         "importance": only.importance,
         "since": only.since,
     }
-
-
-def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
-    return Found(
-        row["id"],
-        row["reflection"],
-        Example(**json.loads(row["record"])),
-        row["kind"],
-        row["state"] == "verified",
-        row["seen"],
-        row["importance"],
-        row["at"],
-        cosine,
-        keyword,
-        coverage,
-        error_type=row["error_type"],
-        lesson=row["text"],
-        tags=tuple(json.loads(row["tags"])),
-        signature=row["signature"],
-        useful=row["useful"],
-    )
 
 
 # A task of nothing else has no place in any space.
