@@ -137,8 +137,10 @@ async def of_lessons(story: Story) -> None:
     assert (await write(quarantine.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.
     records: list[Any] = []
-    await story.over(transfer.export, SCOPE, records.append, True)
-    assert set(await write(transfer.absorb, records[1:], "import:x", "ada", "mine")) >= {"known"}
+    await story.over(transfer.read_records, SCOPE, records.append, True)
+    assert set(await write(transfer.write_records, records[1:], "import:x", "ada", "mine")) >= {
+        "known"
+    }
     await write(lessons.pin, first.id, True, "ada", "")
     assert [row["id"] for row in await read(lessons.prunable, 0.0, 0)] == [second.id]
     assert len(await write(lessons.prune, 0.0, 0, "ada")) == 1
@@ -167,6 +169,7 @@ async def of_loops(story: Story) -> None:
     await write(loops.beat, "a", 2)
     await write(loops.commit, report("a", 1, verdict=Done(1, True), epoch=2, head=head), "me")
     assert (await read(loops.read, "a")).values == ("text",)
+    assert [one.id for one in await read(loops.read_many, ["a"])] == ["a"]
     assert [one.id for one in await read(loops.newest, 9)] == ["a"]
     assert [one.id for one in await read(loops.newest, 9, "", "a")] == []
     assert await read(loops.echoes, "b", 9) == {"x": 1}
