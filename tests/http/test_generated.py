@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heedful.compat.reflections import Reflections
-from heedful.service.wire.generated import ReflectionQuery
+from heedful.service.routes.compatible import ReflectionQuery
 from heedful.testing import ScriptedModel
 from tests.compat.test_generated import FAILED, FOUND, METADATA, SPOKEN, TYPES, has_shape
 from tests.http.support import served

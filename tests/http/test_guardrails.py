@@ -11,7 +11,7 @@ import pytest
 
 from heedful.compat.shapes import LoopGuardrails
 from heedful.loop.record import Evaluation
-from heedful.service.wire import guardrails as wire
+from heedful.service.openapi import EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
 from tests.compat.test_generated import SPOKEN, TYPES, has_shape
@@ -72,7 +72,8 @@ def exhausted(api: Any, loop: str = "loop_001") -> str:
 def test_the_documented_completion_has_the_documented_answer(api):
     answer = completed(api, **FIRST)
     answer.pop("timestamp")
-    assert answer == {name: value for name, value in wire.DECIDED.items() if name != "timestamp"}
+    example = EXAMPLES["POST /orchestrator/loop-complete"]["200"]
+    assert answer == {name: value for name, value in example.items() if name != "timestamp"}
     assert answer["reflection_result"]["agent_results"] == {
         "pessimist": {"bias_analysis": {"bias_tags_detail": [TAG]}}
     }
@@ -199,9 +200,7 @@ def test_the_status_of_a_loop(api):
     completed(api, **FIRST)
     response = api.get("/orchestrator/guardrails-status/loop_001")
     shapes.has(response.json(), shapes.STATUS)
-    example = api.get("/openapi.json").json()["components"]["schemas"]["GuardrailsStatus"][
-        "example"
-    ]
+    example = EXAMPLES["GET /orchestrator/guardrails-status/{loop_id}"]["200"]
     assert response.json() == example
 
 

@@ -101,7 +101,7 @@ def _asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> An
     spec = api.app.openapi()
     described = path.replace(":path", "")
     operation = spec["paths"][described][method.lower()]
-    body = examples(spec, operation).get("request")
+    body = examples(operation).get("request")
     real = described.replace("{n}", "1").replace("{id}", "1").replace("{loop_id}", "1")
     if body is not None:
         return api.request(method, real + query, key=key, json={**body, **changes})

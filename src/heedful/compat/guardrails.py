@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from heedful.checks import critic
@@ -20,19 +20,22 @@ from heedful.compat.shapes import (
     BIAS,
     DRIFT,
     NAME,
+    DecisionResult,
+    GuardrailsOverride,
+    GuardrailsStatus,
+    LoopDecision,
     LoopGuardrails,
+    LoopStanding,
+    LoopView,
     Place,
-    Told,
+    ReflectionResult,
     action,
-    decided,
     find,
     moment,
     next_name,
-    result,
     rule_of,
-    status,
     tag,
-    traced,
+    trace,
 )
 from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import Told as Report
@@ -147,7 +150,7 @@ def bias(one: Mapping[str, Any]) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Reflecting:
+class ReflectionCheck:
     """Judges, as a check, what a completion does not tell. Asked once a completion."""
 
     told: Completion
@@ -171,7 +174,7 @@ class Reflecting:
         return said
 
 
-def reflecting(
+def judges_of(
     one: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
     """Who judges what is missing, as a check; nobody where nothing is.
@@ -194,7 +197,7 @@ def reflecting(
         if role not in asked:
             how = "told: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
             raise InvalidInput(f"{role}_score", None, how)
-    return [Reflecting(one, asked)]
+    return [ReflectionCheck(one, asked)]
 
 
 STORE = "heedful.db"
@@ -207,7 +210,7 @@ _log = logging.getLogger("heedful")
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class GuardedLoops:
     """The loops of a scope, under guardrails.
 
     `judge` and the host's own `critics`, by role, judge what callers do not tell. With `memory`,
@@ -226,15 +229,15 @@ class Guarded:
     vouched: bool = True
 
     @classmethod
-    def of(cls, store: Guarded | Store | str, **more: Any) -> Guarded:
+    def of(cls, store: GuardedLoops | Store | str, **more: Any) -> GuardedLoops:
         """The loops of a store, or of the store of that name."""
-        if isinstance(store, Guarded):
+        if isinstance(store, GuardedLoops):
             return store
         return cls(open_store(store) if isinstance(store, str) else store, **more)
 
     async def complete(
         self, name: str, one: Completion, personas: Mapping[str, str], rules: Sequence[str], by: str
-    ) -> Told:
+    ) -> LoopView:
         """How the loop stands after a completion; those `rules` that ended it are lifted.
 
         The same completion again changes nothing. Raises AttemptTaken for another one, NotFound
@@ -246,21 +249,21 @@ class Guarded:
             raise Conflict(f"loop {place.id!r} is about another task: {str(stored.head.task)[:80]}")
         if not place.made:
             await self._report(stored, place.number, name, one, personas)
-        told = await self.told(place.id)
-        if not one.agrees(told.loop.attempts[place.number - 1]):
+        view = await self.view(place.id)
+        if not one.agrees(view.loop.attempts[place.number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
-        lifted = [rule for rule in rules if rule in told.stopped_by]
+        lifted = [rule for rule in rules if rule in view.stopped_by]
         if not lifted:
-            return told
+            return view
         await self.lift(place.id, lifted, by)
-        return await self.told(place.id)
+        return await self.view(place.id)
 
-    async def told(self, id: str, number: int | None = None) -> Told:
+    async def view(self, id: str, number: int | None = None) -> LoopView:
         """How a loop stands, or stood after an attempt. Raises NotFound, StoreError."""
         stored = await self.store.read(self.scope, loop_store.read, id)
-        return Told(stored, await next_name(self.store, self.scope, stored), number)
+        return LoopView(stored, await next_name(self.store, self.scope, stored), number)
 
-    async def known(self, name: str) -> Place:
+    async def place(self, name: str) -> Place:
         """The loop that a name stands for. Raises NotFound, StoreError."""
         place = await find(self.store, self.scope, name)
         if place.stored is None:
@@ -281,7 +284,7 @@ class Guarded:
     async def _opened(self, name: str, one: Completion) -> StoredLoop:
         if not one.reports:
             raise NotFound("loop", name, self.store.url)
-        reflecting(one, self.judge, self.critics, "")  # raises before anything is stored
+        judges_of(one, self.judge, self.critics, "")  # raises before anything is stored
         task = one.task or one.goal or name
         goal = {"goal": one.goal} if one.goal else None
         policy = self.settings.policy
@@ -304,7 +307,7 @@ class Guarded:
         told = Report(
             one.value,
             evaluation=one.evaluation,
-            checks=reflecting(one, self.judge, self.critics, goal),
+            checks=judges_of(one, self.judge, self.critics, goal),
             labels={NAME: name, **personas},
             vouched=self.vouched,
         )
@@ -320,7 +323,7 @@ async def process_loop_completion(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
     override_bias_echo: bool = False,
     **told: Any,
 ) -> dict[str, Any]:
@@ -331,30 +334,25 @@ async def process_loop_completion(
     """
     if reflection_status != DONE:
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
-    loops, one = Guarded.of(store), Completion(**told)
+    loops, one = GuardedLoops.of(store), Completion(**told)
     flags = override_fatigue, override_max_reruns, override_bias_echo
     personas = {"reflection_persona": loops.settings.reflection_persona}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     stands = await loops.complete(loop_id, one, personas, _rules(flags), override_by or "")
-    reflected = result(stands)
-    return {
-        "status": "success",
-        "loop_id": loop_id,
-        "reflection_result": reflected,
-        "decision_result": decided(stands),
-        "orchestrator_persona": orchestrator_persona or reflected["reflection_persona"],
-        "timestamp": moment(stands.at),
-    }
+    reflected = ReflectionResult.of(stands)
+    persona = orchestrator_persona or reflected.reflection_persona
+    decision = DecisionResult.of(stands)
+    return asdict(LoopDecision("success", loop_id, reflected, decision, persona, moment(stands.at)))
 
 
 async def get_guardrails_status(
-    loop_id: str, *, store: Guarded | Store | str = STORE
+    loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
     """How a loop stands. Raises NotFound, StoreError."""
-    loops = Guarded.of(store)
-    stands = await loops.told((await loops.known(loop_id)).id)
-    return {"status": "success", "guardrails_status": status(stands, loop_id)}
+    loops = GuardedLoops.of(store)
+    stands = await loops.view((await loops.place(loop_id)).id)
+    return asdict(GuardrailsStatus("success", LoopStanding.of(stands, loop_id)))
 
 
 async def override_guardrails(
@@ -365,33 +363,29 @@ async def override_guardrails(
     override_reason: str | None = None,
     *,
     override_bias_echo: bool = False,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Let a loop go on past limits: the next decision in which one speaks consumes it.
 
     One that has ended is decided anew at once. Raises NotFound, OverrideRefused for a loop that
     passed and without an actor, StoreError.
     """
-    loops = Guarded.of(store)
-    flags = override_fatigue, override_max_reruns, override_bias_echo
-    place = await loops.known(loop_id)
-    await loops.lift(place.id, _rules(flags), override_by or "", override_reason or "")
-    return {
-        "status": "success",
-        "loop_id": loop_id,
-        "override_fatigue": override_fatigue,
-        "override_max_reruns": override_max_reruns,
-        "overridden_by": override_by,
-        "override_reason": override_reason,
-    }
+    loops = GuardedLoops.of(store)
+    rules = _rules((override_fatigue, override_max_reruns, override_bias_echo))
+    place = await loops.place(loop_id)
+    await loops.lift(place.id, rules, override_by or "", override_reason or "")
+    flags = override_fatigue, override_max_reruns
+    return asdict(GuardrailsOverride("success", loop_id, *flags, override_by, override_reason))
 
 
-async def get_loop_trace(loop_id: str, *, store: Guarded | Store | str = STORE) -> dict[str, Any]:
+async def get_loop_trace(
+    loop_id: str, *, store: GuardedLoops | Store | str = STORE
+) -> dict[str, Any]:
     """All that is on record of one attempt, under the names of a trace. Raises NotFound."""
-    loops = Guarded.of(store)
-    place = await loops.known(loop_id)
+    loops = GuardedLoops.of(store)
+    place = await loops.place(loop_id)
     number = place.number if place.made else place.number - 1
-    return traced(await loops.told(place.id, number), place.number)
+    return trace(await loops.view(place.id, number), place.number)
 
 
 async def enforce_rerun_limits(
@@ -399,24 +393,24 @@ async def enforce_rerun_limits(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Whether a loop has had its reruns; where it has, an override lets it have one more.
 
     Asked again, the same override is not given twice. A loop that is unknown has had none. Raises
     OverrideRefused, StoreError.
     """
-    loops = Guarded.of(store)
+    loops = GuardedLoops.of(store)
     place = await find(loops.store, loops.scope, loop_id)
     if place.stored is None:
         most = loops.settings.max_reruns
         spent = {"rerun_count": 0, "max_reruns": most, "limit_reached": most == 0}
         return {**spent, "force_finalize": most == 0, "overridden": False, "overridden_by": None}
-    stands = await loops.told(place.id)
+    stands = await loops.view(place.id)
     reached, now = stands.limits()["limit_reached"], time.time()
     if override_max_reruns and reached and not stands.lifting("attempts", now):
         await loops.lift(place.id, ["attempts"], override_by or "")
-        stands = await loops.told(place.id)
+        stands = await loops.view(place.id)
     limits, by = stands.limits(), stands.lifting("attempts", now)
     return {
         **limits,
@@ -431,13 +425,13 @@ async def detect_bias_repetition(
     bias_tags: Sequence[Mapping[str, Any]],
     threshold: int = 3,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Whether tags come again and again, over the scope, were they those of the next attempt.
 
     Asks and writes nothing: a completion writes its tags. Raises InvalidInput, StoreError.
     """
-    loops, one = Guarded.of(store), Completion(bias_tags=bias_tags)
+    loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     echo, place = Echo(threshold, across="scope"), await find(loops.store, loops.scope, loop_id)
     before = place.stored.loop if place.stored else Loop(loop_id)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
@@ -460,13 +454,13 @@ async def calculate_fatigue_score(
     drift_score: float,
     previous_fatigue: float | None = None,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """How tired a loop would be, were these the scores of its next attempt; 0.0 at its first.
 
     Asks and writes nothing: a completion writes its scores. Raises InvalidInput, StoreError.
     """
-    loops = Guarded.of(store)
+    loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
     fraction("previous_fatigue", previous_fatigue or 0.0)
     place = await find(loops.store, loops.scope, loop_id)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from heedful.compat.shapes import moment
@@ -26,7 +26,6 @@ from heedful.traces.lines import Lines
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
-METADATA = ("outcome", "task_description", "event_count", "session_id")
 LISTED = 10_000  # of the lessons most often seen, where no text is looked for
 OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
@@ -66,12 +65,74 @@ class Reflections:
         return cls(**found)
 
 
-class Generated(dict[str, Any]):
-    """What `generate_reflection` answers: a dictionary that knows whose its words are."""
+@dataclass(frozen=True, slots=True)
+class RunMetadata:
+    """Which run it was."""
 
-    def __init__(self, made: Reflected, fields: Mapping[str, Any]) -> None:
-        super().__init__(fields)
-        self.made: Reflected = made
+    outcome: str
+    task_description: str
+    event_count: int
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionAnswer:
+    """What a run taught; `importance` and `confidence` are in 0..1."""
+
+    reflection_id: str
+    strategy_id: str | None
+    reflection_text: str
+    strategy_text: str | None
+    importance: float
+    confidence: float
+    tags: list[str]
+    error_category: str | None
+    source_event_ids: list[str]
+    related_memory_ids: list[str]
+    metadata: RunMetadata
+    generated_at: str
+
+    @classmethod
+    def of(cls, result: Reflected) -> ReflectionAnswer:
+        """Return what came of reflecting on a run."""
+        lesson, rule = result.reflection, result.strategy
+        return cls(
+            lesson.signature.digest,
+            rule.signature.digest if rule else None,
+            lesson.text,
+            rule.text if rule else None,
+            lesson.importance,
+            lesson.meta["confidence"],
+            list(lesson.tags),
+            lesson.meta["error_category"] or None,
+            list(lesson.meta["source_event_ids"]),
+            list(lesson.meta["related_memory_ids"]),
+            RunMetadata(*(lesson.meta[field.name] for field in fields(RunMetadata))),
+            moment(time.time()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionRow:
+    """One reflection or strategy of the memory."""
+
+    reflection_id: str
+    kind: Literal["reflection", "strategy"]
+    reflection_text: str
+    importance: float
+    tags: list[str]
+    error_category: str | None
+    source: str
+    layer: str
+    generated_at: str
+
+
+class Generated(dict[str, Any]):
+    """The answer of `generate_reflection`: a dictionary that also holds the lessons to store."""
+
+    def __init__(self, result: Reflected) -> None:
+        super().__init__(asdict(ReflectionAnswer.of(result)))
+        self.result: Reflected = result
 
 
 async def generate_reflection(
@@ -104,7 +165,7 @@ async def generate_reflection(
     )
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
-    return Generated(made, _told(made))
+    return Generated(made)
 
 
 async def store_reflection(
@@ -122,7 +183,7 @@ async def store_reflection(
     """
     if not isinstance(result, Generated):
         raise InvalidInput("result", result, "what generate_reflection gave, not a copy of it")
-    made = result.made
+    made = result.result
     if session_id is not None:
         texts(session_id=session_id)
         rule = made.strategy and _of_session(made.strategy, session_id)
@@ -163,7 +224,10 @@ async def query_reflections(
         )
     now = time.time()
     found.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
-    return [_found(one) for one in found[:k]]
+    return [
+        _row(one.signature, one.kind, one.lesson, one.importance, one.tags, one.error_type, one.at)
+        for one in found[:k]
+    ]
 
 
 async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
@@ -177,45 +241,23 @@ async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str
         and (not only.tags or enough(tag in one["tags"] for tag in only.tags))
     ]
     rows.sort(key=lambda one: (-one["importance"], -one["last_seen"], one["kind"], one["id"]))
-    return [_answer({**one, "at": one["last_seen"]}) for one in rows[:k]]
+    names = ("signature", "kind", "text", "importance", "tags", "error_type", "last_seen")
+    return [_row(*(one[name] for name in names)) for one in rows[:k]]
 
 
-def _found(one: Found) -> dict[str, Any]:
-    names = ("signature", "kind", "importance", "tags", "error_type", "at")
-    return _answer({**{name: getattr(one, name) for name in names}, "text": one.lesson})
-
-
-def _answer(one: Mapping[str, Any]) -> dict[str, Any]:
-    rule = one["kind"] == "strategy"
-    return {
-        "reflection_id": one["signature"],
-        "kind": one["kind"],
-        "reflection_text": one["text"],
-        "importance": one["importance"],
-        "tags": list(one["tags"]),
-        "error_category": None if rule else one["error_type"] or None,
-        "source": SOURCE,
-        "layer": LAYER,
-        "generated_at": moment(one["at"]),
-    }
-
-
-def _told(made: Reflected) -> dict[str, Any]:
-    one, rule = made.reflection, made.strategy
-    return {
-        "reflection_id": one.signature.digest,
-        "strategy_id": rule and rule.signature.digest,
-        "reflection_text": one.text,
-        "strategy_text": rule and rule.text,
-        "importance": one.importance,
-        "confidence": one.meta["confidence"],
-        "tags": list(one.tags),
-        "error_category": one.meta["error_category"] or None,
-        "source_event_ids": list(one.meta["source_event_ids"]),
-        "related_memory_ids": list(one.meta["related_memory_ids"]),
-        "metadata": {name: one.meta[name] for name in METADATA},
-        "generated_at": moment(time.time()),
-    }
+def _row(
+    signature: str,
+    kind: str,
+    text: str,
+    importance: float,
+    tags: Sequence[str],
+    error_type: str,
+    at: float,
+) -> dict[str, Any]:
+    category = None if kind == "strategy" else error_type or None
+    made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
+    what = signature, made, text, importance, list(tags), category
+    return asdict(ReflectionRow(*what, SOURCE, LAYER, moment(at)))
 
 
 def _episode(context: Mapping[str, Any]) -> Episode:

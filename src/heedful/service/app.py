@@ -22,7 +22,7 @@ from heedful.memory.ingest import Gathered, gather
 from heedful.service import problems
 from heedful.service.auth import Callers
 from heedful.service.middleware import Entrance
-from heedful.service.openapi import describe, named
+from heedful.service.openapi import describe, operation_id
 from heedful.service.routes import ROUTERS, SHAPES
 from heedful.service.setup import Setup
 
@@ -115,7 +115,7 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=named,
+        generate_unique_id_function=operation_id,
         middleware=[Middleware(Entrance, setup=setup, callers=callers, shapes=SHAPES)],
     )
     app.state.setup, app.state.gathering, app.state.callers = setup, gathering, callers
