@@ -21,6 +21,7 @@ import httpx
 import heedful
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import keys
 from heedful.store.sqlite import in_file
 
 ROOT = f"{Path(heedful.__file__).parent}/"
@@ -77,7 +78,7 @@ async def weigh(task: str, hint: str) -> str:
 async def attempt_over_http(folder: Path) -> AsyncIterator[Action]:
     """Report an attempt that fails, with a key, to a service whose store is a file."""
     store = in_file(str(folder / "http.db"))
-    _, key = await store.keys.create("default", "figures", may=("read", "write"))
+    _, key = await keys.create(store, "default", "figures", may=("read", "write"))
     transport = httpx.ASGITransport(app=application(Setup(store)))
     headers = {"Authorization": f"Bearer {key}"}
     base = "http://localhost/v1/loops"

@@ -15,7 +15,7 @@ from heedful.cli.worker import away
 from heedful.memory.memory import Memory
 from heedful.store import episodes, loops
 from tests.engines import opened
-from tests.work.support import OTHER, SCOPE, begun, put
+from tests.service.jobs import OTHER, SCOPE, begun, put
 
 LOOPS = """
 from heedful import Run
@@ -114,9 +114,9 @@ def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
 
 
 async def deferred(url: str) -> None:
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
 
-    async with Queued(url) as queue:
+    async with PostgresQueue(url) as queue:
         await queue.defer("reflect", SCOPE)
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, s
 
 
 def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
     from heedful.store import open_store
 
     desk.write("loops.py", LOOPS)
@@ -160,7 +160,7 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     async def handed() -> None:
         store = open_store(postgres.service)
         await begun(store, SCOPE, "l1")
-        async with Queued(postgres.service) as queue:
+        async with PostgresQueue(postgres.service) as queue:
             await queue.defer("drive", SCOPE, loop="l1", by="short")
             await queue.defer("drive", SCOPE, loop="l2", by="short")
 

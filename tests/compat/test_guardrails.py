@@ -328,7 +328,7 @@ def test_a_loop_without_an_attempt_says_what_lacks(store):
     trace = do(get_loop_trace("loop_001", store=store))
     shapes.has(trace, shapes.TRACE)
     assert (trace["status"], trace["timestamp"]) == ("pending", None)
-    with pytest.raises(InvalidInput, match="summary is None; it must be told"):
+    with pytest.raises(InvalidInput, match="summary is None; it must be given"):
         done(store, "loop_001")
 
 

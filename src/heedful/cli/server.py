@@ -76,10 +76,10 @@ def _kept(values: Settings) -> Iterator[Sign]:
 
 def _queue(values: Settings) -> Sign:
     """What waits for workers, and what none of them could do."""
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
 
     async def asked() -> list[Depth]:
-        async with Queued(values.db) as queued:
+        async with PostgresQueue(values.db) as queued:
             return [*await queued.depth()]
 
     depths = drive(asked())

@@ -157,19 +157,19 @@ class _Heard:
 
 
 async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
 
-    async with Queued(url) as queue:
+    async with PostgresQueue(url) as queue:
         if not options["once"]:
             many = counted(options["concurrency"], "job")
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
         say(f"model: {wording(tools.model)}")
-        await queue.work(tools, told=heard, **options)
+        await queue.work(tools, listener=heard, **options)
 
 
 async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
     from heedful.service.jobs import sweep
-    from heedful.service.worker import Inside
+    from heedful.service.worker import LocalQueue
 
     if not options["once"]:
         raise UsageError(
@@ -178,7 +178,7 @@ async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Hea
         )
     say(f"model: {wording(tools.model)}")
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
-    work = Inside(tools, told=heard, **given)
+    work = LocalQueue(tools, listener=heard, **given)
     await sweep(work, tools)
     for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
         await work.defer("embed", scope)

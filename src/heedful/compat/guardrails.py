@@ -1,6 +1,6 @@
-"""One completion as it is reported: what there is to judge, and who judges what is not told.
+"""Loop guardrails under the names that callers of earlier systems know, over the same loops.
 
-Loop guardrails under the names that callers of earlier systems know, over the same loops.
+A completion reports one run of a loop. What it leaves out is judged by critics or a model.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Judge = Model | Embedder
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a caller tells of one run of a loop; None is what it does not tell.
+    """One run of a loop as a caller reports it; None stands for what is left out.
 
     Scores are in 0..1; a bias tag has its `tag`, and where it is known its `severity` in 0..1.
     Raises InvalidInput.
@@ -78,8 +78,8 @@ class Completion:
     bias_tags: Sequence[Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
-        told = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
-        texts(**{name: text for name, text in told.items() if text is not None})
+        words = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
+        texts(**{name: text for name, text in words.items() if text is not None})
         for name, score in self.scores.items():
             fraction(f"{name}_score", score)
         tags = self.bias_tags or ()
@@ -92,56 +92,62 @@ class Completion:
 
     @property
     def reports(self) -> bool:
-        """Whether it tells anything of what was done."""
-        told = (self.summary, self.output, self.alignment_score, self.drift_score, self.bias_tags)
-        return any(one is not None for one in told)
+        """Return True if it says anything of what was done."""
+        content = (
+            self.summary,
+            self.output,
+            self.alignment_score,
+            self.drift_score,
+            self.bias_tags,
+        )
+        return any(one is not None for one in content)
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores that are told."""
-        given = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
-        return {name: score for name, score in given.items() if score is not None}
+        """The scores that were sent."""
+        scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
+        return {name: score for name, score in scores.items() if score is not None}
 
     @property
     def missing(self) -> list[str]:
-        """The scores that are not."""
+        """The scores that were left out."""
         return [name for name in (ALIGNMENT, DRIFT) if name not in self.scores]
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What is told of scores and of bias tags, each tag once."""
+        """The scores and bias tags that were sent, each tag once; None without any."""
         findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
         return Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
-        """The output, the summary, or both; None where neither is told."""
+        """The output, the summary, or both; None where both were left out."""
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
     def about(self, task: Any) -> bool:
-        """Whether it is about that task, as far as it says what it is about."""
+        """Return True unless it names another task."""
         return self.task is None or redacted(self.task) == task
 
     def agrees(self, attempt: Attempt) -> bool:
-        """Whether all that it tells is what is stored of an attempt."""
+        """Return True if all that it says equals what is stored of an attempt."""
         stored = attempt.evaluation or Evaluation()
-        told = self.evaluation or Evaluation()
+        sent = self.evaluation or Evaluation()
         tags, known = (
             {one.key: one.severity for one in of.findings if one.key.startswith(BIAS)}
-            for of in (told, stored)
+            for of in (sent, stored)
         )
         return (
             (self.value is None or Candidate.of(self.value).digest == attempt.candidate.digest)
-            and told.scores.items() <= stored.scores.items()
+            and sent.scores.items() <= stored.scores.items()
             and (self.bias_tags is None or tags == known)
         )
 
 
 def bias(one: Mapping[str, Any]) -> Finding:
-    """A bias tag as a finding: it is told, and counted across attempts."""
+    """Return a bias tag as a finding, which is fed back and counted across attempts."""
     tag = redacted(one["tag"])
     what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
     fix = "Write that part so that this no longer holds"
@@ -151,15 +157,15 @@ def bias(one: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionCheck:
-    """Judges, as a check, what a completion does not tell. Asked once a completion."""
+    """A check that judges what a completion leaves out; it runs once a completion."""
 
-    told: Completion
+    completion: Completion
     critics: Mapping[str, Check]
     name: ClassVar[str] = "reflection"
 
     async def __call__(self, candidate: Any, at: Context) -> Evaluation:
-        """What the critics say; bias tags that are told are not judged. Raises as they do."""
-        one = self.told
+        """Return what the critics say; bias tags that were sent are not judged."""
+        one = self.completion
         own = [check for role, check in self.critics.items() if role != SUMMARY]
         said = await evaluated(one.summary if one.output is None else one.output, at, own, None)
         if SUMMARY in self.critics:
@@ -177,7 +183,7 @@ class ReflectionCheck:
 def judges_of(
     one: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
-    """Who judges what is missing, as a check; nobody where nothing is.
+    """Return the check that judges the missing scores; none where no score is missing.
 
     `critics` are the host's own, by role; for the others `judge` is asked: a Model, or an Embedder,
     which can judge alignment and drift. Raises InvalidInput where nobody can.
@@ -186,18 +192,18 @@ def judges_of(
     if not missing:
         return []
     if one.value is None:
-        raise InvalidInput(f"{missing[0]}_score", None, "told, or a summary or an output to judge")
+        raise InvalidInput(f"{missing[0]}_score", None, "given, or a summary or an output to judge")
     also = [PESSIMIST] * (one.bias_tags is None) + [SUMMARY] * (one.summary is not None)
-    asked = {role: critics[role] for role in (*missing, *also) if role in critics}
+    judges = {role: critics[role] for role in (*missing, *also) if role in critics}
     able = (*missing, *also) if isinstance(judge, Model) else missing if judge is not None else ()
     for role in able:
         about = goal if role == ALIGNMENT else ""
-        asked.setdefault(role, critic(role, judge, goal=about))
+        judges.setdefault(role, critic(role, judge, goal=about))
     for role in missing:
-        if role not in asked:
-            how = "told: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
+        if role not in judges:
+            how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
             raise InvalidInput(f"{role}_score", None, how)
-    return [ReflectionCheck(one, asked)]
+    return [ReflectionCheck(one, judges)]
 
 
 STORE = "heedful.db"
@@ -213,10 +219,10 @@ _log = logging.getLogger("heedful")
 class GuardedLoops:
     """The loops of a scope, under guardrails.
 
-    `judge` and the host's own `critics`, by role, judge what callers do not tell. With `memory`,
+    `judge` and the host's own `critics`, by role, judge what callers leave out. With `memory`,
     of the same store and scope, a loop that ends teaches what it learnt. `overriding` is called
-    with a loop and a rule before an override is written. `vouched`: what callers tell of scores and
-    tags counts as measured.
+    with a loop and a rule before an override is written. `vouched`: scores and tags of
+    callers count as measured.
     """
 
     store: Store
@@ -241,7 +247,7 @@ class GuardedLoops:
         """How the loop stands after a completion; those `rules` that ended it are lifted.
 
         The same completion again changes nothing. Raises AttemptTaken for another one, NotFound
-        for an unknown loop of which nothing is told, and as `heedful.drive.report.report`.
+        for an unknown loop without any content, and as `heedful.drive.report.report`.
         """
         place = await find(self.store, self.scope, name)
         stored = place.stored or await self._opened(name, one)
@@ -274,8 +280,9 @@ class GuardedLoops:
         """Let a loop go on past rules, all of which may be lifted. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
-            given = Override(rule, by, why)
-            admit(given, latest(stored.decisions), policy_from(stored.head.policy))
+            admit(
+                Override(rule, by, why), latest(stored.decisions), policy_from(stored.head.policy)
+            )
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
@@ -288,8 +295,8 @@ class GuardedLoops:
         task = one.task or one.goal or name
         goal = {"goal": one.goal} if one.goal else None
         policy = self.settings.policy
-        found = await open_loop(self.store, self.scope, name, task, policy=policy, context=goal)
-        return found[0]
+        stored, _ = await open_loop(self.store, self.scope, name, task, policy=policy, context=goal)
+        return stored
 
     async def _report(
         self,
@@ -300,11 +307,11 @@ class GuardedLoops:
         personas: Mapping[str, str],
     ) -> None:
         if not one.reports:
-            allowed = "told: a summary, an output or the scores of this attempt, to reflect on"
+            allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
             raise InvalidInput("summary", None, allowed)
         context = stored.head.context if isinstance(stored.head.context, Mapping) else {}
         goal = one.goal or str(context.get("goal") or "")
-        told = Report(
+        sent = Report(
             one.value,
             evaluation=one.evaluation,
             checks=judges_of(one, self.judge, self.critics, goal),
@@ -312,7 +319,7 @@ class GuardedLoops:
             vouched=self.vouched,
         )
         with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one
-            await report(self.store, self.scope, stored.id, number, told, self.memory)
+            await report(self.store, self.scope, stored.id, number, sent, self.memory)
 
 
 async def process_loop_completion(
@@ -325,16 +332,16 @@ async def process_loop_completion(
     *,
     store: GuardedLoops | Store | str = STORE,
     override_bias_echo: bool = False,
-    **told: Any,
+    **content: Any,
 ) -> dict[str, Any]:
     """Decide whether a loop that was run is run again; see the reference for what it answers.
 
-    `told` are the fields of `Completion`. A status other than "done" is answered with an error.
+    `content` are the fields of `Completion`. A status other than "done" is answered with an error.
     Raises NotFound, InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE:
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
-    loops, one = GuardedLoops.of(store), Completion(**told)
+    loops, one = GuardedLoops.of(store), Completion(**content)
     flags = override_fatigue, override_max_reruns, override_bias_echo
     personas = {"reflection_persona": loops.settings.reflection_persona}
     if orchestrator_persona:
@@ -500,8 +507,8 @@ async def log_rerun_reasoning(
     texts(loop_id=loop_id, rerun_reason=rerun_reason)
     several("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
-    told = [clean(redacted(text), 200) for text in (loop_id, rerun_reason, detail)]
-    _log.info("loop %s runs again: %s (%s)", *told)
+    words = [clean(redacted(text), 200) for text in (loop_id, rerun_reason, detail)]
+    _log.info("loop %s runs again: %s (%s)", *words)
     return {
         "rerun_trigger": list(rerun_trigger),
         "rerun_reason": rerun_reason,
@@ -513,7 +520,7 @@ async def log_rerun_reasoning(
 
 
 def _rules(flags: Sequence[bool]) -> list[str]:
-    return [rule for rule, given in zip(RULES, flags, strict=True) if given]
+    return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
 
 
 def _then(loop: Loop, evaluation: Evaluation) -> Loop:

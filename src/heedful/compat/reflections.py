@@ -55,14 +55,14 @@ class Reflections:
         HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, in either case; else the older
         names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
         """
-        given = {str(name).lower(): value for name, value in settings.items()}
-        found: dict[str, Any] = {}
+        known = {str(name).lower(): value for name, value in settings.items()}
+        values: dict[str, Any] = {}
         for name, older in OLDER.items():
-            value = given.get(f"heedful_reflection_{name}", given.get(older))
+            value = known.get(f"heedful_reflection_{name}", known.get(older))
             if value is not None:
                 plain = str(value).strip().lower()
-                found[name] = TRUTHS.get(plain, value) if name == "enabled" else plain
-        return cls(**found)
+                values[name] = TRUTHS.get(plain, value) if name == "enabled" else plain
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ async def generate_reflection(
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
 ) -> dict[str, Any]:
-    """What a run teaches, and nothing is stored; of what the store knows no model is asked.
+    """Return what a run teaches, without storing it; no model is asked about a known failure.
 
     The ids are the names of the two lessons: the same failure has the same. Without a strategy its
     id and text are None, and so is the category of no error. `trust` and `on_model_error` as of
@@ -212,21 +212,21 @@ async def query_reflections(
     integer("k", k)
     fraction("min_importance", min_importance)
     texts(query_text=query_text or "")
-    given: Any = tags if isinstance(tags, str) else tuple(tags or ())
-    only = Filter(given, match, importance=min_importance)
+    which: Any = tags if isinstance(tags, str) else tuple(tags or ())
+    only = Filter(which, match, importance=min_importance)
     memory = Memory.of(store, Scope(tenant_id, project_id))
     if not query_text:
         return await _most_important(memory, k, only)
-    found: list[Found] = []
+    matches: list[Found] = []
     for kind in PRODUCTS:
-        found += await memory.recall(
+        matches += await memory.recall(
             query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
         )
     now = time.time()
-    found.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
+    matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
     return [
         _row(one.signature, one.kind, one.lesson, one.importance, one.tags, one.error_type, one.at)
-        for one in found[:k]
+        for one in matches[:k]
     ]
 
 

@@ -1,7 +1,6 @@
-"""Which attempt of which loop a name stands for: the store knows, the name is never parsed.
+"""Loop guardrails: their settings, the names of attempts, and stored loops in their shapes.
 
-The settings of loop guardrails under the names that callers of earlier systems know.
-Recorded loops told in the shapes of loop guardrails: a reading of what is stored. Pure.
+The store knows which attempt of which loop a name stands for; a name is never parsed.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ async def find(store: Store, scope: Scope, name: str) -> Place:
 
 def name_of(stored: StoredLoop, number: int) -> str:
     """The name of an attempt that was made: the one it was reported under, if it was."""
-    told = stored.loop.attempts[number - 1].labels.get(NAME)
-    return stored.id if number == 1 else told or f"{stored.id}_r{number - 1}"
+    name = stored.loop.attempts[number - 1].labels.get(NAME)
+    return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
 
 async def next_name(store: Store, scope: Scope, stored: StoredLoop) -> str:
@@ -156,16 +155,16 @@ class LoopGuardrails:
         Names count in upper and lower case, with and without `HEEDFUL_` before them, which goes
         before the same without. Raises InvalidInput that says which.
         """
-        found: dict[str, Any] = {}
-        given = {str(name).lower(): (name, value) for name, value in settings.items()}
+        values: dict[str, Any] = {}
+        known = {str(name).lower(): (name, value) for name, value in settings.items()}
         for one in fields(cls):
-            told = given.get(f"heedful_{one.name}", given.get(one.name))
-            if told is not None:
-                found[one.name] = _read_settings(str(told[0]), told[1], type(one.default))
-        return cls(**found)
+            setting = known.get(f"heedful_{one.name}", known.get(one.name))
+            if setting is not None:
+                values[one.name] = _read_setting(str(setting[0]), setting[1], type(one.default))
+        return cls(**values)
 
 
-def _read_settings(name: str, value: Any, kind: type) -> Any:
+def _read_setting(name: str, value: Any, kind: type) -> Any:
     try:
         return kind(value.strip() if isinstance(value, str) else value)
     except (TypeError, ValueError) as error:
@@ -198,8 +197,8 @@ class LoopView:
         self.loop: Loop = replace(stored.loop, improves=self.policy.improvement)
         made = [one for one in stored.decisions if number in (None, one.attempt)]
         self.decision: Decision | None = made[-1] if made else None
-        told = reasoning(self.loop, made[-1:])
-        self.reasoning: Reasoning | None = told[0] if told else None
+        why = reasoning(self.loop, made[-1:])
+        self.reasoning: Reasoning | None = why[0] if why else None
         self.number: int = self.decision.attempt if self.decision else number or 0
 
     @property
@@ -247,7 +246,7 @@ class LoopView:
 
     @property
     def rerun_count(self) -> int:
-        """How many reruns were asked for by then."""
+        """The number of reruns until then, also of the one that was decided on."""
         return max(0, self.number - 1) + self.again
 
     def name(self, number: int) -> str:
@@ -301,8 +300,11 @@ class LoopView:
         if one and one.decided == "stopped":
             reason = ENDED.get(one.reason, one.reason)
             detail = f"Forced finalization due to {reason}"
-        told = {"rerun_reason": reason or None, "rerun_reason_detail": detail or None}
-        return {**told, "rerun_trigger": triggers}
+        return {
+            "rerun_reason": reason or None,
+            "rerun_reason_detail": detail or None,
+            "rerun_trigger": triggers,
+        }
 
     def scores(self) -> dict[str, Any]:
         """What was judged, and who reflected."""
@@ -461,7 +463,7 @@ class GuardrailsOverride:
 
 
 def trace(view: LoopView, number: int) -> dict[str, Any]:
-    """All that is on record of one attempt; one that was asked for and not reported is pending."""
+    """Return the trace of one attempt; an attempt that is decided and not reported is pending."""
     ends = view.decision is not None and not view.again
     echo, scores = view.echo(), view.scores()
     return {

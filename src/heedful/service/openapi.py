@@ -17,41 +17,12 @@ from heedful.service.middleware import PUBLIC, TRACES
 from heedful.service.problems import MEDIA, Shape
 
 JSON = "application/json"
+_DESCRIPTION = json.loads((Path(__file__).parent / "description.json").read_text(encoding="utf-8"))
 # "METHOD path" -> an example of the request and of each answer that is no error.
-EXAMPLES: Mapping[str, Mapping[str, Any]] = json.loads(
-    (Path(__file__).parent / "examples.json").read_text(encoding="utf-8")
-)
+EXAMPLES: Mapping[str, Mapping[str, Any]] = _DESCRIPTION["examples"]
+# Schemas of what is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
+SCHEMAS: Mapping[str, Any] = _DESCRIPTION["schemas"]
 METHODS = ("get", "put", "post", "patch", "delete")
-PROBLEM: dict[str, Any] = {
-    "type": "object",
-    "description": "What went wrong (RFC 9457); `code` is stable, further members depend on it.",
-    "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "in": {"type": "string"},
-                    "pointer": {"type": "string"},
-                    "detail": {"type": "string"},
-                },
-            },
-        },
-    },
-    "example": {
-        "type": "about:blank",
-        "title": "Nothing is stored under this id",
-        "status": 404,
-        "code": "not_found",
-        "detail": "no loop 'a'",
-    },
-}
 ONCE: dict[str, Any] = {
     "name": HEADER,
     "in": "header",
@@ -92,7 +63,7 @@ def describe(app: FastAPI, shapes: Mapping[str, Shape]) -> dict[str, Any]:
         schemas = spec["components"]["schemas"]
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        schemas["Problem"] = PROBLEM
+        schemas["Problem"] = SCHEMAS["Problem"]
         app.openapi_schema = spec
     return app.openapi_schema
 

@@ -6,6 +6,7 @@ flattened for callers; all else is a record of the library in a `Shape`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -35,31 +36,52 @@ from heedful.memory.dream import Dream
 from heedful.memory.episode import Ended, Event, Fault
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
-from heedful.service.wire import (
-    Amount,
-    Body,
-    Count,
-    ErrorText,
-    Long,
-    LoopName,
-    Name,
-    Notation,
-    Plain,
-    Score,
-    Shape,
-    Share,
-    Short,
-    ShortText,
-    Tags,
-    Text,
-    any_of,
-    has,
-    without_null_character,
-)
+from heedful.redact import redacted
+from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
 from heedful.store.history import State as LoopState
 from heedful.store.history import explained, state_after
 from heedful.store.keys import Key
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
+
+DEEPEST = 100  # levels of JSON; redaction calls itself for each
+
+
+def _without_null_character(text: str) -> str:
+    if "\0" in text:  # which PostgreSQL has no text for
+        raise ValueError("it has the character 0")
+    return text
+
+
+def _not_too_deep(value: Any) -> Any:
+    level, depth = [value], 0
+    while level := [part for each in level for part in _parts(each)]:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    return value
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _loop_name(loop: str) -> str:
+    if not loop.isprintable() or loop != redacted(loop):  # it is stored as it is
+        raise ValueError("it must be 1 to 200 printable characters, without a secret")
+    return loop
+
+
+Tags = Annotated[list[Name], Field(max_length=20)]
+ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
+Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
+Amount = Annotated[float, Field(ge=0, le=LARGEST)]
+Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Text = Annotated[Long, AfterValidator(_without_null_character)]
+ShortText = Annotated[Short, AfterValidator(_without_null_character)]
+Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
+Notation = ShortText | dict[str, Plain]  # of a goal or a policy, as in a task file
+LoopName = Annotated[Name, AfterValidator(_loop_name)]
+
 
 # Loops
 
@@ -86,7 +108,7 @@ GivenUsage = Annotated[Usage, Shape(**_COSTS)]
 ReportedFinding = Annotated[
     Finding,
     Shape(
-        check=Annotated[Name, AfterValidator(without_null_character)],
+        check=Annotated[Name, AfterValidator(_without_null_character)],
         message=Text,
         fix=Text,
         severity=Share,
@@ -132,7 +154,7 @@ class NewAttempt(Body):
     )
 
     output: Plain = None
-    digest: Annotated[str, Field(max_length=200), AfterValidator(without_null_character)] = ""
+    digest: Annotated[str, Field(max_length=200), AfterValidator(_without_null_character)] = ""
     evaluation: ReportedEvaluation | None = None
     checks: Annotated[list[NamedCheck], Field(max_length=50)] = Field(default_factory=list)
     usage: GivenUsage = Usage()

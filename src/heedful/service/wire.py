@@ -11,26 +11,21 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from fastapi import Query
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    JsonValue,
 )
 from pydantic_core import core_schema
 
 from heedful.errors import InvalidInput
-from heedful.loop.record import LARGEST
-from heedful.redact import redacted
 
 Row = TypeVar("Row")
-DEEPEST = 100  # levels of JSON; redaction calls itself for each
 LARGEST_ID = 2**63 - 1  # the largest id that a store holds
 
 
@@ -71,46 +66,10 @@ class Shape:
         return {**field, "schema": {**old, "schema": kind} if old["type"] == "default" else kind}
 
 
-def without_null_character(text: str) -> str:
-    if "\0" in text:  # which PostgreSQL has no text for
-        raise ValueError("it has the character 0")
-    return text
-
-
-def _not_too_deep(value: Any) -> Any:
-    level, depth = [value], 0
-    while level := [part for each in level for part in _parts(each)]:
-        depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    return value
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _loop_name(loop: str) -> str:
-    if not loop.isprintable() or loop != redacted(loop):  # it is stored as it is
-        raise ValueError("it must be 1 to 200 printable characters, without a secret")
-    return loop
-
-
-Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Short = Annotated[str, Field(max_length=2_000)]
 Long = Annotated[str, Field(max_length=100_000)]
-ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
-Tags = Annotated[list[Name], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
-Amount = Annotated[float, Field(ge=0, le=LARGEST)]
-Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Text = Annotated[Long, AfterValidator(without_null_character)]
-ShortText = Annotated[Short, AfterValidator(without_null_character)]
-Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Notation = ShortText | dict[str, Plain]  # of a goal or a policy, as in a task file
-LoopName = Annotated[Name, AfterValidator(_loop_name)]
 
 
 class Body(BaseModel):

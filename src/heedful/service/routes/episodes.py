@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -17,6 +16,7 @@ from heedful.memory.ingest import receive
 from heedful.memory.reflect import reflect
 from heedful.service.auth import Caller, Project, Reading, Writing
 from heedful.service.middleware import PROTOBUF
+from heedful.service.openapi import SCHEMAS
 from heedful.service.problems import Problem
 from heedful.service.schemas import (
     EpisodeReceipt,
@@ -109,76 +109,15 @@ async def _now(setup: Setup, scope: Scope, episode: Episode, trust: TaskTrust) -
     return EpisodeReceipt(digest=episode.digest, state=state, taught=ReflectionOutcome.of(made))
 
 
-# OTLP as JSON, as far as it is read: the JSON form of an ExportTraceServiceRequest.
-Schema = Mapping[str, Any]
-_TEXT: Schema = {"type": "string"}
-_NANOSECONDS: Schema = {
-    "anyOf": [
-        {"type": "string", "pattern": "^[0-9]{1,19}$"},
-        {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
-    ],
-    "description": "Since 1970.",
-}
-
-
-def _object(**properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties}
-
-
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def _one_of(**values: Schema) -> Schema:
-    """An AnyValue, which has one of these."""
-    return {**_object(**values), "maxProperties": 1, "additionalProperties": False}
-
-
-_PLAIN: Mapping[str, Schema] = {
-    "stringValue": _TEXT,
-    "boolValue": {"type": "boolean"},
-    "intValue": {"anyOf": [{"type": "string", "pattern": "^-?[0-9]{1,19}$"}, {"type": "integer"}]},
-    "doubleValue": {"type": "number"},
-    "bytesValue": _TEXT,
-}
-_VALUE = _one_of(
-    **_PLAIN,
-    arrayValue=_object(values=_list(_one_of(**_PLAIN))),
-    kvlistValue=_object(values=_list(_object(key=_TEXT, value=_one_of(**_PLAIN)))),
-)
-_ATTRIBUTES = _list(_object(key=_TEXT, value=_VALUE))
-_CODE: Schema = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 2}, _TEXT]}
-_SPAN = {
-    **_object(
-        traceId={"type": "string", "pattern": "^[0-9a-fA-F]{32}$"},
-        spanId={"type": "string", "pattern": "^[0-9a-fA-F]{16}$"},
-        parentSpanId={"type": "string", "pattern": "^([0-9a-fA-F]{16})?$"},
-        flags={"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
-        name=_TEXT,
-        startTimeUnixNano=_NANOSECONDS,
-        endTimeUnixNano=_NANOSECONDS,
-        attributes=_ATTRIBUTES,
-        status=_object(code=_CODE, message=_TEXT),
-        events=_list(_object(name=_TEXT, attributes=_ATTRIBUTES)),
-    ),
-    "required": ["traceId", "spanId"],
-}
-OTLP_REQUEST = _object(resourceSpans=_list(_object(scopeSpans=_list(_object(spans=_list(_SPAN))))))
-OTLP_RESPONSE = _object(
-    partialSuccess=_object(
-        rejectedSpans={"type": "string", "pattern": "^[0-9]+$"}, errorMessage=_TEXT
-    )
-)
-
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 _JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {
     "required": True,
-    "content": {PROTOBUF: _BINARY, _JSON: {"schema": OTLP_REQUEST}},
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": SCHEMAS["OtlpRequest"]}},
 }
 _ANSWER: dict[str, Any] = {
-    "content": {PROTOBUF: _BINARY, _JSON: {"schema": OTLP_RESPONSE}},
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": SCHEMAS["OtlpResponse"]}},
     "description": "An ExportTraceServiceResponse in the encoding of the request.",
 }
 
@@ -214,7 +153,7 @@ async def traces(
     except InvalidInput as error:
         raise Problem(400, "invalid_traces", str(error)) from error
     setup.metrics.gathered("refused", refused.total())
-    request.app.state.gathering.soon(scope)
+    request.app.state.collector.soon(scope)
     why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
     return _answer(kind, refused.total(), why)
 

@@ -15,9 +15,10 @@ from heedful.service.auth import _Needs
 from heedful.service.openapi import examples
 from heedful.service.routes import ROUTERS
 from heedful.store.keys import MAY
-from tests.http.support import Api, problem, served
+from tests.engines import IN_SOAK
+from tests.service.support import Api, problem, served
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /docs"}
 NEEDS = {

@@ -25,10 +25,10 @@ from heedful.store import episodes, exposures, loops, search
 from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
-from tests.engines import opened
-from tests.work.support import OTHER, SCOPE, begun, put, short
+from tests.engines import IN_SOAK, opened
+from tests.service.jobs import OTHER, SCOPE, begun, put, short
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 
 @pytest.fixture

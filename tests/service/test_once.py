@@ -16,7 +16,7 @@ from heedful.store import exposures, idempotency, lessons
 from heedful.store.database import Db
 from heedful.store.idempotency import Before, Beside, Call, also, beside
 from tests.engines import changed, opened, rows
-from tests.http.support import PROJECT, TENANT, problem, served
+from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
 
 NEW = {"name": "made", "projects": ["main"], "may": ["read"]}
@@ -167,7 +167,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from heedful.store import idempotency
-from tests.http.support import served
+from tests.service.support import served
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from heedful.service.openapi import describe, examples, operations
 from heedful.service.routes import SHAPES
 from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
-from tests.http.support import served
+from tests.service.support import served
 
 APP = application(Setup(in_file(":memory:")))
 SPEC = APP.openapi()

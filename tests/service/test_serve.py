@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from heedful.cli.app import app
 from heedful.store import episodes, search
-from tests.http.running import WAITING
-from tests.http.support import problem
+from tests.service.running import WAITING
+from tests.service.support import problem
 
 COMMAND = [sys.executable, "-m", "heedful.cli"]
 SLOW = """
@@ -232,7 +232,7 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
     from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file
     from heedful.testing import FixedEmbedder
-    from tests.work.support import put
+    from tests.service.jobs import put
 
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))

@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
 from heedful.service.jobs import Depth
 from heedful.store import episodes
-from tests.http.support import Api, problem, served
+from tests.service.support import Api, problem, served
 from tests.traces.runs import TRACE, Data, document, genai, protobuf
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
