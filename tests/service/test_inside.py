@@ -69,7 +69,9 @@ def test_the_same_waits_once_and_the_urgent_comes_first(store):
     async def run() -> None:
         await begun(store, SCOPE, "l1")
         (one,) = await put(store, SCOPE, "pot")
-        work = LocalQueue(Tools(store, loops={"short": short}, keep=9), concurrency=1, listener=heard)
+        work = LocalQueue(
+            Tools(store, loops={"short": short}, keep=9), concurrency=1, listener=heard
+        )
         await work.defer("prove", SCOPE)  # begins at once, what comes then waits for it
         for task in ("prune", "dream", "dream", "prove", "prove"):
             await work.defer(task, SCOPE)

@@ -189,7 +189,9 @@ with served(Path(sys.argv[1])) as api:
 @pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
-    done = subprocess.run(run, env={**os.environ, "PYTHONPATH": os.getcwd()}, check=False)
+    done = subprocess.run(
+        run, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
+    )
     assert done.returncode == -signal.SIGKILL
     file = tmp_path / "heedful.db"
     key = (tmp_path / "key").read_text()

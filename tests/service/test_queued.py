@@ -115,7 +115,7 @@ def test_two_workers_share_what_there_is(url):
                 await one.defer("drive", SCOPE, loop=id, by="together")
             tools = Tools(store, loops={"together": together})
             working = (
-                queue.work(tools, once=True, told=told, concurrency=1)
+                queue.work(tools, once=True, listener=told, concurrency=1)
                 for queue, told in zip((one, other), heard, strict=True)
             )
             await asyncio.gather(*working)
@@ -313,7 +313,8 @@ def test_a_worker_whose_database_is_not_there_says_so_at_once(tmp_path, url):
 
 def worker(folder: Path, url: str, *options: str) -> subprocess.Popen[str]:
     given = [*IMPATIENT, "worker", "--store", url, *options]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "HEEDFUL_EMBEDDER": "none"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    environment["HEEDFUL_EMBEDDER"] = "none"
     return subprocess.Popen(given, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
