@@ -204,7 +204,7 @@ def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
 )
 def test_a_function_that_opens_no_loop_is_the_users_to_mend(store, wrong):
     run(begun(store, SCOPE, "l1"))
-    with pytest.raises(GenerateFailed, match="mend it"):
+    with pytest.raises(GenerateFailed, match="correct it"):
         done(Tools(store, loops={"wrong": wrong}), "drive", loop="l1", by="wrong")
 
 
