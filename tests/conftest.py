@@ -1,8 +1,10 @@
-"""Hypothesis: the same examples every time, more in a soak run. Stores: closed after each test."""
+"""Hypothesis: the same examples every time, more in a soak run. Async tests. Stores: closed."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -34,9 +36,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Coverage does not look at hundreds of random examples, nor at long runs: it takes 3 times as
-    long, and other tests reach the same lines.
+    """Run an async test in an event loop of its own.
+
+    Coverage skips hundreds of random examples and long runs: it takes 3 times as long, and other
+    tests reach the same lines.
     """
+    if inspect.iscoroutinefunction(test := pyfuncitem.obj):
+        pyfuncitem.obj = functools.wraps(test)(lambda **given: asyncio.run(test(**given)))
+        del pyfuncitem.obj.__wrapped__
     looks = sys.gettrace()
     random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
     unseen = random or pyfuncitem.get_closest_marker("soak")

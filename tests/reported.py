@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heedful.loop.record import Usage
-from heedful.store.runs import AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import Checked, Report, StageAttempt, StageReport, Status
 
 RUN = "forecast-7"
 MEANS = (
@@ -21,14 +21,14 @@ Please address these issues and regenerate the output."""
 
 def attempt(
     stage: str, number: int, *checks: Checked, output: str = "", ms: float = 1000, fed: str = ""
-) -> AttemptReport:
+) -> StageAttempt:
     """An attempt with these checks; its status is that of the worst."""
     order: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
     states = {one.status for one in checks}
     status = next(one for one in order if one in states or one == "passed")
     usage = Usage(1, 100, 20, seconds=ms / 1000)
     failed, at = status == "failed", 1_700_000_000.0 + number
-    return AttemptReport(stage, RUN, number, status, checks, ms, at, failed, fed, output, usage)
+    return StageAttempt(stage, RUN, number, status, checks, ms, at, failed, fed, output, usage)
 
 
 def fails(name: str, message: str, fix: str = "") -> Checked:

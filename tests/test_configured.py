@@ -9,31 +9,25 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput, UnknownName, UsageError
 from heedful.loop import codec
 from heedful.loop.decide import Policy
-from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage, thorough
+from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
 from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Repeat, rule_name
 from tests.loop import support
 
 HOPELESS = All(Repeat(1, near=False), NothingMet())
 QUALITY = Goal("quality", 0.8)
+
+
+def three(*rules: heedful.StopRule, **fields: Any) -> Policy:
+    return Policy((MaxAttempts(3), *rules), **fields)
+
 
 # -- text
 
@@ -44,7 +38,7 @@ def test_a_preset_is_itself(name):
         assert policy(written) is PRESETS[name]
 
 
-def test_nothing_is_the_default_and_a_policy_is_left_alone():
+def test_an_empty_object_is_the_default_and_a_policy_stays_itself():
     assert policy({}) is default
     mine = Policy((lambda loop: "no",))
     assert policy(mine) is mine
@@ -56,39 +50,32 @@ TEXTS: list[tuple[str, Policy]] = [
         "thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1, quality >= 0.8",
         Policy((MaxAttempts(6), Fatigue()), Improvement(0.1), goals=(QUALITY,)),
     ),
-    ("default, attempts.limit=6", Policy((MaxAttempts(6), Repeat(2), HOPELESS))),
-    ("default,attempts.limit = 6", Policy((MaxAttempts(6), Repeat(2), HOPELESS))),
+    ("default, attempts.limit = 6", Policy((MaxAttempts(6), Repeat(2), HOPELESS))),
     ("default, -repeat", Policy((MaxAttempts(4), HOPELESS))),
     ("default, -repeat+nothing_met", Policy((MaxAttempts(4), Repeat(2)))),
     ("default, repeat.near=false", Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
     ("default, -fatigue", Policy(default.rules)),  # there is none
-    ("stage, fatigue", Policy((MaxAttempts(3), Fatigue()))),
-    ("stage, fatigue=true", Policy((MaxAttempts(3), Fatigue()))),
-    ("stage, fatigue=false, echo", Policy((MaxAttempts(3), Echo()))),
-    ("stage, nothing_met", Policy((MaxAttempts(3), NothingMet()))),
-    ("stage, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
-    ("stage, fatigue.limit=0.5, fatigue.decay=0", Policy((MaxAttempts(3), Fatigue(0.5, decay=0)))),
-    ("stage, fatigue, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
-    ("stage, fatigue.limit=0.5, fatigue", Policy((MaxAttempts(3), Fatigue(0.5)))),
-    ("stage, fatigue.limit=0.5, -fatigue", Policy((MaxAttempts(3),))),
-    ("stage, -fatigue, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
+    ("stage, fatigue=true", three(Fatigue())),
+    ("stage, fatigue=false, echo", three(Echo())),
+    ("stage, nothing_met", three(NothingMet())),
+    ("stage, fatigue.limit=0.5, fatigue.decay=0", three(Fatigue(0.5, decay=0))),
+    ("stage, fatigue.limit=0.5, fatigue", three(Fatigue(0.5))),
+    ("stage, fatigue.limit=0.5, -fatigue", three()),
+    ("stage, -fatigue, fatigue.limit=0.5", three(Fatigue(0.5))),
     ("stage, -attempts, repeat", Policy((Repeat(),))),
-    ("stage, echo.across=scope", Policy((MaxAttempts(3), Echo(across="scope")))),
+    ("stage, echo.across=scope", three(Echo(across="scope"))),
     (
         "stage, plateau.patience=null, plateau.floor=0.3, plateau.novelty=true",
-        Policy((MaxAttempts(3), Plateau(None, True, 0.3))),
+        three(heedful.Plateau(None, True, 0.3)),
     ),
     (
         "stage, budget.tokens=5000, budget.seconds=1.5",
-        Policy((MaxAttempts(3), Budget(tokens=5000, seconds=1.5))),
+        three(heedful.Budget(tokens=5000, seconds=1.5)),
     ),
-    ("stage, against=previous", Policy((MaxAttempts(3),), Improvement(against="previous"))),
-    ("stage, unscored=again", Policy((MaxAttempts(3),), unscored="again")),
+    ("stage, against=previous", three(improvement=Improvement(against="previous"))),
+    ("stage, unscored=again", three(unscored="again")),
     ("orchestrator, against=best", Policy(orchestrator.rules, goals=orchestrator.goals)),
-    (
-        "stage, a >= 0.5, b ≤ 2",
-        Policy((MaxAttempts(3),), goals=(Goal("a", 0.5), Goal("b", 2, "at_most"))),
-    ),
+    ("stage, a >= 0.5, b ≤ 2", three(goals=(Goal("a", 0.5), Goal("b", 2, "at_most")))),
     (
         "orchestrator, alignment >= 0.9, tone>=1",
         Policy(
@@ -107,7 +94,7 @@ def test_a_text_is_a_preset_and_what_is_changed(text, meant):
     assert codec.policy_from(json.loads(json.dumps(codec.policy_to(made)))) == made
 
 
-def test_a_policy_that_was_changed_is_named_by_its_text_or_as_it_says():
+def test_a_changed_policy_is_named_by_its_text():
     assert policy(" thorough, fatigue ").name == "thorough, fatigue"
     assert policy("thorough, name=mine").name == "mine"
     assert policy({"fatigue": True}).name == ""
@@ -118,9 +105,8 @@ def test_a_policy_that_was_changed_is_named_by_its_text_or_as_it_says():
 
 OBJECTS: list[tuple[dict[str, Any], Policy]] = [
     ({"preset": "stage", "attempts": {"limit": 2}}, Policy((MaxAttempts(2),))),
-    ({"preset": "stage", "attempts": {}}, Policy((MaxAttempts(3),))),
-    ({"preset": "stage", "repeat": True}, Policy((MaxAttempts(3), Repeat()))),
-    ({"preset": "stage", "repeat": {"times": 2}}, Policy((MaxAttempts(3), Repeat(2)))),
+    ({"preset": "stage", "attempts": {}}, three()),
+    ({"preset": "stage", "repeat": {"times": 2}}, three(Repeat(2))),
     ({"preset": "stage", "repeat": True, "attempts": False}, Policy((Repeat(),))),
     ({"repeat": {"near": False}}, Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
     ({"rules": [{"rule": "attempts", "limit": 2}]}, Policy((MaxAttempts(2),))),
@@ -134,9 +120,8 @@ OBJECTS: list[tuple[dict[str, Any], Policy]] = [
     ),
     (
         {"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
-        Policy((MaxAttempts(3),), goals=(Goal("a", 0.5), Goal("b", 1))),
+        three(goals=(Goal("a", 0.5), Goal("b", 1))),
     ),
-    ({"preset": "stage", "goals": []}, Policy((MaxAttempts(3),))),
 ]
 
 
@@ -147,7 +132,7 @@ def test_an_object_has_a_preset_and_what_is_changed(given_, meant):
     assert json.dumps(given_) == before
 
 
-def test_each_rule_that_is_made_anew_stands_at_the_end_and_the_others_where_they_were():
+def test_a_new_rule_stands_at_the_end():
     names = [rule_name(r) for r in policy("default, fatigue, attempts.limit=9, echo").rules]
     assert names == ["attempts", "repeat", "repeat+nothing_met", "fatigue", "echo"]
 
@@ -161,40 +146,25 @@ REFUSED: list[tuple[Any, str]] = [
     (5, "policy is 5; it must be a preset"),
     (["default"], "policy is ['default']; it must be a preset"),
     ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
-    ("default, attempts.limit=-3", f"attempts.limit is -3; {INTEGER}"),
     ("default, attempts.limit=6.0", f"attempts.limit is 6.0; {INTEGER}"),
-    ("default, attempts.limit=six", f"attempts.limit is 'six'; {INTEGER}"),
     ("default, attempts.limit=", f"attempts.limit is ''; {INTEGER}"),
     ("default, attempts.limit=true", f"attempts.limit is True; {INTEGER}"),
-    ("default, attempts.limit=NaN", f"attempts.limit is nan; {INTEGER}"),
     (
         "default, attempts=5",
         "attempts is 5; it must be an object with the rule's fields, true or false; as text",
     ),
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
-    ("default, q >=", "a goal is 'q >='; it must be written like"),
-    ("default, name=a>b, q < 1", "a goal is 'q < 1'; it must be written like"),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
     ("default, fatigue.limit=0", "fatigue.limit is 0; it must be a number in 0.001..1"),
-    ("default, fatigue.limit=true", "fatigue.limit is True; it must be a number in 0.001..1"),
-    ("default, fatigue.increment=NaN", "fatigue.increment is nan; it must be a number in 0.001..1"),
-    ("default, fatigue.decay=-0.1", "fatigue.decay is -0.1; it must be a number in 0..1"),
     ("default, fatigue.decay=Infinity", "fatigue.decay is inf; it must be a number in 0..1"),
     ("default, echo.across=world", "echo.across is 'world'; it must be loop or scope"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
     ("default, plateau.novelty=1", "plateau.novelty is 1; it must be true or false"),
-    ("default, plateau.floor=2", "plateau.floor is 2; it must be a number in 0.001..1"),
     ("default, plateau.patience=null", "plateau is 'silent'; it must be given patience, novelty"),
     ("default, budget", "budget is 'empty'; it must be given tokens, cost, seconds, calls"),
     ("default, budget.tokens=-5", "budget.tokens is -5; it must be a number in 1e-09..1e+12"),
-    ("default, budget.cost=0", "budget.cost is 0; it must be a number in 1e-09..1e+12"),
-    ("default, budget.calls=NaN", "budget.calls is nan; it must be a number in 1e-09..1e+12"),
-    ("default, budget.tokens=many", "budget.tokens is 'many'; it must be a number in"),
     ("default, min_gain=0", "min_gain is 0; it must be a number in 0.001..1e+12"),
-    ("default, min_gain=NaN", "min_gain is nan; it must be a number in 0.001..1e+12"),
-    ("default, min_gain=null", "min_gain is None; it must be a number in 0.001..1e+12"),
     ("default, min_gain", "min_gain is True; it must be a number in 0.001..1e+12"),
-    ("default, -min_gain", "min_gain is False; it must be a number in 0.001..1e+12"),
     ("default, min_gain=much", "min_gain is 'much'; it must be a number in 0.001..1e+12"),
     ("default, against=first", "against is 'first'; it must be best or previous"),
     ("default, unscored=maybe", "unscored is 'maybe'; it must be stop or again"),
@@ -204,29 +174,20 @@ REFUSED: list[tuple[Any, str]] = [
     ("default, -name", "name is False; it must be text"),
     ("stage, -attempts", "rules is (); it must be at least one stop rule: a loop must end"),
     ("default, q >= abc", f"a goal is 'q >= abc'; {WRITTEN}"),
-    ("default, q >= nan", f"a goal is 'q >= nan'; {WRITTEN}"),
-    ("default, q <= inf", f"a goal is 'q <= inf'; {WRITTEN}"),
     (
         "orchestrator, alignment <= 0.5",
         "threshold of alignment >= 0.75 is 0.75; it must be at most 0.5: another goal is",
     ),
     ("default, q >= 2, q <= 1", "threshold of q >= 2 is 2.0; it must be at most 1: another goal"),
     ({"name": 5}, "name is 5; it must be text"),
-    ({"min_gain": None}, "min_gain is None; it must be a number in"),
     ({"min_gain": "0.1"}, "min_gain is '0.1'; it must be a number in"),
-    ({"min_gain": math.nan}, "min_gain is nan; it must be a number in"),
     ({"unscored": []}, "unscored is []; it must be stop or again"),
-    ({"against": None}, "against is None; it must be best or previous"),
     ({"goals": "q >= 1"}, "goals is 'q >= 1'; it must be a list such as"),
-    ({"goals": None}, "goals is None; it must be a list such as"),
     ({"goals": {"q": 1}}, "goals is {'q': 1}; it must be a list such as"),
     ({"goals": [5]}, f"a goal is 5; {WRITTEN}"),
-    ({"rules": None}, "rules is None; it must be a list of objects such as"),
-    ({"rules": "attempts"}, "rules is 'attempts'; it must be a list of objects such as"),
     ({"rules": ["attempts"]}, "rules is ['attempts']; it must be a list of objects such as"),
     ({"rules": []}, "rules is (); it must be at least one stop rule"),
     ({"rules": [{"rule": "nope"}]}, "rule is 'nope'; it must be one of attempts, budget, echo,"),
-    ({"rules": [{}]}, "rule is ''; it must be one of attempts"),
     ({"rules": [{"rule": "attempts", "limit": 0}]}, f"limit is 0; {INTEGER}"),
     ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
@@ -234,14 +195,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"rules": [{"rule": "mine", "custom": True}]}, "rule is {'rule': 'mine', 'custom': True}; it"),
     ({"rules": [{"rule": []}]}, "policy is {'rules': [{'rule': []}]}; it must be a policy"),
     ({"attempts": None}, "attempts is None; it must be an object with the rule's fields"),
-    ({"attempts": [5]}, "attempts is [5]; it must be an object with the rule's fields"),
     ({"attempts": {"limit": None}}, f"attempts.limit is None; {INTEGER}"),
     ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
 ]
 
 
 @pytest.mark.parametrize(("given_", "said"), REFUSED)
-def test_what_cannot_be_is_refused_with_its_field_and_what_is_allowed(given_, said):
+def test_a_wrong_value_is_refused_with_its_field_and_what_is_allowed(given_, said):
     with pytest.raises(InvalidInput) as caught:
         policy(given_)
     assert str(caught.value).startswith(said)
@@ -250,16 +210,11 @@ def test_what_cannot_be_is_refused_with_its_field_and_what_is_allowed(given_, sa
 UNKNOWN: list[tuple[Any, str]] = [
     ("", "no policy is called ''; there are: default, orchestrator,"),
     ("nope", "no policy is called 'nope'; there are: default, orchestrator,"),
-    ("attempts.limit=6", "no policy is called 'attempts.limit=6'; there are: default,"),
-    ({"preset": "nope"}, "no policy is called 'nope'; there are: default,"),
     ({"preset": None}, "no policy is called 'None'; there are: default,"),
     ("default,", "no rule or field of a policy is called ''; there are: against, attempts,"),
     ("default, nope", "no rule or field of a policy is called 'nope'; there are: against,"),
-    ("default, -nope", "no rule or field of a policy is called 'nope'; there are: against,"),
-    ("default, nope.limit=5", "no rule or field of a policy is called 'nope'; there are: against,"),
     ("default, limit=5", "no rule or field of a policy is called 'limit'; there are: against,"),
     ("default, preset=stage", "no rule or field of a policy is called 'preset'; there are:"),
-    ("default, stage", "no rule or field of a policy is called 'stage'; there are: against,"),
     ("default, q = 0.5", "no rule or field of a policy is called 'q'; there are: against,"),
     ({"presett": "stage"}, "no rule or field of a policy is called 'presett'; there are:"),
     ({5: True}, "no rule or field of a policy is called 5; there are: against, attempts,"),
@@ -267,7 +222,7 @@ UNKNOWN: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("given_", "said"), UNKNOWN)
-def test_what_nobody_knows_is_refused_with_the_names_there_are(given_, said):
+def test_an_unknown_name_is_refused_with_the_names_there_are(given_, said):
     with pytest.raises(UnknownName) as caught:
         policy(given_)
     assert str(caught.value).startswith(said)
@@ -304,50 +259,33 @@ def means_something_or_is_refused(given_: Any) -> None:
 
 
 @given(st.lists(parts, max_size=4))
-def test_whatever_is_written_is_a_policy_or_refused(written):
+def test_any_text_is_a_policy_or_refused(written):
     means_something_or_is_refused(", ".join(["default", *written]))
 
 
 @given(st.dictionaries(pieces, json_data, max_size=3) | json_data)
-def test_whatever_data_is_given_is_a_policy_or_refused(given_):
+def test_any_data_is_a_policy_or_refused(given_):
     means_something_or_is_refused(given_)
 
 
-# -- there and back
-
-
-@given(support.with_goals)
-def test_what_the_codec_writes_is_an_object_that_means_the_same(made):
-    assert policy(codec.policy_to(made)) == made
-
-
-RULES: list[StopRule] = [
+RULES: list[heedful.StopRule] = [
     MaxAttempts(7),
-    Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
+    heedful.Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
     Echo(2, "scope"),
     Repeat(3, near=False),
     Fatigue(0.75, 0.25, 0.125),
-    Plateau(None, True, 0.25),
+    heedful.Plateau(None, True, 0.25),
     NothingMet(),
     All(Repeat(), All(NothingMet(), Echo())),
 ]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=rule_name)
-def test_every_shipped_rule_there_and_back(rule):
-    made = Policy((rule, MaxAttempts(9)), Improvement(0.125, "previous"), "again", "m", (QUALITY,))
+@given(support.with_goals | st.sampled_from(list(PRESETS.values())))
+@example(Policy(tuple(RULES), Improvement(0.125, "previous"), "again", "m", (QUALITY,)))
+def test_a_stored_policy_is_read_as_the_same(made):
     plain = json.loads(json.dumps(codec.policy_to(made)))
     assert codec.policy_from(plain) == policy(plain) == made
-
-
-def test_every_shipped_rule_is_among_them():
     assert {rule_name(rule) for rule in RULES[:-1]} == set(codec.RULES)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_there_and_back(name):
-    plain = json.loads(json.dumps(codec.policy_to(PRESETS[name])))
-    assert codec.policy_from(plain) == policy(plain) == PRESETS[name]
 
 
 @given(st.sampled_from(sorted(PRESETS)), st.integers(1, 99))
@@ -364,7 +302,6 @@ def test_a_text_changes_what_it_names_and_nothing_else(name, limit):
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ("quality >= 0.8", QUALITY),
         ("quality>=0.8", QUALITY),
         ("  quality  >=  0.8 ", QUALITY),
         ("quality ≥ 0.8", QUALITY),
@@ -383,7 +320,7 @@ def test_a_goal_is_written_as_it_is_read(written, meant):
 
 
 @given(support.goals)
-def test_a_goal_that_is_shown_can_be_read_again_as_exactly_as_it_is_compared(goals):
+def test_a_goal_that_is_shown_can_be_read_again(goals):
     for one in goals:
         back = goal(str(one))
         assert (back.score, back.direction) == (one.score, one.direction)
@@ -409,13 +346,8 @@ def test_a_goal_that_is_shown_can_be_read_again_as_exactly_as_it_is_compared(goa
         {"score": "q", "threshold": 1, "weight": 2},
     ],
 )
-def test_what_is_no_goal_is_refused_with_how_it_is_written(wrong):
+def test_a_wrong_goal_is_refused_with_the_right_form(wrong):
     with pytest.raises(InvalidInput) as caught:
         goal(wrong)
     assert caught.value.field == "a goal"
     assert caught.value.allowed.startswith('written like "alignment >= 0.75", or an object with')
-
-
-def test_thorough_is_the_example_of_the_docs():
-    made = policy("thorough, attempts.limit=6")
-    assert made == replace(thorough, rules=(MaxAttempts(6), thorough.rules[1]), name=made.name)

@@ -10,31 +10,17 @@ import heedful
 PACKAGE = Path(heedful.__file__).parent
 
 
-def beside() -> set[str]:
-    """The names of the modules and packages directly in `heedful`."""
-    return {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-
-
-def test_the_public_names_are_one_sorted_list():
+def test_the_public_names_are_one_sorted_list_and_resolve():
     assert heedful.__all__ == sorted(set(heedful.__all__))
-
-
-def test_every_public_name_resolves():
-    missing = [name for name in heedful.__all__ if not hasattr(heedful, name)]
-    assert missing == []
-
-
-def test_dir_lists_every_public_name():
+    assert [name for name in heedful.__all__ if not hasattr(heedful, name)] == []
     assert set(heedful.__all__) <= set(dir(heedful))
+    assert heedful.__version__ == version("heedful")
 
 
 def test_no_public_name_hides_a_module():
-    hidden = [
-        name
-        for name in heedful.__all__
-        if name in beside() and getattr(heedful, name) is not sys.modules.get(f"heedful.{name}")
-    ]
-    assert hidden == []
+    beside = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    for name in beside & set(heedful.__all__):
+        assert getattr(heedful, name) is sys.modules.get(f"heedful.{name}")
 
 
 def test_a_star_import_brings_exactly_the_public_names():
@@ -45,7 +31,3 @@ def test_a_star_import_brings_exactly_the_public_names():
         "assert here == set(heedful.__all__) - {'__version__'}, here ^ set(heedful.__all__)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_the_version_is_the_installed_one():
-    assert heedful.__version__ == version("heedful")

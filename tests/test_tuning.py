@@ -50,7 +50,7 @@ RIGHT_AT = (["right"], ["a", "right"], ["a", "b", "right"])
 STUCK = ["stuck"] * 4
 
 
-def test_the_cheapest_that_keeps_enough():
+def test_tuning_chooses_the_cheapest_policy_that_keeps_enough():
     found = tune(both(*RIGHT_AT, STUCK), policies.default)
     assert found.policy.name == "stage, repeat.times=1, attempts.limit=3"
     # 1, 2, 3 attempts, and 2 where default makes 3 before it sees that the answer is stuck
@@ -67,14 +67,12 @@ def test_the_cheapest_that_keeps_enough():
     ("keep", "chosen"),
     [
         (1.0, "stage, repeat.times=1, attempts.limit=3"),
-        (0.67, "stage, repeat.times=1, attempts.limit=3"),
         (0.66, "stage, attempts.limit=2"),
-        (0.33, "stage, attempts.limit=1"),
         (0.0, "stage, attempts.limit=1"),
         (1, "stage, repeat.times=1, attempts.limit=3"),
     ],
 )
-def test_less_to_keep_is_cheaper(keep, chosen):
+def test_a_smaller_share_to_keep_is_cheaper(keep, chosen):
     assert tune(both(*RIGHT_AT, STUCK), policies.default, keep).policy.name == chosen
 
 
@@ -86,22 +84,15 @@ def test_a_share_is_counted_exactly():
     assert tune(recorded, policies.default, 0.071).policy.name == "default"
 
 
-def test_what_is_used_now_may_cost_more_or_keep_too_little():
+def test_the_policy_in_use_stays_where_no_other_is_better():
     dear = both(*RIGHT_AT, STUCK)
     assert tune(dear, policy("stage, attempts.limit=1")).policy.name.endswith("attempts.limit=3")
     best = policy("stage, repeat.times=1, attempts.limit=3")
     found = tune(dear, best)
     assert (found.policy, found.reported_on) == (best, found.before)
-
-
-def test_what_is_used_now_stays_where_nothing_can_be_solved():
-    found = tune(both(STUCK, ["a", "b"]), policies.thorough)
-    assert (found.policy, found.chosen_on.solvable) == (policies.thorough, 0)
-
-
-def test_a_policy_without_a_name_gets_one():
-    found = tune(both(STUCK, ["a"]), Policy((MaxAttempts(2),)))
+    found = tune(both(STUCK, ["a", "b"]), Policy((MaxAttempts(2),)))  # nothing can be solved
     assert (found.policy.name, found.before.policy) == ("as it is", "as it is")
+    assert found.chosen_on.solvable == 0
 
 
 def test_one_loop_that_was_cut_does_not_spoil_the_choice():
@@ -111,7 +102,7 @@ def test_one_loop_that_was_cut_does_not_spoil_the_choice():
     assert found.chosen_on.beyond == 1
 
 
-def test_where_the_record_cannot_tell_all_attempts_count():
+def test_all_attempts_count_where_the_record_is_too_short():
     """Every loop ends after two attempts, so a limit of three may cost three."""
     recorded = both(["a", "right"], ["a", "b"])
     costs = {one.policy.name: one.most for one in trials(recorded, policies.default)}
@@ -120,7 +111,7 @@ def test_where_the_record_cannot_tell_all_attempts_count():
     assert costs["stage, plateau.patience=1, attempts.limit=8"] == 8
 
 
-def test_goals_and_improvement_are_those_of_the_policy_now():
+def test_a_tried_policy_has_the_goals_and_improvement_of_the_one_in_use():
     goals = (Goal("quality", 0.75),)
     scores = [{"quality": 0.5}, {"quality": 0.8}]
     recorded = [Recorded(history(*scores, id=id)) for half in (0, 1) for id in named(2, half)]
@@ -144,23 +135,18 @@ def test_the_half_depends_on_the_id_alone():
 
 
 @pytest.mark.parametrize("ids", [[], ["a"], ["a", "b"], named(9, 0), [*named(9, 1), *named(1, 0)]])
-def test_too_few_loops(ids):
+def test_too_few_loops_are_refused(ids):
     with pytest.raises(InvalidInput, match=f"loops is {len(ids)}; it must be more: by their ids"):
         tune([made_of(id, "right") for id in ids], policies.default)
 
 
-def test_odd_ids():
-    found = tune([*both(["right"], ["right"]), made_of("\ud800", "right")], policies.default)
-    assert found.chosen_on.loops + found.reported_on.loops == 5
-
-
 @pytest.mark.parametrize("keep", [-0.1, 1.1, 2, float("nan"), "1", None, True])
-def test_a_share_out_of_range(keep):
+def test_a_share_out_of_range_is_refused(keep):
     with pytest.raises(InvalidInput, match=r"keep is .*; it must be a number in 0..1"):
         tune(both(*RIGHT_AT), policies.default, keep)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     told: list[tuple[int, int]] = []
     recorded = both(*RIGHT_AT)
     tune(recorded, policies.default, watch=lambda *at: told.append(at))
@@ -171,7 +157,7 @@ def test_progress_is_told():
 some = st.lists(st.builds(Recorded, support.loops(most=9)), min_size=1, max_size=3)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(some, support.with_goals)
 def test_trials_have_the_figures_of_compare(recorded, base):
     tried = list(trials(recorded, base))
@@ -189,7 +175,7 @@ def most(tried: Policy, loop: Loop) -> int:
     return made.attempts if made.exact else limit
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(support.loops(least=1, most=5), min_size=2, max_size=4), st.floats(0, 1))
 def test_nothing_tried_is_cheaper_and_keeps_enough(loops, keep):
     recorded = [
@@ -214,7 +200,7 @@ def test_a_policy_can_be_written_as_it_is_named(improvement, unscored):
             assert policy(tried.name) == tried
 
 
-def test_the_grid():
+def test_the_grid_holds_each_policy_once():
     tried = list(grid())
     assert len({one.rules for one in tried}) == len({one.name for one in tried}) == len(tried)
     assert {one.rules[0] for one in tried} == {MaxAttempts(n) for n in range(1, MOST + 1)}

@@ -21,7 +21,6 @@ from bench.quality import (
     stop,
     strategies,
     whowhen,
-    whowhen_model,
 )
 
 JOBS = {
@@ -34,11 +33,10 @@ JOBS = {
     "appraise": appraise.run,
     "reflect": reflect.run,
     "dream": dream.run,
-    "whowhen_model": whowhen_model.run,
     "strategies": strategies.run,
 }
 # These take minutes and run only when they are asked for by name.
-SLOW = frozenset({"strategies", "whowhen_model"})
+SLOW = frozenset({"strategies"})
 OUT = Path("bench/out/quality.json")
 
 

@@ -1,17 +1,14 @@
-"""Attacks: what of them recall brings, whichever way they got in; and what the screen sees."""
+"""Attacks: what recall brings of them, whichever way they got in."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import gather
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from statistics import mean, quantiles
-from time import process_time
+from statistics import mean
 from typing import Any
-
-from safepaste import scan_prompt
 
 import heedful
 from bench.quality.rows import Row, read
@@ -22,23 +19,16 @@ from heedful.models.contract import Embedder
 Data = Mapping[str, Any]
 # A word that all the attackers' texts have here, and no other: what recall brings is told by it.
 MARK = "zqattacker"
-SUSPECT = 0.5  # the figures need a threshold; the quarantine has none
-LONG = 64 * 1024  # characters
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The gate, by recall on the real store; the screen beside a public one; and what it costs."""
+    """Yield the shares of attacks and of usable reflections that recall brings."""
     rows = list(read(data, "attacks", split))
     attacks = [row for row in rows if row["label"] == "attack"]
     benign = [row for row in rows if row["label"] != "attack"]
     recalled, ungated, usable = asyncio.run(gated(attacks, benign))
-    texts, harmless = [row["text"] for row in attacks], [row["text"] for row in benign]
     yield Row("attacks.recalled", recalled, ungated, "with a trust gate 0; without .468 of top 3")
     yield Row("attacks.benign_usable", usable)
-    anchor = "best public screen .156"
-    yield Row("attacks.screen_detected", share(texts, ours), share(texts, public), anchor)
-    yield Row("attacks.screen_false", share(harmless, ours), share(harmless, public), "its .008")
-    yield Row("attacks.screen_ms", p99(texts), anchor="p99 of 64 KiB; at most 5")
 
 
 async def gated(attacks: Sequence[Data], benign: Sequence[Data]) -> tuple[float, float, float]:
@@ -127,32 +117,6 @@ def reflections(benign: Sequence[Data]) -> list[Data]:
     """The real reflections: those that brought a measured improvement, where the rows tell."""
     real = [row for row in benign if row["kind"].endswith("reflection")]
     return [row for row in real if row["meta"].get("improved")] or real
-
-
-def ours(text: str) -> bool:
-    """What the shipped screen makes of a text."""
-    return heedful.screen(text).score >= SUSPECT
-
-
-def public(text: str) -> bool:
-    """The same of the rules of a public one."""
-    return scan_prompt(text).flagged
-
-
-def share(texts: Sequence[str], suspects: Callable[[str], bool]) -> float:
-    """The share of the texts that a screen suspects."""
-    return mean(map(suspects, texts))
-
-
-def p99(texts: Sequence[str]) -> float:
-    """Milliseconds of the processor for 64 KiB, at the 99th percentile of the texts."""
-    spent = []
-    for text in texts:
-        long = f"{text}\n" * (LONG // len(text) + 1)
-        before = process_time()
-        heedful.screen(long[:LONG])
-        spent.append(process_time() - before)
-    return 1e3 * quantiles(spent, n=100)[-1]
 
 
 class Remembering:

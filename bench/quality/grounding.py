@@ -1,36 +1,42 @@
 """Grounding: which numbers, names and sentences of a text its evidence does not bear out.
 
-The shipped check with its defaults. In a game report each error is a report; a warning (what the
-evidence neither bears out nor rules out) is none. A response is flagged by either.
+The shipped check with its defaults; the game reports with the words of their field, which
+`game.json` holds, and without them (`_plain`). In a game report each error counts as a report, a
+warning (what the evidence neither supports nor contradicts) does not. Either flags a response.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from bench.quality.rows import Row, read
-from heedful.checks import grounding
+from heedful.checks import Lexicon, grounding
 from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 
 Rows = Sequence[Mapping[str, Any]]
 Spans = Iterable[tuple[int, int]]
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+GAME = Path(__file__).with_name("game.json")
 SPLIT = re.compile(r"\S+")
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
     """The four sets; the baseline of each reports the numbers that occur nowhere in the source."""
     games = list(read(data, "grounding_accuracy_shared_task", split))
-    ours, plain = marks(games, errors), marks(games, numbers)
+    lexicon = Lexicon.of(json.loads(GAME.read_text(encoding="utf-8")))
+    ours, plain = marks(games, partial(errors, lexicon=lexicon)), marks(games, numbers)
+    wordless = marks(games, errors)
     anchor = "automatic .691 / .756, with humans .841 / .879"
-    yield Row("grounding.game.recall", ours.pop("recall"), plain["recall"], anchor)
-    yield Row("grounding.game.precision", ours.pop("precision"), plain["precision"], anchor)
+    for name in ("recall", "precision"):
+        yield Row(f"grounding.game.{name}", ours.pop(name), plain[name], anchor)
+        yield Row(f"grounding.game.{name}_plain", wordless[name], plain[name])
     for kind, share in sorted(ours.items()):
         yield Row(f"grounding.game.recall.{kind}", share, plain[kind])
     responses = list(read(data, "grounding_quintd1", split))
@@ -45,19 +51,19 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 @lru_cache(maxsize=1)  # the responses to one source follow one another
-def check(source: str) -> Callable[[str, Context], list[Finding]]:
-    """The check that holds texts against a source."""
-    return grounding(source)
+def check(source: str, lexicon: Lexicon | None) -> Callable[[str, Context], list[Finding]]:
+    """Return the check that holds texts against a source."""
+    return grounding(source, lexicon=lexicon)
 
 
-def found(row: Mapping[str, Any]) -> list[Finding]:
-    """What the check finds in a response."""
-    return check(row["source"])(row["response"], Context("ground"))
+def found(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> list[Finding]:
+    """Return what the check finds in a response."""
+    return check(row["source"], lexicon)(row["response"], Context("ground"))
 
 
-def errors(row: Mapping[str, Any]) -> Spans:
-    """The spans of the errors."""
-    return [one.span for one in found(row) if one.level == "error" and one.span]
+def errors(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> Spans:
+    """Return the spans of the errors."""
+    return [one.span for one in found(row, lexicon) if one.level == "error" and one.span]
 
 
 def numbers(row: Mapping[str, Any]) -> Spans:

@@ -15,7 +15,7 @@ from rich.table import Table
 import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
-from heedful.cli.frontier import Point, draw, front
+from heedful.cli.pictures import Point, draw_front, front
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.replay import grid
 from heedful.loop.stop import find_near_repeat as near
@@ -106,7 +106,7 @@ def _tell(key: str, loops: list[heedful.Recorded], full: heedful.Figures) -> Non
     Console().print(table)
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{key.replace('.', '_')}.png"
-    path.write_bytes(draw(points, f"{key}: {len(loops)} recorded loops", others))
+    path.write_bytes(draw_front(points, f"{key}: {len(loops)} recorded loops", others))
     Console().print(f"written: {path}", _apart(loops), markup=False)
 
 

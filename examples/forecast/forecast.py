@@ -27,7 +27,7 @@ from heedful import Pipeline
 from heedful.checks import contains, numbers
 from heedful.checks.evaluate import Check, Context
 from heedful.checks.grounding import grounding
-from heedful.checks.insights import insights as cites
+from heedful.checks.grounding.insights import insights as cites
 from heedful.drive.generate import Writer
 from heedful.errors import PackageMissing
 from heedful.loop.record import Finding

@@ -16,36 +16,34 @@ _HOMES = {
     "All": "heedful.loop.stop",
     "Answer": "heedful.models.contract",
     "Attempt": "heedful.loop.record",
-    "AttemptReport": "heedful.store.runs",
-    "Attribution": "heedful.memory.attribution",
     "Briefing": "heedful.lessons.ranking",
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
     "Change": "heedful.loop.explain",
     "Checked": "heedful.store.runs",
-    "Claim": "heedful.memory.grounded",
+    "Claim": "heedful.memory.draft",
     "Client": "heedful.service.client",
     "Comparison": "heedful.lessons.proof",
     "Context": "heedful.checks.evaluate",
     "Decision": "heedful.loop.decide",
     "Difference": "heedful.lessons.words",
     "Done": "heedful.loop.decide",
-    "Draft": "heedful.memory.drafting",
+    "Draft": "heedful.memory.draft",
     "Dream": "heedful.memory.dream",
     "Dreams": "heedful.memory.dream",
     "Echo": "heedful.loop.stop",
     "Effect": "heedful.lessons.proof",
     "Embedder": "heedful.models.contract",
-    "Episode": "heedful.memory.episode",
+    "Episode": "heedful.traces.episode",
     "Evaluation": "heedful.loop.record",
-    "Event": "heedful.memory.episode",
+    "Event": "heedful.traces.episode",
     "Example": "heedful.lessons.learn",
-    "Expected": "heedful.memory.expected",
+    "Expected": "heedful.traces.appraisal",
     "Explanation": "heedful.loop.explain",
     "Exported": "heedful.memory.transfer",
     "Exposure": "heedful.lessons.proof",
     "Fatigue": "heedful.loop.stop",
-    "Fault": "heedful.memory.episode",
+    "Fault": "heedful.traces.episode",
     "Figures": "heedful.loop.replay",
     "Filter": "heedful.lessons.lesson",
     "Finding": "heedful.loop.record",
@@ -82,37 +80,35 @@ _HOMES = {
     "Reflection": "heedful.lessons.learn",
     "Remembered": "heedful.lessons.lesson",
     "Repeat": "heedful.loop.stop",
-    "RepeatedStep": "heedful.memory.repeats",
+    "RepeatedStep": "heedful.traces.signals",
     "Replayed": "heedful.loop.replay",
     "Report": "heedful.store.runs",
     "Result": "heedful.drive.drive",
     "RevocationResult": "heedful.lessons.trust",
     "Run": "heedful.drive.drive",
     "Scope": "heedful.lessons.lesson",
-    "Screening": "heedful.memory.screen",
     "Seen": "heedful.lessons.patterns",
     "Sighting": "heedful.lessons.trust",
-    "Signal": "heedful.memory.signal",
+    "Signal": "heedful.traces.signals",
     "Signature": "heedful.lessons.signature",
     "Spaces": "heedful.memory.memory",
+    "StageAttempt": "heedful.store.runs",
     "StageReport": "heedful.store.runs",
     "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
     "StopRule": "heedful.loop.stop",
     "Store": "heedful.store.store",
-    "Suspect": "heedful.memory.attribution",
     "Templates": "heedful.lessons.patterns",
     "Trigger": "heedful.loop.decide",
     "Tuned": "heedful.loop.replay",
     "Usage": "heedful.loop.record",
     "Writer": "heedful.drive.generate",
-    "appraise": "heedful.appraising",
-    "attribute": "heedful.memory.attribution",
+    "appraise": "heedful.traces.appraisal",
     "compare": "heedful.loop.replay",
     "consolidate": "heedful.memory.dream",
     "context": "heedful.checks.evaluate",
     "decide": "heedful.loop.decide",
-    "episode_of": "heedful.memory.episode",
+    "episode_of": "heedful.memory.reflect",
     "explain": "heedful.loop.explain",
     "keep_dreaming": "heedful.memory.dream",
     "open_model": "heedful.models",
@@ -124,14 +120,13 @@ _HOMES = {
     "reasoning": "heedful.loop.decide",
     "reflect": "heedful.memory.reflect",
     "reflect_waiting": "heedful.memory.reflect",
-    "repeated_step": "heedful.memory.repeats",
+    "repeated_step": "heedful.traces.signals",
     "replay": "heedful.loop.replay",
     "run": "heedful.drive.drive",
     "run_sync": "heedful.drive.portal",
-    "screen": "heedful.memory.screen",
     "self_correcting": "heedful.drive.portal",
-    "self_rated": "heedful.memory.drafting",
-    "signals": "heedful.memory.signals",
+    "self_rated": "heedful.memory.draft",
+    "signals": "heedful.traces.signals",
     "signature": "heedful.lessons.signature",
     "targeted": "heedful.drive.generate",
     "tune": "heedful.loop.replay",
@@ -142,14 +137,13 @@ _ROOMS |= {"traces": "heedful.traces"}
 
 if TYPE_CHECKING:
     from heedful.pipeline import Guardrails, Pipeline
-    from heedful.store.runs import AttemptReport, Checked, Report, StageReport
+    from heedful.store.runs import Checked, Report, StageAttempt, StageReport
 
     __version__: str
     from heedful import checks as checks
     from heedful import errors as errors
     from heedful import models as models
     from heedful import traces as traces
-    from heedful.appraising import appraise
     from heedful.checks.evaluate import Context, context
     from heedful.drive.drive import Result, Run, run
     from heedful.drive.generate import Writer, targeted
@@ -210,33 +204,26 @@ if TYPE_CHECKING:
         Stop,
         StopRule,
     )
-    from heedful.memory.attribution import Attribution, Suspect, attribute
-    from heedful.memory.drafting import Draft, self_rated
+    from heedful.memory.draft import Claim, Draft, self_rated
     from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
-    from heedful.memory.episode import Episode, Event, Fault, episode_of
-    from heedful.memory.expected import Expected
-    from heedful.memory.grounded import Claim
     from heedful.memory.memory import Memory, Quarantine, Spaces
     from heedful.memory.prompts import Prompts
-    from heedful.memory.reflect import Reflected, reflect, reflect_waiting
-    from heedful.memory.repeats import RepeatedStep, repeated_step
-    from heedful.memory.screen import Screening, screen
-    from heedful.memory.signal import Signal
-    from heedful.memory.signals import signals
+    from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
     from heedful.memory.transfer import Exported, Imported
     from heedful.models import open_model
     from heedful.models.contract import Answer, Embedder, Message, Model
     from heedful.service.client import Client
     from heedful.store import open_store
     from heedful.store.store import Store
+    from heedful.traces.appraisal import Expected, appraise
+    from heedful.traces.episode import Episode, Event, Fault
+    from heedful.traces.signals import RepeatedStep, Signal, repeated_step, signals
 
 __all__ = [
     "Again",
     "All",
     "Answer",
     "Attempt",
-    "AttemptReport",
-    "Attribution",
     "Briefing",
     "Budget",
     "Candidate",
@@ -308,25 +295,23 @@ __all__ = [
     "RevocationResult",
     "Run",
     "Scope",
-    "Screening",
     "Seen",
     "Sighting",
     "Signal",
     "Signature",
     "Spaces",
+    "StageAttempt",
     "StageReport",
     "Standing",
     "Stop",
     "StopRule",
     "Store",
-    "Suspect",
     "Templates",
     "Trigger",
     "Tuned",
     "Usage",
     "Writer",
     "appraise",
-    "attribute",
     "compare",
     "consolidate",
     "context",
@@ -347,7 +332,6 @@ __all__ = [
     "replay",
     "run",
     "run_sync",
-    "screen",
     "self_correcting",
     "self_rated",
     "signals",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heedful.checks import _child
-from heedful.checks.steps import split
+from heedful.checks.program import plan_tests
 
 
 class Told(list[dict[str, Any]]):
@@ -31,15 +31,8 @@ def loaded(source: str) -> tuple[dict[str, Any] | None, Told]:
 def ran(names: dict[str, Any], tests: str, entry: str | None = None) -> Told:
     told = Told()
     space = _child.visible(names, entry, dict(vars(builtins)))
-    _child.run_tests(split(tests, entry).code, space, told)
+    _child.run_tests(plan_tests(tests, entry).code, space, told)
     return told
-
-
-def test_a_program_that_loads_gives_its_names():
-    names, told = loaded("def f(): return 1\n")
-    assert names is not None
-    assert names["f"]() == 1
-    assert told == []
 
 
 def test_a_program_that_does_not_load_is_told():
@@ -49,14 +42,6 @@ def test_a_program_that_does_not_load_is_told():
     (told,) = loaded("raise SystemExit(0)")[1]
     assert (told["broken"], told["type"]) == ("load", "SystemExit")
     assert told["trace"][0].startswith("program.py:1 in <module>")
-
-
-def test_steps_are_told_one_by_one():
-    told = ran({"f": lambda: 1}, "x = f()\nassert x == 1\nassert y == 1\n")
-    assert [t["step"] for t in told if "step" in t] == [0, 1, 2]
-    (failed,) = [t for t in told if "failed" in t]
-    assert (failed["failed"], failed["type"]) == (2, "NameError")
-    assert told[-1] == {"done": True}
 
 
 def test_an_assertion_of_the_tests_is_told_from_one_of_the_program():
@@ -76,16 +61,6 @@ def test_builtins_of_the_program_are_hidden_but_for_the_one_that_is_tested():
     assert (space["sum"], space["g"]) == (1, 3)
     assert "len" not in space
     assert "__doc__" not in space
-
-
-def test_a_value_that_cannot_be_shown_is_told_as_such():
-    class BadError(Exception):
-        def __str__(self) -> str:
-            raise KeyError
-
-    assert _child.shown(BadError(), str) == "(cannot be shown: KeyError)"
-    assert _child.shown(ValueError("x"), str) == "x"
-    assert len(_child.shown("x" * 10**6)) == 300
 
 
 @pytest.mark.parametrize("event", ["os.fork", "os.killpg", "subprocess.Popen", "open"])

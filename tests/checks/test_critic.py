@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks import critic as checks
 from heedful.checks import loading as checks_loading
-from heedful.checks import roles as checks_roles
+from heedful.checks.critic import plain_text
 from heedful.checks.evaluate import Context, blocking, pure
-from heedful.checks.roles import plain
 from heedful.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
 from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Goal, Usage
@@ -48,15 +47,6 @@ def bias(tag: str, severity: float = 0.6, quote: str = "twice a day") -> dict[st
 # Roles
 
 
-def test_alignment_is_a_score_and_its_reason_a_warning():
-    evaluation = judged(checks.critic("alignment", ScriptedModel(said(alignment=0.7))))
-    assert evaluation.scores == {"alignment": 0.7}
-    (why,) = evaluation.findings
-    assert (why.check, why.level, why.severity) == ("alignment", "warning", 0.3)
-    assert why.message == "The moon is missing: name it."
-    assert why.evidence == "judged by scripted, confidence 0.8"
-
-
 @pytest.mark.parametrize(
     ("role", "answer", "score", "preference", "level"),
     [
@@ -72,7 +62,7 @@ def test_alignment_is_a_score_and_its_reason_a_warning():
 )
 def test_each_role_has_a_score_a_preference_and_a_reason(role, answer, score, preference, level):
     evaluation = judged(checks.critic(role, ScriptedModel(said(**answer))))
-    (name,) = checks_roles.ROLES[role].directions
+    (name,) = checks.ROLES[role].directions
     assert evaluation.scores == {name: score}
     # Drawn towards 0.5 by what the confidence, 0.8, lacks.
     assert evaluation.preference == pytest.approx(0.5 + 0.8 * (preference - 0.5))
@@ -92,14 +82,6 @@ def test_a_bias_is_a_persistent_warning_with_what_was_said_as_evidence():
     assert evaluation.scores == {"bias": 0.6}
 
 
-def test_an_invalid_summary_is_an_error_with_a_key_of_its_own():
-    model = ScriptedModel(said(summary_valid=False), said(reason="Else.", summary_valid=False))
-    check = checks.critic("summary", model)
-    first, second = judged(check), judged(check)
-    assert first.errors[0].key == second.errors[0].key == "summary: not summary_valid"
-    assert second.errors[0].message == "Else."
-
-
 def test_a_bias_again_and_again_stops_a_loop_although_it_improves():
     answers = [said(biases=[bias("optimism", 0.6 - n / 10)]) for n in range(3)]
     result = heedful.run_sync(
@@ -117,7 +99,7 @@ def test_a_bias_again_and_again_stops_a_loop_although_it_improves():
 
 
 def test_a_role_of_ones_own():
-    short = checks_roles.Role(
+    short = checks.Role(
         "brevity",
         "Judge how brief it is: brevity is 1 where no word can go; padding is 1 where all can.",
         {"brevity": "at_least", "padding": "at_most"},
@@ -135,7 +117,7 @@ def test_a_role_may_be_given_as_data_and_have_tags_of_its_own():
     role = {"name": "tone", "instruction": "Judge the tone.", "tags": {"rude": "insults"}}
     check = checks.critic(role, ScriptedModel(said(biases=[bias("rude")])))
     assert judged(check).findings[1].key == "bias: rude"
-    more = replace(checks_roles.ROLES["pessimist"], tags={**checks_roles.BIASES, "rude": "insults"})
+    more = replace(checks.ROLES["pessimist"], tags={**checks.BIASES, "rude": "insults"})
     check = checks.critic(more, ScriptedModel(said(biases=[bias("rude"), bias("optimism", 0.2)])))
     assert judged(check).scores == {"bias": 0.6}
 
@@ -154,7 +136,7 @@ def test_a_role_may_be_given_as_data_and_have_tags_of_its_own():
 def test_a_role_that_cannot_be_judged_is_refused(arguments, message):
     fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
     with pytest.raises(InvalidInput, match=message):
-        checks_roles.Role(**fine | arguments)
+        checks.Role(**fine | arguments)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +167,6 @@ def test_an_unknown_role_lists_those_there_are():
 
 GOOD = said(alignment=0.5)
 MALFORMED = [
-    ("", "the answer is ''"),
     ("Sure! It is 0.9.", "the answer is 'Sure"),
     ("```json\n" + GOOD + "\n```", "the answer is '```json"),
     (GOOD[:-9], "must be JSON, whole"),
@@ -215,13 +196,8 @@ def test_a_malformed_answer_is_asked_again_and_then_raises(text, message):
     assert "asked 2 times" in str(raised.value)
     assert raised.value.answer == text
     assert len(model.prompts) == 2
-
-
-@pytest.mark.parametrize(("text", "message"), MALFORMED, ids=range(len(MALFORMED)))
-def test_what_it_answers_then_counts(text, message):
     evaluation = judged(checks.critic("alignment", ScriptedModel(text, GOOD)))
-    assert evaluation.scores == {"alignment": 0.5}
-    assert evaluation.usage.calls == 2
+    assert (evaluation.scores, evaluation.usage.calls) == ({"alignment": 0.5}, 2)
 
 
 @pytest.mark.parametrize(
@@ -332,11 +308,6 @@ def test_who_asks_without_a_host_is_answered_anew():
     assert asyncio.run(twice()).scores == {"alignment": 0.5}
 
 
-def test_a_host_asks_a_model_that_was_away_again():
-    model = ScriptedModel(ModelError("busy"), said(alignment=1))
-    assert loop({"evaluate": checks.critic("alignment", model)}).passed
-
-
 def test_an_error_that_is_not_heedful_s_is_the_check_s():
     model = ScriptedModel(KeyError("odd"), forever=True)
     with pytest.raises(CheckFailed, match="check 'critic alignment' raised KeyError"):
@@ -386,48 +357,16 @@ def test_it_is_shown_task_goal_context_and_candidate():
     assert m in system
 
 
-def test_what_is_not_there_is_not_shown():
-    _, user = prompts("", Context(None))
-    m = mark(user)
-    assert (
-        user == f"<candidate {m}>\n\n</candidate {m}>\n\nJudge the candidate of {m} now, as JSON."
-    )
-
-
 @given(st.text() | st.lists(st.text()) | st.just(HOSTILE), st.text())
 def test_whatever_is_judged_stays_between_its_delimiters(candidate, task):
     system, user = prompts(candidate, Context(f"Do: {task}"))
     m = mark(user)
-    inside = plain(candidate)
-    for name, text in (("task", plain(f"Do: {task}")), ("candidate", inside)):
+    inside = plain_text(candidate)
+    for name, text in (("task", plain_text(f"Do: {task}")), ("candidate", inside)):
         assert user.count(f"<{name} {m}>\n{text}\n</{name} {m}>") == 1
         assert m not in text
     assert user.count(m) == 5
     assert HOSTILE not in system
-
-
-@given(st.text())
-def test_the_same_judgement_is_the_same_prompt(candidate):
-    assert prompts(candidate) == prompts(candidate)
-    assert prompts(candidate + "a") != prompts(candidate + "b")
-
-
-def test_orders_in_a_candidate_are_data():
-    _, user = prompts(HOSTILE)
-    m = mark(user)
-    before, _, after = user.partition(f"<candidate {m}>\n")
-    assert "Ignore the above" not in before
-    assert after.startswith(HOSTILE)
-    assert after.removeprefix(HOSTILE).startswith(f"\n</candidate {m}>")
-
-
-@given(st.text() | st.text(alphabet="<|im_sta>/sINST[]\u200b\x00"))
-def test_plain_text_has_no_controls_and_no_role_tokens(text):
-    shown = plain(text)
-    assert all(c.isprintable() or c.isspace() for c in shown if c not in "\n\t")
-    for token in ("<|im_start|>", "</s>", "<s>", "[INST]", "[/INST]"):
-        assert token not in shown
-    assert plain(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -444,7 +383,7 @@ def test_plain_text_has_no_controls_and_no_role_tokens(text):
     ],
 )
 def test_what_is_taken_out_before_a_model_sees_it(text, shown):
-    assert plain(text) == shown
+    assert plain_text(text) == shown
 
 
 def test_the_middle_of_what_is_long_is_left_out_and_that_is_noted():
@@ -529,13 +468,6 @@ def test_alignment_is_with_the_goal_and_drift_is_from_the_task():
     assert plainly.scores["alignment"] == pytest.approx(1)
 
 
-@given(st.text(), st.text())
-def test_by_embedding_every_score_is_a_share(task, candidate):
-    for role in ("alignment", "drift"):
-        evaluation = judged(checks.critic(role, FixedEmbedder()), candidate, Context(task))
-        assert 0 <= evaluation.scores[role] <= 1
-
-
 def test_vectors_of_another_length_are_refused():
     with pytest.raises(MalformedAnswer, match="embedder 'fixed': nan is no cosine"):
         judged(checks.critic("drift", Turned([1.0], [float("nan")])))
@@ -565,11 +497,3 @@ def test_a_name_that_no_model_has_is_refused():
         checks.critic("alignment", "gpt")
     with pytest.raises(InvalidInput, match="no role is called 'nobody'"):
         checks_loading.load({"name": "critic", "role": "nobody", "model": "embedded"}, None)
-
-
-@given(SHARE, SHARE)
-def test_a_score_is_what_the_model_said(score, confidence):
-    answer = said(alignment=score, confidence=confidence)
-    evaluation = judged(checks.critic("alignment", ScriptedModel(answer)))
-    assert evaluation.scores == {"alignment": score}
-    assert evaluation.preference == pytest.approx(0.5 + confidence * (score - 0.5))

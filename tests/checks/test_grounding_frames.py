@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.checks import Evidence, ground, grounding
@@ -59,21 +58,6 @@ def test_one_table_in_any_form_gives_the_same_claims(frame):
 CELLS = st.integers(2, 9_999) | st.decimals(1, 999, places=2).map(float)
 
 
-@given(st.lists(st.tuples(CELLS, CELLS), min_size=2, max_size=5))
-def test_any_table_gives_the_same_claims(cells):
-    names = ("Alder", "Birch", "Cedar", "Dogwood", "Elm")
-    rows = [
-        {"name": name, "weight": float(one), "height": float(two)}
-        for name, (one, two) in zip(names, cells, strict=False)
-    ]
-    text = " ".join(f"{row['name']} has a weight of {row['height']}." for row in rows)
-    claims = ground(text, rows)
-    frame = pl.DataFrame(rows)
-    csv, written = frame.write_csv(), frame.write_json()
-    for form in (frame, pd.DataFrame(rows), pa.Table.from_pylist(rows), csv, written):
-        assert ground(text, form) == claims
-
-
 def test_several_tables_have_names():
     evidence = {"costs": PANDAS, "deep": {"speeds": POLARS.select("model", ms=pl.lit(7))}}
     claims = ground("Ridge has an RMSE of 3.25 and takes 9 ms.", evidence)
@@ -119,9 +103,3 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     with pytest.raises(PackageMissing, match=r"pip install 'heedful\[frames\]'"):
         Evidence({"train": PANDAS})
     assert ground("2 apples", [{"apples": 2}])
-
-
-def test_dates_in_rows_are_dates_of_the_evidence():
-    rows = [{"at": datetime(2021, 3, 2, 16, 30)}, {"at": date(2021, 3, 4)}]  # noqa: DTZ001
-    text = "It was on March 2, 2021, or March 4, 2021, not on March 3, 2021."
-    assert [claim.verdict for claim in ground(text, rows)] == ["supported"] * 2 + ["contradicted"]

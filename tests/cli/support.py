@@ -1,4 +1,4 @@
-"""Runs `heedful` as a user does: a process of its own in a folder with task files and a model."""
+"""Runs `heedful` as a user does: in a folder with task files and a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ SECONDS = 60
 # was fed back the answer is right, but for tasks that say "never".
 MODEL = """
 import os, time
-from heedful.protocols import Answer, Usage
+from heedful import Answer, Usage
 
 def note(text):
     name = os.environ.get("CALLS", "calls.log")
@@ -115,26 +116,28 @@ class Desk:
             encoding="utf-8",
         )
 
-    def heedful(self, *arguments: str, stdin: str = "", **more: str) -> Done:
-        """The command, ended."""
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            cwd=self.folder,
-            env=self.environment(more),
-            input=stdin,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+    def heedful(self, *arguments: str, stdin: str | bytes = "", **more: str) -> Done:
+        """The command within this process, with this environment and no other setting."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [one for one in os.environ if one.startswith("HEEDFUL_")]:
+                patch.delenv(name)
+            for name, value in more.items():
+                patch.setenv(name, value)
+            return self.invoke(patch, *arguments, stdin=stdin)
 
     def invoke(self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str | bytes = "") -> Done:
-        """The command within this process: for what neither needs a model nor leaves anything."""
+        """The command within this process; what it imports from the folder is forgotten."""
         patch.chdir(self.folder)
         patch.setattr(sys, "path", list(sys.path))
+        patch.setattr(sys, "dont_write_bytecode", True)
         patch.setenv("HEEDFUL_CACHE", str(self.folder / "cache"))
-        result = CliRunner().invoke(app, arguments, input=stdin)
+        invalidate_caches()
+        try:
+            result = CliRunner().invoke(app, arguments, input=stdin)
+        finally:
+            for name, module in list(sys.modules.items()):
+                if str(getattr(module, "__file__", "")).startswith(str(self.folder)):
+                    del sys.modules[name]
         return Done(result.exit_code, result.stdout, result.stderr)
 
     def write(self, name: str, text: str | bytes) -> Path:

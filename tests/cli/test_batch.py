@@ -8,18 +8,15 @@ import pytest
 
 from heedful import open_store
 from heedful.checks import contains
-from heedful.cli.batch import Row, batch
+from heedful.cli.run import Row, batch
 from heedful.cli.tasks import Task
-from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
 from heedful.errors import (
-    CheckFailed,
     MalformedAnswer,
     ModelUnavailable,
     StoreUnavailable,
 )
 from heedful.loop.policies import default
-from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 
@@ -53,12 +50,15 @@ class Echo(ScriptedModel):
         self.now += 1
         self.most = max(self.most, self.now)
         try:
-            answer = await super().complete(messages, **settings)
+            answer = await self.answer(messages, **settings)
             if word in self.failing:
                 raise self.failing[word]
             return answer
         finally:
             self.now -= 1
+
+    async def answer(self, messages, **settings):
+        return await super().complete(messages, **settings)
 
 
 async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> list[Row]:
@@ -74,14 +74,22 @@ def store(tmp_path):
 
 
 def test_rows_in_task_order_however_they_end(store):
+    ended: list[Row] = []
+    last = asyncio.Event()
+
     class Uneven(Echo):
         async def complete(self, messages, **settings):
-            await asyncio.sleep(0.05 if "one" in messages[-1].content else 0)
+            if "one" in messages[-1].content:
+                await last.wait()
             return await super().complete(messages, **settings)
 
-    ended: list[Row] = []
+    def watch(row: Row) -> None:
+        ended.append(row)
+        if row.id == "three":
+            last.set()
+
     todo = tasks("one", "two", "three", context={"family": "numbers"})
-    rows = asyncio.run(go(store, Uneven(), todo, jobs=2, watch=ended.append))
+    rows = asyncio.run(go(store, Uneven(), todo, jobs=2, watch=watch))
     assert [row.id for row in rows] == ["one", "two", "three"]
     assert [row.id for row in ended] == ["two", "three", "one"]
     assert {(row.group, row.passed, row.at_once, row.calls) for row in rows} == {
@@ -91,17 +99,19 @@ def test_rows_in_task_order_however_they_end(store):
 
 @pytest.mark.parametrize("jobs", [1, 2, 9])
 def test_as_many_at_once_as_asked(store, jobs):
-    model = Echo(seconds=0.02)
+    begun = asyncio.Event()
+
+    class Together(Echo):
+        async def answer(self, messages, **settings):
+            if self.now == min(jobs, 4):
+                begun.set()
+            await asyncio.wait_for(begun.wait(), 60)
+            return await super().answer(messages, **settings)
+
+    model = Together()
     asyncio.run(go(store, model, tasks("a", "b", "c", "d"), jobs=jobs))
     assert model.most == min(jobs, 4)
     assert model.asked == ["a", "b", "c", "d"]
-
-
-def test_what_has_ended_is_not_run_again(store):
-    model, todo = Echo(), tasks("a", "b")
-    first = asyncio.run(go(store, model, todo))
-    assert asyncio.run(go(store, model, todo)) == first
-    assert model.asked == ["a", "b"]
 
 
 def test_a_failure_of_one_task_leaves_the_others_alone(store):
@@ -112,20 +122,9 @@ def test_a_failure_of_one_task_leaves_the_others_alone(store):
         asyncio.run(go(store, model, todo, watch=lambda row: ended.append(row.id)))
     assert caught.value is failing["b"]
     assert caught.value.__notes__ == [
-        "task 'b' did not end (so did 1 more: d); all others are stored"
+        "task 'b' did not end (nor did 1 more: d); all others are stored"
     ]
     assert ended == ["a", "c", "e"]
-
-
-def test_a_check_that_raises_is_of_one_task(store):
-    def broken(candidate, context):
-        raise ZeroDivisionError
-
-    todo = [*tasks("a", checks=(broken,)), *tasks("b")]
-    ended: list[str] = []
-    with pytest.raises(CheckFailed):
-        asyncio.run(go(store, Echo(), todo, watch=lambda row: ended.append(row.id)))
-    assert ended == ["b"]
 
 
 def test_a_model_that_is_gone_ends_the_batch_after_what_runs(store):
@@ -133,14 +132,16 @@ def test_a_model_that_is_gone_ends_the_batch_after_what_runs(store):
         async def complete(self, messages, **settings):
             if "b" in messages[-1].content.split():
                 self.asked.append("b")
+                self.second.set()
                 raise ModelUnavailable("no connection")
+            await self.second.wait()
             return await super().complete(messages, **settings)
 
     model, ended = Gone(seconds=0.05), list[str]()
     todo = tasks(*"abcd")
     with pytest.raises(ModelUnavailable):
         asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
-    assert (model.asked, ended) == (["a", "b"], ["a"])
+    assert (sorted(model.asked), ended) == (["a", "b"], ["a"])
 
 
 def test_a_store_error_stops_at_once(store):
@@ -171,18 +172,3 @@ def test_cancelled_it_can_be_resumed(store):
     rows = asyncio.run(go(store, model, tasks("a", "b", "c")))
     assert [row.calls for row in rows] == [1, 1, 1]
     assert model.asked == ["a", "b", "b", "c"]
-
-
-def test_memory_is_shared_by_the_tasks(store):
-    model = Echo()
-    todo = [*tasks("a"), Task("a2", "Say a", None, (), (contains("a"),), None, 0)]
-    asyncio.run(go(store, model, todo, memory=Memory(store)))
-    assert [len(prompt) for prompt in model.prompts] == [1, 3]
-
-
-def test_a_finished_loop_answers_its_stored_verdict_without_a_call(store):
-    model = ScriptedModel("a")
-    for _ in range(2):
-        run = Run[str]("Say a", generate=model, checks=[contains("a")], store=store, id="x")
-        assert asyncio.run(run.finish()).candidate == "a"
-    assert len(model.prompts) == 1

@@ -101,13 +101,6 @@ def test_an_ill_database(desk, invoke, what):
     assert (database["well"], said in database["found"]) == (False, True), database
 
 
-def test_a_folder_that_cannot_be_written(desk, invoke):
-    desk.write("file", "")
-    done = invoke("doctor", "--model", "toy:answer", "--db", "file/heedful.db")
-    assert done.code == 1
-    assert "✗ folder: " in done.out
-
-
 def test_weights_are_listed_and_checked(desk, invoke):
     listed = invoke("model", "list", "--json").json
     assert [one["name"] for one in listed["weights"]] == [one.name for one in weights.known()]

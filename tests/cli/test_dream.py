@@ -59,20 +59,6 @@ def test_a_dream_is_told_logged_shown_and_rolled_back(told):
     assert "too bold" in told("quarantine", "log").out
 
 
-def test_json_has_all_of_it(told):
-    one = told("dream", "--json").json
-    merge = one["proposals"][0]
-    assert (one["id"], one["before"], one["after"], one["nothing"]) == (1, 4, 3, "")
-    assert (merge["action"], merge["outcome"]) == ("merge", "done")
-    (member,) = merge["members"]
-    assert merge["differs"][str(member)]
-    assert one["texts"][str(member)] in (TEXT, SAME)
-    assert told("dream", "show", "1", "--json").json["proposals"] == one["proposals"]
-    assert [d["id"] for d in told("dream", "log", "--json").json["dreams"]] == [1]
-    back = told("dream", "rollback", "1", "--by", "bo", "--json").json
-    assert back == {"dream": 1, "by": "bo", "why": "", "lessons": 1}
-
-
 def test_it_says_why_nothing_happened(told):
     done = told("dream", "--mode", "full")
     assert "nothing happened: too few lessons of importance 0.6" in done.out
@@ -90,10 +76,3 @@ def test_a_model_is_asked_by_name(told, desk):
     assert done.code == 0, done
     assert "generalise: they have something in common; the model wrote 0 characters" in done.out
     assert following(done.out) == ["dream", "--model", "lesser:answer"]
-
-
-def test_many_proposals_are_counted(desk, monkeypatch):
-    texts = [f"{OTHER} and so on, number {n}" for n in range(10)]
-    asyncio.run(_learnt(str(desk.folder / "heedful.db"), *texts))
-    done = desk.invoke(monkeypatch, "dream", "--dry-run")
-    assert done.code == 0

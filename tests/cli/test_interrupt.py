@@ -21,7 +21,7 @@ def check(candidate, context):
 
 def resumed(err: str) -> list[str]:
     """The command that the message shows, without the name of the program."""
-    shown = err.split("go on with:\n", 1)[1].splitlines()[0]
+    shown = err.split("continue with:\n", 1)[1].splitlines()[0]
     program, *arguments = shlex.split(shown)
     assert program == "heedful"
     return arguments

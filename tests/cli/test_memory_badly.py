@@ -1,8 +1,6 @@
 """Every command about memory, given a database or a text that is not as it should be."""
 
 import asyncio
-import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +9,17 @@ import pytest
 from heedful import open_store
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import sqlite
 from heedful.store.sqlite import SCHEMA
-from tests.store.support import ended, python, rows
+from tests.cli.support import task
 
 TEXT = "login failed for ada here"
 DIGEST = signature("log", TEXT).digest
-READS = (
-    ("lessons",),
-    ("seen", "log", TEXT),
-    ("recall", "weigh a parcel"),
-    ("patterns", "list"),
-    ("prune", "--by", "ann", "--keep", "1", "--dry-run"),
+EVERY = (
+    *("lessons", "recall parcel", "patterns list", "pin 1 --by ann", "prune --by ann --keep 0"),
+    *(f"patterns unmerge {DIGEST} --by ann", f"patterns remerge {DIGEST} --by ann", "seen log x"),
+    *("loops", "why x", "log", "replay", "tune", "replay heedful.db", "reflect --waiting", "proof"),
+    "override x attempts --by ann",
 )
-WRITES = (
-    ("patterns", "unmerge", DIGEST, "--by", "ann"),
-    ("patterns", "remerge", DIGEST, "--by", "ann"),
-    ("pin", "1", "--by", "ann"),
-    ("prune", "--by", "ann", "--keep", "0"),
-)
-
-
-def name(arguments: tuple[str, ...]) -> str:
-    return " ".join(arguments)
-
-
-every = pytest.mark.parametrize("arguments", READS + WRITES, ids=name)
 
 
 def learnt(path: Path) -> None:
@@ -71,152 +54,41 @@ def refused(done: Any, code: int, *words: str) -> None:
 # -- databases
 
 
-@every
-def test_a_database_that_is_not_there(told, arguments):
-    refused(told(*arguments), 3, "no database 'heedful.db'")
+def newer(content: bytes) -> bytes:
+    return content[:60] + (SCHEMA + 1).to_bytes(4, "big") + content[64:]
 
 
-@every
-@pytest.mark.parametrize("content", [b"no database " * 99, bytes(range(256)) * 16, b"\0" * 5_000])
-def test_a_file_that_is_no_database(told, desk, arguments, content):
-    file = desk.write("heedful.db", content)
-    refused(told(*arguments), 4, "damaged or no database")
-    assert file.read_bytes() == content
+def foreign(content: bytes) -> bytes:
+    return content[:68] + b"them" + content[72:]
 
 
-@every
-def test_a_damaged_database(told, path, arguments):
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\x5a" * (len(content) - 4096)
-    path.write_bytes(content)
-    refused(told(*arguments), 4, "damaged")
-    assert path.read_bytes() == content
+BAD = {
+    "not there": (lambda content: None, 3, "no database 'heedful.db'"),
+    "text": (lambda content: b"no database " * 99, 4, "damaged or no database"),
+    "bytes": (lambda content: bytes(range(256)) * 16, 4, "damaged or no database"),
+    "zeros": (lambda content: bytes(5_000), 4, "damaged or no database"),
+    "damaged": (lambda content: content[:4096] + b"\x5a" * (len(content) - 4096), 4, "damaged"),
+    "truncated": (lambda content: content[: len(content) // 2], 4, "damaged"),
+    "newer": (newer, 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}"),
+    "another program's": (foreign, 4, "another program's database"),
+}
 
 
-@every
-def test_a_truncated_database(told, path, arguments):
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    refused(told(*arguments), 4, "damaged")
-
-
-@every
-def test_a_newer_database(told, path, arguments):
-    db = sqlite3.connect(path)
-    db.execute(f"pragma user_version = {SCHEMA + 1}")
-    db.close()
-    refused(told(*arguments), 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}")
-
-
-@every
-def test_another_programs_database(told, desk, arguments):
-    db = sqlite3.connect(desk.folder / "heedful.db")
-    db.execute("create table theirs (x)")
-    db.close()
-    refused(told(*arguments), 4, "another program's database")
-
-
-@every
-def test_a_locked_database_is_read_and_not_written(told, path, arguments, monkeypatch):
-    monkeypatch.setattr(sqlite, "_open", {})
-    monkeypatch.setattr(sqlite.in_file, "__defaults__", (0.05,))
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("begin immediate")
-    try:
-        done = told(*arguments)
-    finally:
-        db.close()
-    if arguments in READS:
-        assert done.code in (0, 1), done
-    else:
-        refused(done, 4, "another process holds the database for too long; try again")
-    assert rows(path, "select count(*), sum(pinned), sum(apart) from reflection") == [(4, 0, 0)]
-
-
-AS_NOBODY = """
-import json, os, sys
-from typer.testing import CliRunner
-from heedful.cli.app import app
-
-os.chdir(sys.argv[1])
-os.environ["HEEDFUL_CACHE"] = "cache"
-for arguments in json.loads(sys.argv[2]):  # as nobody Python's own files may be out of reach
-    CliRunner().invoke(app, [*arguments, "--db", "other.db"])
-if os.getuid() == 0:
-    os.setgid(65534); os.setuid(65534)
-for arguments in json.loads(sys.argv[2]):
-    done = CliRunner().invoke(app, arguments)
-    print(done.exit_code, done.stderr.strip() or "-", sep="\\t")
-"""
-
-
-def test_a_database_that_may_not_be_written(desk, path, tmp_path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    learnt(desk.folder / "other.db")
-    path.chmod(0o444)
-    given = json.dumps(READS + WRITES)
-    lines = ended(python(AS_NOBODY, desk.folder, given)).splitlines()
-    path.chmod(0o644)
-    assert len(lines) == len(READS + WRITES)
-    for line in lines:
-        code, said = line.split("\t")
-        assert code == "4", line
-        assert "read-only" in said or "cannot be opened" in said
-    assert rows(path, "select count(*) from reflection") == [(4,)]
-
-
-FULL = """
-import json, os, resource, sys
-from typer.testing import CliRunner
-from heedful.cli.app import app
-
-os.chdir(sys.argv[1])
-os.environ["HEEDFUL_CACHE"] = "cache"
-limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-for arguments in json.loads(sys.argv[2]):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    done = CliRunner().invoke(app, arguments)
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    print(done.exit_code, done.stderr.strip() or "-", sep="\\t")
-"""
-
-
-def test_a_full_disk(desk, path):
-    lines = ended(python(FULL, desk.folder, json.dumps(WRITES))).splitlines()
-    assert len(lines) == len(WRITES)
-    for line in lines:
-        code, said = line.split("\t")
-        assert (code, "disk" in said) == ("4", True), line
-    assert rows(path, "select count(*), sum(pinned), sum(apart) from reflection") == [(4, 0, 0)]
-    assert rows(path, "select count(*) from ruling") == [(0,)]
-    assert rows(path, "pragma integrity_check") == [("ok",)]
-
-
-def test_processes_at_once(desk, path):
-    """One learns while others prune, pin and rule."""
-    program = """
-import asyncio, sys
-from heedful import Memory, open_store
-
-async def main(memory):
-    for n in range(60):
-        await memory.remember("log", f"login failed for {chr(97 + n % 26)}{chr(97 + n // 26)} here")
-
-asyncio.run(main(Memory(open_store(sys.argv[1]))))
-"""
-    learning = python(program, path)
-    commands = [desk.start(*arguments) for arguments in (*WRITES, *READS)]
-    for process in commands:
-        _, err = process.communicate(timeout=60)
-        assert process.returncode in (0, 1, 3), err  # not found: what was pruned meanwhile
-    ended(learning)
-    assert rows(path, "select sum(lessons) from tally") == rows(
-        path, "select count(*) from reflection"
-    )
-    assert rows(path, "pragma integrity_check") == [("ok",)]
-    check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-    assert rows(path, check) == []
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_database_is_refused_and_left_as_it_is(told, path, desk, what):
+    make, code, said = BAD[what]
+    content = make(path.read_bytes())
+    desk.tasks(task("red"))
+    for arguments in EVERY:
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        refused(told(*arguments.split()), code, said)
+        assert content is None or path.read_bytes() == content, arguments
+    if content is not None:
+        done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
+        assert (done.code, said in done.err, desk.calls()) == (4, True, []), done
 
 
 # -- texts
@@ -247,39 +119,3 @@ def test_any_text_is_asked_for(path, told, what):
         assert done.code in codes, done
         assert done.json
         assert done.err == ""
-
-
-@pytest.mark.parametrize("what", TEXTS)
-def test_any_text_is_remembered_and_known_again(path, told, what):
-    text = TEXTS[what].decode("utf-8", "replace")
-
-    async def scenario() -> None:
-        memory = Memory(open_store(str(path)))
-        if text.strip():
-            await memory.remember(
-                text[:300], text, lesson=text, context=text, tags=[text[:99] or "t"]
-            )
-            assert await memory.seen(text[:300], text)
-        await memory.recall(text)
-        await memory.patterns(text[:300])
-        assert not await memory.seen("other", text)
-        await memory.store.close()
-
-    asyncio.run(scenario())
-    for arguments in (
-        ("lessons",),
-        ("patterns", "list"),
-        ("prune", "--by", "ann", "--keep", "0", "--dry-run"),
-    ):
-        done = told(*arguments)
-        assert (done.code, done.err) == (0, "")
-        assert "\x1b" not in done.out
-    assert told("patterns", "list", "no such type").out.startswith("no patterns are merged")
-    assert told("patterns", "list", text[:50].replace("\0", "") or " ").code in (0, 2)
-
-
-def test_a_command_that_reads_takes_no_unknown_filter(told, path):
-    for arguments in (*READS, *WRITES):
-        done = told(*arguments, "--tag", "x")
-        assert done.code == 2
-        assert "No such option: --tag" in done.err

@@ -6,7 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from heedful.cli.output import WIDTH, counted, following, table, told, when
+from heedful.cli.output import WIDTH, counted, following, table, when
+from heedful.cli.output import report_error as told
 from heedful.cli.progress import MANY, Progress
 
 HEADS = ("loop", "why", "attempts", "÷ oracle", "at")
@@ -55,13 +56,6 @@ def test_a_narrow_terminal_has_words_and_keeps_a_number_with_its_name(shown):
     assert all(line.startswith(("  ", "loop ")) for line in lines)
     assert any("÷ oracle 0.25 (+0.15)" in line for line in lines)
     assert lines[-2:] == ["loop r/2, attempts 1, ÷ oracle 0.00,", "  at 2026-11-20 08:09:28"]
-
-
-def test_a_table_without_rows(capsys):
-    table(HEADS, [], text=2)
-    heads, rule = (line for line in capsys.readouterr().out.splitlines() if line.strip())
-    assert heads.split() == " ".join(HEADS).split()
-    assert set(rule) == {" ", "─"}
 
 
 def test_times():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heedful import open_store
-from heedful.cli import opening
+from heedful.cli import settings
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
@@ -43,36 +43,6 @@ def aged(desk: Any, **columns: float) -> None:
     db.close()
 
 
-def test_seen_tells_the_group_and_why(told):
-    done = told("seen", "log", "login failed for zoe here")
-    assert done.code == 0
-    lines = done.out.splitlines()
-    assert lines[0].startswith("seen: 5  ")
-    assert lines[1:4] == [
-        "  5 patterns merged as: login failed for <*> here",
-        "    5 values after 'for': ada, bo, cy, di, …",
-        "  candidate, operator, seen 2, never shown: login failed for bo here",
-    ]
-    assert following(done.out) == ["patterns", "list", "log"]
-    group = told("seen", "log", LOGIN[0], "--json").json["group"]
-    assert (group["template"], len(group["members"])) == ("login failed for <*> here", 4)
-    assert told("seen", "KeyError", "no key 'colour'", "--json").json["group"] is None
-
-
-def test_seen_tells_how_often_a_lesson_helped_or_hurt(told, desk):
-    aged(desk, last_shown=1.7e9, helped=7, hurt=2, pinned=1)
-    done = told("seen", "KeyError", "no key 'colour'")
-    assert "  candidate, pinned, operator, seen 1, helped 7, hurt 2: Ask for" in done.out
-
-
-def test_lessons_tell_ids_pins_and_worth(told, desk):
-    aged(desk, helped=7, hurt=2, pinned=1)
-    (line,) = (one for one in told("lessons").out.splitlines() if "Ask for the colour" in one)
-    assert "candidate, pinned" in line
-    assert line.split()[-6:-2] == ["1", "7", "2", "0"]
-    assert sum(one["helped"] for one in told("lessons", "--json").json["lessons"]) == 7
-
-
 def test_a_merge_is_listed_undone_and_taken_back(told):
     done = told("patterns", "list")
     assert done.out.splitlines()[:3] == [
@@ -102,28 +72,6 @@ def test_a_merge_is_listed_undone_and_taken_back(told):
     assert told("seen", "log", LOGIN[0], "--json").json["seen"] == 5
 
 
-def test_a_long_group_is_cut_and_json_is_not(told, desk):
-    memory = Memory(str(desk.folder / "heedful.db"))
-    for n in range(10):
-        asyncio.run(memory.remember("log", f"login failed for user{chr(97 + n)} here"))
-    asyncio.run(memory.store.close())
-    done = told("patterns", "list")
-    assert "  and 4 others; --json shows them" in done.out
-    assert len(told("patterns", "list", "--json").json["patterns"][0]["patterns"]) == 14
-
-
-@pytest.mark.parametrize("what", ["unmerge", "remerge"])
-def test_a_ruling_needs_a_pattern_and_a_name(told, what):
-    done = told("patterns", what, "0" * 16, "--by", "ann")
-    assert (done.code, done.err) == (
-        3,
-        f"heedful: no pattern '{'0' * 16}' in the lessons of default/default\n",
-    )
-    assert told("patterns", what, FIRST).code == 2
-    assert told("patterns", what, FIRST, "--by", " ").code == 2
-    assert told("patterns", what, "--by", "ann").code == 2
-
-
 def test_what_is_alike_is_suggested(told, desk, monkeypatch):
     assert told("patterns", "suggest").code == 2  # no embedder is there
 
@@ -131,7 +79,7 @@ def test_what_is_alike_is_suggested(told, desk, monkeypatch):
         async def embed(self, texts):
             return await super().embed([text[:1] for text in texts])
 
-    monkeypatch.setattr(opening, "embedder_of", lambda *given: Same())
+    monkeypatch.setattr(settings, "embedder_of", lambda *given: Same())
     assert told("patterns", "suggest").out == "no two lessons are that much alike\n"
     told("patterns", "unmerge", FIRST, "--by", "ann")
     done = told("patterns", "suggest", "--limit", "1")
@@ -175,24 +123,3 @@ def test_prune_shows_before_it_removes(told, desk):
     nobody = told("prune", "--keep", "0", "--by", " ")
     assert nobody.err == "heedful: --by is ' '; it must be the name of who decides\n"
     assert told("prune", "--by", "ann", "--keep", "1").out.count("the least useful") == 3
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        (),
-        ("--dry-run",),
-        ("--unused-for", "long"),
-        ("--unused-for", "0d"),
-        ("--unused-for", "9999d"),
-        ("--unused-for", "-1d"),
-        ("--keep", "-1"),
-        ("--keep", "x"),
-        ("--keep", "1", "--by", ""),
-    ],
-)
-def test_prune_says_what_it_needs(told, given):
-    done = told("prune", "--by", "ann", *given)
-    assert done.code == 2
-    assert done.err.startswith("heedful: ")
-    assert len(told("lessons", "--json").json["lessons"]) == 5

@@ -5,7 +5,6 @@ import pty
 import subprocess
 import threading
 
-from heedful.cli.output import table
 from heedful.cli.progress import Progress
 from tests.cli.support import COMMAND, SECONDS, Desk, task
 
@@ -53,16 +52,6 @@ def test_tasks_are_told_live_on_a_terminal(desk):
         assert part in sent
     assert "\x1b" not in out
     assert "Next: heedful why tasks-1/never" in out
-
-
-def test_a_narrow_terminal_shows_rows_as_lines(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
-    table(("loop", "state", "best"), [("r/a", "passed", 1), ("r/b", "", 0)], text=2)
-    assert capsys.readouterr().out == "loop r/a, state passed, best 1\nloop r/b, best 0\n"
-    monkeypatch.setenv("COLUMNS", "90")
-    table(("loop", "state", "best"), [("r/a", "passed", 1)], text=2)
-    assert len(capsys.readouterr().out.splitlines()) > 3
 
 
 def test_json_stays_one_document_on_a_terminal(desk):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.forest import draw
 from heedful.cli.output import NoPictures
+from heedful.cli.pictures import draw_intervals as draw
 from heedful.lessons.learn import Example, Reflection
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import Exposure, Outcome, concluded
@@ -81,10 +81,6 @@ def test_nothing_was_shown_yet(world, monkeypatch):
     )
 
 
-def test_no_database_is_not_found(desk, monkeypatch):
-    assert desk.invoke(monkeypatch, "proof").code == 3
-
-
 def test_harm_and_help_are_said_with_figures(world, monkeypatch):
     world.fill(HARM, HELP)
     done = world.desk.invoke(monkeypatch, "proof")
@@ -116,12 +112,6 @@ def test_a_lesson_that_a_proof_retired_is_brought_back(world, monkeypatch):
     assert "lesson 1" not in after.out  # nothing has come since
     assert world.desk.invoke(monkeypatch, *again).code == 3  # it is back already
     assert world.desk.invoke(monkeypatch, "proof", "--restore", "1").code == 2
-
-
-def test_restored_as_json(world, monkeypatch):
-    world.fill(HARM)
-    done = world.desk.invoke(monkeypatch, "proof", "--restore", "1", "--by", "ada", "--json")
-    assert done.json == {"restored": 1, "by": "ada", "why": ""}
 
 
 def test_json_holds_everything(world, monkeypatch):
@@ -184,14 +174,6 @@ def test_the_picture(world, monkeypatch):
     done = world.desk.invoke(monkeypatch, "proof", "--plot", "uplift.png")
     assert (done.code, done.err) == (0, "picture uplift.png\n")
     assert (world.desk.folder / "uplift.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("name", ["nowhere/x.png", "x.pdf", "."])
-def test_a_picture_that_cannot_be_written_is_said_first(world, monkeypatch, name):
-    world.fill(HARM)
-    done = world.desk.invoke(monkeypatch, "proof", "--plot", name, "--json")
-    assert (done.code, done.json["error"]["type"]) == (2, "InvalidInput")
-    assert done.json["error"]["message"].startswith(f"--plot is '{name}'; it must be a file that")
 
 
 def test_a_pinned_lesson_that_hurts_may_be_unpinned(world, monkeypatch):

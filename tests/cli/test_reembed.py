@@ -58,14 +58,6 @@ def test_what_lies_elsewhere_is_told_and_moved(invoke):
     assert invoke("reembed", "--json").json == {"embedded": 0, **there}
 
 
-def test_vectors_of_another_length_are_another_space(invoke):
-    invoke("reembed")
-    done = invoke("recall", TASK, dimensions=8)
-    assert "cosine" not in done.out
-    assert "by words alone: 1 example (0 in fixed/8, 1 in fixed/64)" in done.err
-    assert invoke("reembed", dimensions=8).out == "1 example embedded; 1 in fixed/8\n"
-
-
 def test_where_words_are_compared_there_is_nothing_to_tell(invoke):
     done = invoke("recall", TASK, "--json", by="none")
     assert (done.code, done.err, done.json["spaces"]) == (0, "", None)

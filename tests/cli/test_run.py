@@ -2,8 +2,6 @@
 
 import json
 import re
-import sqlite3
-import stat
 import subprocess
 
 import pytest
@@ -107,15 +105,6 @@ def test_goals_are_met_by_checks_that_score(desk):
     assert desk.heedful(*arguments).code == 2
 
 
-def test_memory_brings_back_what_was_accepted(desk):
-    desk.tasks(*TASKS[:2])
-    assert desk.heedful(*RUN).code == 0
-    lessons = desk.heedful("lessons", "--json").json["lessons"]
-    assert lessons
-    assert desk.heedful(*RUN, "--no-memory", "--db", "other.db").code == 0
-    assert desk.heedful("lessons", "--db", "other.db", "--json").json == {"lessons": []}
-
-
 BAD_MODELS = {
     "toy:rubbish": (5, "returned int, not str or Answer"),
     "toy:raises": (5, "raised ValueError: the model fell over"),
@@ -160,7 +149,7 @@ def test_a_check_that_raises_stops_its_own_task_alone(desk):
     done = desk.heedful(*RUN)
     assert done.code == 1
     assert "check 'raises' raised ZeroDivisionError: 'the check fell over'" in done.err
-    assert "task 'red' did not end (so did 1 more: blue)" in done.err
+    assert "task 'red' did not end (nor did 1 more: blue)" in done.err
     assert [line.split()[:4] for line in done.out.splitlines() if "tasks-1" in line] == [
         ["tasks-1", "1", "0", "1"]
     ]
@@ -177,37 +166,6 @@ def test_a_model_that_ends_the_process_is_told(desk):
     assert "--run tasks-1 --resume" in done.json["error"]["message"]
 
 
-BAD_INPUT = {
-    "no file": (("run", "none.jsonl"), 2, "none.jsonl: it cannot be read"),
-    "a bad line": (("run", "bad.jsonl"), 2, "bad.jsonl:1: not one JSON object"),
-    "an empty file": (("run", "empty.jsonl"), 2, "holds no task"),
-    "an unknown policy": ((*RUN, "--policy", "nope"), 2, "no policy is called 'nope'"),
-    "no jobs": ((*RUN, "--jobs", "0"), 2, "--jobs is 0; it must be greater than or equal to 1"),
-    "no time": ((*RUN, "--timeout", "0"), 2, "--timeout is 0.0"),
-    "text for a number": ((*RUN, "--jobs", "x"), 2, "--jobs"),
-    "an unknown option": ((*RUN, "--nope"), 2, "No such option"),
-    "an unknown command": (("nope",), 2, "No such command 'nope'"),
-    "no argument": (("run",), 2, "Missing argument"),
-    "no such loop": (("why", "nope"), 3, "database|no loop"),
-}
-
-
-@pytest.mark.parametrize("what", BAD_INPUT)
-@pytest.mark.parametrize("json_too", [False, True])
-def test_bad_input_is_a_clear_error(desk, what, json_too, monkeypatch):
-    arguments, code, said = BAD_INPUT[what]
-    desk.tasks(TASKS[0])
-    desk.write("bad.jsonl", "{\n")
-    desk.write("empty.jsonl", "")
-    done = desk.invoke(monkeypatch, *arguments, *(["--json"] if json_too else []))
-    assert done.code == code
-    told = done.json["error"]["message"] if json_too else done.err
-    assert re.search(said, told)
-    assert "Traceback" not in done.err
-    if not json_too:
-        assert done.out == ""
-
-
 def test_a_traceback_only_on_request(desk):
     desk.tasks(TASKS[0])
     for done in (
@@ -217,50 +175,6 @@ def test_a_traceback_only_on_request(desk):
     ):
         assert done.code == 5
         assert "Traceback" in done.err
-
-
-def newer(path):
-    db = sqlite3.connect(path)
-    db.execute(f"pragma application_id = {0x65727261}")
-    db.execute("pragma user_version = 99")
-    db.close()
-
-
-def foreign(path):
-    db = sqlite3.connect(path)
-    db.execute("create table t (x)")
-    db.close()
-
-
-BAD_DATABASES = {
-    "of a newer version": (newer, "upgrade heedful"),
-    "of another program": (foreign, "another program's database"),
-    "no database": (lambda path: path.write_bytes(b"hello " * 500), "no database"),
-    "a folder": (lambda path: path.mkdir(), "cannot be opened"),
-}
-
-
-@pytest.mark.parametrize("what", BAD_DATABASES)
-def test_a_bad_database_is_a_clear_error(desk, what, monkeypatch):
-    make, said = BAD_DATABASES[what]
-    make(desk.folder / "heedful.db")
-    desk.tasks(TASKS[0])
-    done = desk.heedful(*RUN)
-    assert (done.code, said in done.err) == (4, True), done
-    for arguments in (
-        ("loops",), ("why", "x"), ("seen", "KeyError", "x"), ("recall", "x"), ("log",), ("replay",),
-        ("tune",), ("replay", "heedful.db"), ("override", "x", "attempts", "--by", "ann"),
-    ):  # fmt: skip
-        done = desk.invoke(monkeypatch, *arguments)
-        assert (done.code, said in done.err) == (4, True), done
-    assert desk.calls() == []
-
-
-def test_a_database_below_a_file(desk):
-    desk.tasks(TASKS[0])
-    done = desk.heedful(*RUN, "--db", "tasks.jsonl/heedful.db")
-    assert (done.code, "cannot be opened" in done.err) == (4, True)
-    assert desk.heedful("loops", "--db", "tasks.jsonl/heedful.db").code == 3
 
 
 def test_a_full_disk_loses_nothing(desk):
@@ -296,20 +210,17 @@ def test_two_processes_on_one_database(desk):
 
 def test_two_processes_on_one_run(desk):
     desk.tasks(*TASKS[:2])
-    first = desk.start(*RUN, SLEEP="0.5")
-    desk.wait_for(desk.calls, first)
-    second = desk.heedful(*RUN, "--resume")
+    first = desk.start("run", "tasks.jsonl", "--model", "toy:slow")
+    try:
+        desk.wait_for(desk.calls, first)
+        second = desk.heedful(*RUN, "--resume")
+    finally:
+        first.kill()
+        ended(first)
     assert second.code == 4
     assert "is being driven by another process" in second.err
-    assert ended(first).code == 0
-    assert len(desk.calls()) == 4
-
-
-def test_a_task_of_one_megabyte(desk):
-    desk.tasks({**task("red"), "task": "x" * 1_000_000 + "\nSay red"})
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json")
-    assert (done.code, done.json["tasks"]) == (0, 1)
-    assert len(desk.heedful("why", "tasks-1/red").out) < 10_000
+    assert desk.heedful(*RUN, "--resume").code == 0  # a killed process holds nothing
+    assert len(desk.calls()) == 1 + 4
 
 
 def test_text_of_any_kind(desk):
@@ -318,13 +229,6 @@ def test_text_of_any_kind(desk):
     done = desk.heedful(*RUN, "--json")
     assert done.code == 0
     assert "\x1b" not in desk.heedful("why", "tasks-1/red", PYTHONIOENCODING="ascii").out
-
-
-def test_a_read_only_file(desk):
-    desk.tasks(TASKS[0])
-    desk.heedful(*RUN)
-    (desk.folder / "heedful.db").chmod(stat.S_IRUSR)
-    assert desk.heedful("loops", "--json").code == 0
 
 
 def test_many_tasks_that_did_not_pass_are_counted(desk):

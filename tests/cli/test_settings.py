@@ -44,12 +44,6 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     assert settings().model_dump() == given
 
 
-def test_empty_and_strange_variables_are_not_given(monkeypatch):
-    monkeypatch.setenv("HEEDFUL_MODEL", "")
-    monkeypatch.setenv("HEEDFUL_SOMETHING", "x")
-    assert settings().model == "embedded"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -69,7 +63,10 @@ def test_empty_and_strange_variables_are_not_given(monkeypatch):
             {"heedful": "jobs = 0\nthreads = 0"},
             "threads in heedful.toml .*; jobs in heedful.toml is",
         ),
-        ({"heedful": "modle = 'x'"}, "modle in heedful.toml: no setting .* there are: model"),
+        (
+            {"heedful": "modle = 'x'"},
+            "modle in heedful.toml: there is no such setting; there are",
+        ),
         ({"heedful": "model = \nx"}, "heedful.toml cannot be read: .*line 1"),
         ({"pyproject": "[tool.heedful]\njobs = -1"}, r"jobs in pyproject.toml \[tool.heedful\]"),
         ({"pyproject": "[tool]\nheedful = 1"}, r"\[tool.heedful\] in pyproject.toml must be"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heedful.cli.figures import gain, ratio
+from examples.demo.figures import gain, ratio
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import Estimate, share
 

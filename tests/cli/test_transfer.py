@@ -7,13 +7,12 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from heedful.memory.memory import Memory
 from tests.cli.support import ended, following
-from tests.memory.transfers import exported, full, moved, records, sealed
+from tests.memory.transfers import exported, full, moved
 from tests.store.support import opened
 
 OWN = ("--trust", "operator", "--by", "ada", "--why", "my laptop")
@@ -52,7 +51,7 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     assert "default/default 5 0 0 6" in " ".join(done.out.split())
     assert "left out, since nobody vouched for them: 6 records" in done.out
     source = f"import:{json.loads(DATA.splitlines()[-1])['sha256'][:16]}"
-    assert f"it is called {source}, by which it can be revoked" in done.out
+    assert f"its source is {source}; revoke it by this name" in done.out
     listed = invoke(*following(done.out))
     assert listed.code == 0
     assert source in listed.out.replace("\n", "")
@@ -81,7 +80,7 @@ def test_what_cannot_be_done_is_said(desk, invoke):
     desk.write("cut.jsonl", DATA[:-200])
     desk.write("other.jsonl", b'{"id": "x", "attempts": []}\n')
     for arguments, code, said in [
-        (("export", "there.jsonl"), 2, "name another, or overwrite it by --force"),
+        (("export", "there.jsonl"), 2, "name another file, or overwrite it with --force"),
         (("export", "."), 2, "the name of a file"),
         (("export", "none/x.jsonl"), 4, "No such file or directory"),
         (("export", "-", "--json"), 2, "name a file"),
@@ -158,22 +157,3 @@ def test_ctrl_c_leaves_nothing_half(desk, command):
     assert "stopped; " in done.err
     assert not (desk.folder / "x.jsonl").exists()
     assert not (desk.folder / "b.db").exists()
-
-
-def test_records_of_many_lessons_are_told_in_a_few_lines(desk, invoke):
-    made = records(DATA)
-    header, lesson, example = made[0], made[1], made[2]
-    assert (header["is"], lesson["is"], example["is"]) == ("heedful memory", "lesson", "example")
-    sightings = [
-        {**one, "at": one["at"] + n, "text": "long " * 1_000}
-        for one in made
-        if one["is"] == "sighting" and one["lesson"] == example["lesson"]
-        for n in range(1_500)
-    ]
-    lesson |= {"seen": len(sightings), "listed": {"seen": len(sightings), "helped": 0, "hurt": 0}}
-    path = Path(desk.write("many.jsonl", sealed([header, lesson, example, *sightings])))
-    done = invoke("import", "many.jsonl", "--db", "there.db", *OWN)
-    lines = done.err.splitlines()
-    assert 2 <= len(lines) <= 22
-    assert lines[-1].startswith("importing: ")
-    assert lines[-1].endswith(f" of {path.stat().st_size // 1000} KB")

@@ -1,7 +1,6 @@
 """`heedful why`, `ask` and `runs` of a pipeline's runs; loops, replay and tune beside them."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -48,18 +47,12 @@ def test_why_one_stage_by_its_name_or_number(told):
     calm = told("why", "forecast-1", "load")
     assert "    not_empty passed" in calm.out.splitlines()
     assert following(calm.out)[-1] == "what happened in stage 1?"
+    stage = told("why", "forecast-2", "2", "--json").json
+    assert (stage["run"], stage["name"], stage["action"]) == ("forecast-2", "train", "passed")
+    assert told("why", "last", "--json").json["run"] == "nightly-1"
     wrong = told("why", "forecast-1", "trian")
     assert wrong.code == 2
     assert "no stage is called 'trian'; there are: load, train, insights" in wrong.err
-
-
-def test_why_as_json(told):
-    run = told("why", "last", "--json").json
-    assert (run["run"], run["pipeline"], run["status"]) == ("nightly-1", "nightly", "passed")
-    stage = told("why", "forecast-2", "2", "--json").json
-    assert (stage["run"], stage["name"], stage["action"]) == ("forecast-2", "train", "passed")
-    assert [one["overall_status"] for one in stage["attempts"]] == ["failed", "passed"]
-    assert stage["attempts"][0]["failed_checks_summary"] == [f"hallucination_detection: {MEANS}"]
 
 
 def test_a_run_is_found_by_its_beginning_and_its_stages_by_their_ids(told):
@@ -79,7 +72,7 @@ def test_what_is_not_there_is_told_with_what_is_near(told, monkeypatch):
     assert "heedful loops and heedful runs list them" in told("why", "zzz").err
     loop = told("why", "forecast/say", "2")
     assert loop.code == 2
-    assert "loop 'forecast/say' is no run of a pipeline: it has no stage '2'" in loop.err
+    assert "loop 'forecast/say' is not a run of a pipeline: it has no stages" in loop.err
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert "no pipeline has run in this scope" in told("why", "last").err
 
@@ -117,14 +110,7 @@ def test_a_run_that_was_halted_and_one_that_was_interrupted(desk, monkeypatch):
 def test_ask(told):
     done = told("ask", "forecast-1", "why did the pipeline retry stage 2?")
     assert done.code == 0
-    lines = done.out.splitlines()
-    assert lines[:2] == [
-        "asked: why stage 2 (train) was retried",
-        "1. [train] stage 2 (train) passed at attempt 2, after 1 retry",
-    ]
-    assert lines[2].startswith(f"2. [train/attempt 1/hallucination_detection] failed: {MEANS}; ")
-    assert "   | - hallucination_detection: " + MEANS in done.out
-    assert "4. [train/attempt 2] attempt 2 passed" in lines
+    assert done.out.startswith("asked: why stage 2 (train) was retried\n1. [train] stage 2 (train)")
     assert following(done.out) == ["why", "forecast-1", "train"]
     assert told(*following(done.out)).code == 0
     whole = told("ask", "last")
@@ -137,7 +123,7 @@ def test_ask(told):
     )
     loop = told("ask", "forecast/say", "why?")
     assert loop.code == 2
-    assert "heedful why forecast/say tells it, heedful runs lists runs" in loop.err
+    assert "heedful why forecast/say explains it, heedful runs lists runs" in loop.err
     assert told("ask", "nothing", "why?").code == 3
     found = told("ask", "forecast-1", "why did it retry stage 2?", "--json").json
     assert (found["run"], found["missing"]) == ("forecast-1", "")
@@ -163,27 +149,17 @@ def test_runs(told):
     assert told("runs", "--limit", "0").code == 2
 
 
-def test_no_run_yet(told, monkeypatch):
-    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    assert told("runs").out == "no run of a pipeline yet\n"
-    assert told("runs", "--stats", "--json").json["stats"]["runs"] == 0
-
-
 def test_statistics(told):
     done = told("runs", "forecast", "--stats")
     assert done.code == 0
-    lines = [line.split() for line in done.out.splitlines()]
-    assert lines[0][:4] == ["runs:", "2;", "6", "retries"]
-    rows = {line[0]: line[1:] for line in lines if line}
-    assert rows["insight_hallucination"][:4] == ["6", "6", "100%", "(61..100)"]
-    assert rows["insight_hallucination"][4:8] == ["2", "0", "0%", "(0..66)"]
-    assert rows["hallucination_detection"][:4] == ["4", "2", "50%", "(15..85)"]
-    assert rows["hallucination_detection"][4:8] == ["2", "2", "100%", "(34..100)"]
+    rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.split()}
+    assert rows["runs:"][:3] == ["2;", "6", "retries"]
+    row = ["6", "6", "100%", "(61..100)", "2", "0", "0%", "(0..66)"]
+    assert rows["insight_hallucination"][:8] == row
     assert rows["train"][:5] == ["2", "2", "0", "4", "2"]
     assert rows["never"][:2] == ["failed:", "not_empty,"]
     counts = told("runs", "forecast", "--stats", "--json").json["stats"]
     assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)
-    assert counts["checks"][0]["name"] == "insight_hallucination"
     assert counts["checks"][0]["success"]["value"] == 0.0
 
 
@@ -195,14 +171,3 @@ def test_loops_list_runs_and_replay_leaves_them_out(told):
     assert recorded["loops"] == len(loops) - 3  # each stage and the other loop, but no run
     for command in ("replay", "tune", "log"):
         assert told(command).code == 0
-
-
-def test_one_document_and_nothing_else(told):
-    for arguments in (
-        ("why", "last"), ("why", "last", "copy"), ("why", "last", "nope"), ("runs",),
-        ("runs", "--stats"), ("ask", "last"), ("ask", "nope"), ("ask", "forecast/say"),
-        ("why", "forecast/say", "1"),
-    ):  # fmt: skip
-        done = told(*arguments, "--json")
-        assert isinstance(json.loads(done.out), dict), arguments
-        assert done.err == "", arguments

@@ -5,26 +5,16 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-import signal
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful.cli.worker import away
+from heedful.cli.serve import report_lost_database as away
 from heedful.memory.memory import Memory
-from heedful.store import episodes, loops
+from heedful.store import episodes
 from tests.engines import opened
-from tests.service.jobs import OTHER, SCOPE, begun, put
-
-LOOPS = """
-from heedful import Run
-
-def short(task, **given):
-    async def generate(task, hint):
-        return "ok"
-    return Run(task, generate=generate, **given)
-"""
+from tests.service.jobs import OTHER, SCOPE, put
 
 WORDY = """
 from pathlib import Path
@@ -63,7 +53,7 @@ def test_on_sqlite_what_waits_is_done_once(desk, invoke):
     assert sum("done in" in line for line in lines) == 3
     assert lines[-1] == "3 jobs done, 0 given up"
     assert (first.code, second.code) == (0, 0)
-    rules = "model: none: what runs teach goes by rules"
+    rules = "model: none: rules word what runs teach"
     assert second.err.splitlines() == [rules, "0 jobs done, 0 given up"]
     with opened(desk.folder / "heedful.db") as store:
         assert asyncio.run(store.read(SCOPE, episodes.counts)) == {"reflected": 2}
@@ -84,42 +74,6 @@ def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
     assert (desk.folder / "asked").exists()
 
 
-def test_switched_off_it_leaves_episodes_to_wait_on_both_databases(
-    desk, invoke, postgres, monkeypatch
-):
-    from heedful.store import open_store
-
-    async def handed(url: str) -> None:
-        store = open_store(url)
-        await put(store, SCOPE, "pot")
-        await Memory(store, OTHER).remember("k", "one")
-        await store.close()
-
-    async def counts(url: str) -> object:
-        store = open_store(url)
-        found = await store.read(SCOPE, episodes.counts)
-        await store.close()
-        return found
-
-    for url in (str(desk.folder / "heedful.db"), postgres.service):
-        asyncio.run(handed(url))
-        if url == postgres.service:
-            asyncio.run(deferred(url))
-        monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", "false")
-        assert invoke("--store", url, "--once").code == 0
-        assert asyncio.run(counts(url)) == {"waiting": 1}
-        monkeypatch.delenv("HEEDFUL_REFLECTION_ENABLED")
-        assert invoke("--store", url, "--once").code == 0
-        assert asyncio.run(counts(url)) == {"reflected": 1}, url
-
-
-async def deferred(url: str) -> None:
-    from heedful.service.worker import PostgresQueue
-
-    async with PostgresQueue(url) as queue:
-        await queue.defer("reflect", SCOPE)
-
-
 def test_only_some_queues(desk, invoke):
     filled(desk)
     assert invoke("--once", "--queues", "memory").err.splitlines()[-1] == "0 jobs done, 0 given up"
@@ -131,59 +85,6 @@ def test_on_sqlite_a_worker_beside_the_service_is_refused_with_what_to_do(desk, 
     done = invoke()
     assert done.code == 2
     assert "done in the process of heedful serve; heedful worker --once does what waits" in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--queues", "mail"), "no queue is called 'mail'; there are: loops, reflection, memory"),
-        (("--drives", "short"), "it must be name=module:function"),
-        (("--drives", "short=nowhere:short"), "No module named 'nowhere'"),
-        (("--drives", "short=loops:long"), "loops has no function long"),
-        (("--unused-for", "soon"), "--unused-for is 'soon'"),
-    ],
-)
-def test_what_cannot_be_done_is_said_before_it_begins(desk, invoke, arguments, said):
-    desk.write("loops.py", LOOPS)
-    filled(desk)
-    done = invoke("--once", *arguments)
-    assert done.code == 2
-    assert said in done.err
-
-
-def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
-    from heedful.service.worker import PostgresQueue
-    from heedful.store import open_store
-
-    desk.write("loops.py", LOOPS)
-
-    async def handed() -> None:
-        store = open_store(postgres.service)
-        await begun(store, SCOPE, "l1")
-        async with PostgresQueue(postgres.service) as queue:
-            await queue.defer("drive", SCOPE, loop="l1", by="short")
-            await queue.defer("drive", SCOPE, loop="l2", by="short")
-
-    asyncio.run(handed())
-    done = invoke("--store", postgres.service, "--once", "--drives", "short=loops:short")
-    assert done.code == 1
-    assert "acme/shop drive by=short loop=l1: done in" in done.err
-    assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
-    assert done.err.splitlines()[-1] == "1 job done, 1 given up"
-    assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
-    stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
-    assert stored.values == ("ok",)
-
-
-def test_a_signal_ends_a_worker_in_peace(desk, postgres):
-    process = desk.start("worker", "--store", postgres.service, HEEDFUL_EMBEDDER="none")
-    assert process.stderr is not None
-    assert "works for postgresql://" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    said = process.communicate()[1]
-    assert process.returncode == 0
-    assert "SIGINT: begins nothing new" in said
-    assert said.splitlines()[-1] == "0 jobs done, 0 given up"
 
 
 def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
+from heedful.store import loops
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
 from heedful.store.store import Store
 
+SCOPE = Scope()
 FOUR = Policy((MaxAttempts(4),), name="four")
 WANTED = "right"
 
@@ -53,6 +58,18 @@ class Check:
         if candidate == WANTED:
             return []
         return [Finding("wanted", f"{candidate} is not right", "write right")]
+
+
+def session(store: Any, *answers: Any, **options: Any) -> Run[Any]:
+    """A loop named a, of up to four attempts, that is driven step by step."""
+    generate = Generator(*(answers or ("one", "two", "three", "four", "five")))
+    known = {"generate": generate, "checks": [Check()], "policy": FOUR, "id": "a", "store": store}
+    return Run("task", **{**known, **options})
+
+
+async def reread(store: Store, id: str = "a") -> StoredLoop:
+    """The loop as it is stored."""
+    return await store.read(SCOPE, loops.read, id)
 
 
 def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:

@@ -10,34 +10,49 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync, self_correcting
 from heedful.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
-from heedful.store import loops
-from heedful.store.sqlite import in_file
+from heedful.loop.decide import Policy
+from heedful.loop.record import Finding
+from heedful.loop.stop import Budget
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
 
+corrected = self_correcting(checks=[Check()], store=None)
 
-@self_correcting(checks=[Check()], store=None)
+
+@corrected
 def plainly(task: str, hint: str, punctuation: str = "", *, loud: bool = False) -> str:
     """Says it."""
     return WANTED if hint else f"{task}{punctuation}{loud}"
 
 
-@self_correcting(checks=[Check()], store=None)
+@corrected
 async def patiently(task: str, hint: str, punctuation: str = "") -> str:
     """Says it later."""
     await asyncio.sleep(0)
     return WANTED if hint else task
 
 
-def test_the_function_keeps_its_colour_and_its_name():
-    assert plainly("a", "!", loud=True) == WANTED
+def test_a_function_keeps_its_colour_its_name_and_its_arguments():
+    assert plainly("a", "!", loud=True) == plainly(task="a", loud=True) == WANTED
     assert asyncio.run(patiently("a", "!")) == WANTED
     assert inspect.iscoroutinefunction(patiently)
     assert not inspect.iscoroutinefunction(plainly)
     assert (plainly.__name__, plainly.__doc__) == ("plainly", "Says it.")
     assert patiently.__name__ == "patiently"
+    with pytest.raises(TypeError, match="the task is missing"):
+        plainly()
+    seen = []
+
+    @corrected
+    def function(task: str, hint: str, *rest: int, **named: int) -> str:
+        seen.append((task, rest, named))
+        return WANTED if hint else "no"
+
+    function("t", 1, 2, key=3)
+    assert seen == [("t", (1, 2), {"key": 3})] * 2
 
 
 def test_a_memory_without_a_file_lasts_as_long_as_the_function():
@@ -53,24 +68,9 @@ def test_a_memory_without_a_file_lasts_as_long_as_the_function():
     assert "Accepted answers to earlier tasks" in hints[2]
 
 
-def test_a_plain_function_inside_an_event_loop_says_what_to_do():
-    async def scenario() -> None:
-        with pytest.raises(UsageError, match="write `await` there instead"):
-            plainly("a")
-
-    asyncio.run(scenario())
-
-
-def test_what_follows_the_hint_reaches_the_function():
-    seen = []
-
-    @self_correcting(checks=[Check()], store=None)
-    def function(task: str, hint: str, *rest: int, **named: int) -> str:
-        seen.append((task, rest, named))
-        return WANTED if hint else "no"
-
-    function("t", 1, 2, key=3)
-    assert seen == [("t", (1, 2), {"key": 3})] * 2
+async def test_a_plain_function_inside_an_event_loop_says_what_to_do():
+    with pytest.raises(UsageError, match="write `await` there instead"):
+        plainly("a")
 
 
 class Agent:
@@ -79,18 +79,18 @@ class Agent:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    @self_correcting(checks=[Check()], store=None)
+    @corrected
     def plainly(self, task: str, hint: str, mark: str = "") -> str:
         assert (self.name, task, mark) == ("ada", "t", "!")
         return WANTED if "not right" in hint else "no"
 
-    @self_correcting(checks=[Check()], store=None)
+    @corrected
     async def patiently(self, task: str, hint: str, mark: str = "") -> str:
         assert (self.name, task, mark) == ("ada", "t", "!")
         return WANTED if "not right" in hint else "no"
 
     @classmethod
-    @self_correcting(checks=[Check()], store=None)
+    @corrected
     def together(cls, task: str, hint: str) -> str:
         assert cls is Agent
         return WANTED if hint else task
@@ -98,25 +98,18 @@ class Agent:
 
 def test_a_method_is_called_with_its_object():
     assert Agent("ada").plainly("t", "!") == WANTED
-    assert Agent("ada").plainly("t", mark="!") == WANTED
+    assert Agent("ada").plainly(task="t", mark="!") == WANTED
     assert asyncio.run(Agent("ada").patiently("t", "!")) == WANTED
     assert Agent.together("t") == WANTED
 
 
-def test_the_task_may_be_given_by_its_name():
-    assert plainly(task="a", loud=True) == WANTED
-    assert Agent("ada").plainly(task="t", mark="!") == WANTED
-    with pytest.raises(TypeError, match="the task is missing"):
-        plainly()
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_exhausted_raises_with_the_result_or_answers_with_the_best(asynchronous):
+def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best(asynchronous):
     def call(on_exhausted: Any) -> Any:
         generate = Generator("ab", "a", "abc", "abcd")
 
-        def check(candidate: Any, context: Any) -> Any:
-            return [heedful.Finding("c", letter) for letter in candidate]
+        def check(candidate: Any, context: Context) -> Any:
+            return [Finding("c", letter) for letter in candidate]
 
         decorate = self_correcting(
             checks=[check], policy=FOUR, store=None, on_exhausted=on_exhausted
@@ -134,23 +127,18 @@ def test_exhausted_raises_with_the_result_or_answers_with_the_best(asynchronous)
         call("raise")
     assert caught.value.result.candidate == "a"
     assert caught.value.result.best == 2
+    with pytest.raises(InvalidInput, match="on_exhausted"):
+        call("hope")
 
 
-def test_best_of_nothing_raises_all_the_same():
-    policy = heedful.Policy((heedful.Budget(seconds=0.01),))
-
-    @self_correcting(policy=policy, store=None, on_exhausted="best")
+async def test_a_loop_without_a_candidate_raises_though_the_best_is_asked_for():
+    @self_correcting(policy=Policy((Budget(seconds=0.01),)), store=None, on_exhausted="best")
     async def never(task: str, hint: str) -> str:
         await asyncio.Event().wait()
         return ""
 
     with pytest.raises(NotPassed, match="budget"):
-        asyncio.run(never("t"))
-
-
-def test_what_to_do_when_exhausted_is_one_of_two():
-    with pytest.raises(InvalidInput, match="on_exhausted"):
-        self_correcting(on_exhausted="hope")  # type: ignore[arg-type]
+        await never("t")
 
 
 def test_run_sync_gives_the_result_or_the_error():
@@ -170,9 +158,7 @@ def test_run_sync_gives_the_result_or_the_error():
         run_sync(leave())
     assert run_sync(answer()) == 5  # the loop survived
 
-
-def test_run_sync_takes_nothing_but_a_coroutine():
-    async def many():
+    async def many() -> Any:
         yield 5
 
     with pytest.raises(UsageError, match="async_generator, which is no coroutine"):
@@ -186,11 +172,11 @@ def test_run_sync_works_from_many_threads_and_nests_without_starving():
     def inner(task: str, hint: str) -> str:
         return WANTED if hint else "no"
 
-    corrected = self_correcting(checks=[Check()], store=None)(inner)
+    wrapped = corrected(inner)
 
-    @self_correcting(checks=[Check()], store=None)
+    @corrected
     def outer(task: str, hint: str) -> str:
-        return corrected(task)
+        return wrapped(task)
 
     workers = [
         threading.Thread(target=lambda: answers.append(outer("t")), daemon=True) for _ in range(40)
@@ -202,25 +188,20 @@ def test_run_sync_works_from_many_threads_and_nests_without_starving():
     assert answers == [WANTED] * 40
 
 
-def test_context_variables_of_the_caller_are_seen():
+def test_the_context_of_the_caller_is_seen_and_an_error_of_the_function_is_typed():
     async def name() -> str:
         return str(heedful.context().task)
 
-    @self_correcting(checks=[Check()], store=None)
+    @corrected
     def function(task: str, hint: str) -> str:
-        assert run_sync(name()) == "t"
-        return WANTED
-
-    assert function("t") == WANTED
-
-
-def test_an_error_of_the_function_is_typed():
-    @self_correcting(store=None)
-    def function(task: str, hint: str) -> str:
+        assert run_sync(name()) == task
+        if task == "t":
+            return WANTED
         raise OSError("disk")
 
+    assert function("t") == WANTED
     with pytest.raises(GenerateFailed, match="OSError: disk") as caught:
-        function("t")
+        function("u")
     assert isinstance(caught.value.__cause__, OSError)
 
 
@@ -281,15 +262,3 @@ print(len(result.loop.attempts), len(calls), result.passed)
 def test_an_interrupted_run_can_be_resumed(tmp_path):
     said = ended(python(INTERRUPTED, tmp_path / "a.db"))
     assert said.splitlines() == ["interrupted", "3 4 True"]
-
-
-def test_with_a_store_a_plain_function_is_durable(tmp_path):
-    store = in_file(str(tmp_path / "a.db"))
-
-    @self_correcting(checks=[Check()], store=store, memory=store)
-    def function(task: str, hint: str) -> str:
-        return WANTED if "not right" in hint else "no"
-
-    assert function("one") == WANTED
-    assert len(asyncio.run(store.read(heedful.Scope(), loops.newest, 9))) == 1
-    asyncio.run(store.close())

@@ -1,157 +1,296 @@
-"""What judging may cost, where it runs, and arguments that cannot be used."""
+"""Judging: the share that is met, which candidate is preferred, what it costs, where it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import threading
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import heedful
+from heedful.checks import critic, python_tests
 from heedful.checks.evaluate import Context, evaluated
-from heedful.errors import CheckFailed, GenerateFailed, InvalidInput
-from heedful.loop.record import Finding
+from heedful.drive.generate import Writer
+from heedful.errors import CheckFailed, MalformedAnswer, ModelError
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Evaluation, Finding, Goal, Usage
+from heedful.loop.stop import All, Budget, MaxAttempts, NothingMet, Repeat
 from heedful.testing import ScriptedModel
+from tests.drive.support import WANTED, Check, Generator, reread, session
 
-GOAL = heedful.Goal("quality", 0.5)
+AT = Context("task")
+GOAL = Goal("quality", 0.5)
+ONCE = Policy((MaxAttempts(1),))
+SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+ALIGNED = Goal("alignment", 0.5)
+ONE_ERROR = (Finding("c", "m"),)
 
 
-def judge(score: Any, calls: int = 1) -> Any:
+class Asking:
+    """A check that asks for `asks` things, of which so many are errors."""
+
+    pure = True
+    name = "asking"
+
+    def __init__(self, asks: Any, errors: int, level: Any = "error") -> None:
+        if asks is not None:
+            self.asks = asks
+        self._found = [Finding("c", f"{n}", level=level) for n in range(errors)]
+
+    def __call__(self, candidate: Any, at: Context) -> Sequence[Finding]:
+        return self._found
+
+
+def giving(asks: int = 0, **fields: Any) -> Any:
+    """A check, or an evaluator, that answers with an Evaluation."""
+
+    def judge(candidate: Any, at: Context) -> Evaluation:
+        return Evaluation(**fields)
+
+    if asks:
+        judge.asks = asks  # type: ignore[attr-defined]
+    return judge
+
+
+def scoring(score: Any, calls: int = 1) -> Any:
     """An evaluator that asks a model."""
 
-    async def judged(candidate: str, at: heedful.Context) -> heedful.Evaluation:
-        return heedful.Evaluation(scores={"quality": score}, usage=heedful.Usage(calls, 10, 2))
+    async def judge(candidate: str, at: Context) -> Evaluation:
+        return Evaluation(scores={"quality": score}, usage=Usage(calls, 10, 2))
 
-    return judged
-
-
-def driven(**options: Any) -> heedful.Result[Any]:
-    options = {"generate": ScriptedModel("a", "b", "c", "d"), "store": None} | options
-    return asyncio.run(heedful.run("task", **options))
+    return judge
 
 
-def test_what_a_judge_spends_counts_for_every_candidate():
-    async def two(task: str, hint: str) -> list[str]:
-        return ["a", "b"]
-
-    result = driven(generate=two, evaluate=judge(0.9, calls=3), goals=[GOAL])
-    assert result.usage.calls == 2 + 2 * 3
-    assert result.usage.tokens == 2 * 12
+async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
+    known = {"generate": Generator(*answers or ("a", "b", "c", "d")), "store": None}
+    return await heedful.run("task", **{**known, **options})
 
 
-def test_what_a_check_spends_ends_a_budget():
-    policy = heedful.Policy((heedful.Budget(calls=4), heedful.MaxAttempts(9)))
-    result = driven(checks=[judge(0.1)], goals=[GOAL], policy=policy)
+async def judged(*checks: Any, evaluate: Any = None, candidate: Any = "x") -> Evaluation:
+    return await evaluated(candidate, AT, checks, evaluate)
+
+
+# -- the share that is met
+
+
+@pytest.mark.parametrize(
+    ("checks", "evaluate", "met"),
+    [
+        ([], None, None),  # nothing was asked
+        ([Asking(None, 0)], None, 1.0),
+        ([Asking(None, 3)], None, 0.0),
+        ([Asking(None, 3, "warning")], None, 1.0),
+        ([Asking(None, 3, "note")], None, 1.0),
+        ([Asking(None, 0), Asking(None, 1)], None, 0.5),
+        ([Asking(4, 1)], None, 0.75),
+        ([Asking(4, 9)], None, 0.0),  # more errors than there are things asked
+        ([Asking(3, 0), Asking(None, 1)], None, 0.75),  # a check that asks more weighs more
+        ([giving()], None, None),  # an evaluation that does not say it
+        ([giving(findings=ONE_ERROR, scores={"q": 1.0})], None, None),
+        ([giving(met=0.25, findings=ONE_ERROR)], None, 0.25),
+        ([giving(met=0.0), Asking(None, 0)], None, 0.5),
+        ([giving(), Asking(None, 0)], None, 1.0),
+        ([giving(3, met=1.0), Asking(None, 1)], None, 0.75),
+        ([], giving(met=0.5), 0.5),
+        ([Asking(None, 0)], giving(met=0.5), 0.75),
+        ([Asking(None, 0)], giving(findings=ONE_ERROR), 1.0),
+    ],
+)
+async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluate, met):
+    assert (await judged(*checks, evaluate=evaluate)).met == met
+
+
+@pytest.mark.parametrize(
+    ("answer", "met"), [("1", 1.0), ("2", 0.5), ("-1", 0.0), ("", 0.0), (" \n", 0.0)]
+)
+async def test_python_tests_ask_one_thing_a_test_and_an_empty_answer_meets_none(answer, met):
+    check = python_tests("assert f() > 0\nassert f() == 1", "f")
+    assert check.asks == 2
+    candidate = f"def f(): return {answer}" if answer.strip() else answer
+    assert (await judged(check, candidate=candidate)).met == met
+    if not answer.strip():
+        assert (await judged(Asking(None, 0), candidate=answer)).met == 0.0
+        assert (await judged(candidate=answer)).met is None
+
+
+@pytest.mark.parametrize("asks", [0, -1, 1.5, True, "2", float("nan")])
+async def test_a_check_that_asks_for_no_number_of_things_is_named(asks):
+    with pytest.raises(CheckFailed, match=r"'asking' raised ValueError: .its `asks` is .*at least"):
+        await judged(Asking(asks, 1))
+
+
+async def test_an_evaluation_is_stored_whole(store):
+    checks = [Asking(4, 1), giving(preference=-0.5)]
+    known: dict[str, Any] = {"checks": checks, "evaluate": scoring(np.float32(0.25))}
+    made = await session(store, "x", policy=ONCE, goals=[GOAL], **known).finish()
+    stored = await reread(store)
+    assert stored.loop.attempts == made.loop.attempts
+    evaluation = stored.loop.attempts[0].evaluation
+    assert evaluation is not None
+    assert (evaluation.met, evaluation.preference, evaluation.usage.calls) == (0.75, -0.5, 1)
+    assert evaluation.scores == {"quality": 0.25}
+
+
+@pytest.mark.parametrize(("met", "attempts"), [(0.0, 2), (0.1, 4)])
+async def test_the_same_again_is_hopeless_where_nothing_was_ever_met(met, attempts):
+    policy = Policy((MaxAttempts(4), All(Repeat(near=False), NothingMet())))
+    evaluate = giving(findings=ONE_ERROR, met=met)
+    result = await driven("x", evaluate=evaluate, policy=policy)
+    assert len(result.loop.attempts) == attempts
+
+
+# -- several candidates of one attempt
+
+GOALS = (GOAL, Goal("drift", 0.5, "at_most"))
+
+
+def of(quality: float, drift: float, preference: float = 0.0, errors: int = 0) -> Evaluation:
+    found = tuple(Finding("c", f"{n}") for n in range(errors))
+    return Evaluation(found, {"quality": quality, "drift": drift}, Usage(1), preference)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "best"),
+    [
+        ([of(0.6, 0.4), of(0.6, 0.4, 0.1)], 1),
+        ([of(0.6, 0.4), of(0.6, 0.4, -0.1)], 0),
+        ([of(0.9, 0.1), of(0.6, 0.4, 0.1)], 1),  # preference comes before the margin
+        ([of(0.6, 0.4), of(0.4, 0.4, 9.0)], 0),  # but after the goals
+        ([of(0.6, 0.4), of(0.9, 0.1, 9.0, errors=1)], 0),  # and after the errors
+        ([of(0.6, 0.4, errors=2), of(0.1, 0.9, errors=1)], 1),
+        ([of(0.6, 0.4, 0.5), of(0.9, 0.1, 0.5)], 1),  # equally preferred: the margin
+        ([of(0.6, 0.4, 0.5), of(0.6, 0.4, 0.5)], 0),  # then the first
+        ([of(0.6, 0.4, -1e9), of(0.6, 0.4, 1e9), of(0.6, 0.4, 1.0)], 1),
+    ],
+)
+async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
+    names = [f"candidate {n}" for n in range(len(candidates))]
+
+    def judge(candidate: Any, at: Context) -> Evaluation:
+        evaluation: Evaluation = candidates[names.index(candidate)]
+        return evaluation
+
+    result = await driven(names, evaluate=judge, goals=GOALS, policy=ONCE)
+    assert result.candidate == f"candidate {best}"
+    evaluation = result.loop.attempts[0].evaluation
+    assert evaluation is not None
+    assert evaluation.preference == candidates[best].preference
+    assert evaluation.usage.calls == len(candidates)  # judging the others cost as much
+
+
+async def test_preferences_add_up_and_do_not_compare_attempts():
+    checks = [giving(preference=0.5), giving(preference=-0.25)]
+    assert (await judged(*checks, evaluate=giving(preference=1.0))).preference == 1.25
+    made = iter([of(0.3, 0.9, 5.0), of(0.4, 0.8, 0.0)])
+    policy = Policy((MaxAttempts(2),))
+    judge = {"evaluate": lambda candidate, at: next(made)}
+    assert (await driven("one", "two", goals=GOALS, policy=policy, **judge)).best == 2
+
+
+# -- greedy samples
+
+
+def model() -> ScriptedModel:
+    return ScriptedModel("the same", forever=True)
+
+
+async def revise(task: Any, candidate: Any, findings: Any) -> str:
+    return "the same"
+
+
+@pytest.mark.parametrize(
+    ("generate", "options", "greedy"),
+    [
+        (model(), {}, [True, True, False]),  # the first repeat was greedy: a warmer one is asked
+        (Writer(model()), {}, [True, True, False]),
+        (model(), {"temperature": 0.2}, [False, False]),
+        (model(), {"revise": revise}, [False, False]),
+        (Generator("the same"), {}, [False, False]),  # nobody knows how it samples
+        (model(), {"initial": "the same"}, [True, True, False]),
+    ],
+)
+async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
+    store, generate, options, greedy
+):
+    known = {"generate": generate, "policy": Policy((MaxAttempts(6), Repeat())), **options}
+    await session(store, **known).step()
+    result = await session(store, **known).finish()  # another session knows it, too
+    assert isinstance(result.verdict, Done)
+    assert [attempt.greedy for attempt in result.loop.attempts] == greedy
+
+
+# -- what judging costs
+
+
+async def test_a_judge_spends_for_every_candidate_and_ends_a_budget():
+    result = await driven(["a", "b"], evaluate=scoring(0.9, calls=3), goals=[GOAL])
+    assert (result.usage.calls, result.usage.tokens) == (2 + 2 * 3, 2 * 12)
+    policy = Policy((Budget(calls=4), MaxAttempts(9)))
+    result = await driven(checks=[scoring(0.1)], goals=[GOAL], policy=policy)
     assert len(result.loop.attempts) == 2
     assert result.stopped_by[0].rule == "budget"
 
 
-def test_what_a_judge_spent_is_stored(tmp_path: Path):
-    store = str(tmp_path / "heedful.db")
-    made = driven(evaluate=judge(0.9), goals=[GOAL], store=store, id="a")
-    again = driven(evaluate=judge(0.9), goals=[GOAL], store=store, id="a")
-    assert again.loop.attempts == made.loop.attempts
-    evaluation = again.loop.attempts[0].evaluation
-    assert evaluation is not None
-    assert evaluation.usage.calls == 1
+async def test_a_critic_that_gives_up_spends_the_budget_of_the_loop(store):
+    judge = ScriptedModel("junk", forever=True)
+    known: dict[str, Any] = {
+        "evaluate": critic("alignment", judge),
+        "goals": [ALIGNED],
+        "checks": [],
+    }
+    known["policy"] = heedful.policy("stage, budget.calls=5")
+    for _ in range(3):  # another session each time: its loop is read from the store
+        with pytest.raises(MalformedAnswer) as caught:
+            await session(store, generate=lambda task, hint: "x", **known).step()
+        assert caught.value.usage is not None
+        assert caught.value.usage.calls == 2
+    verdict = await session(store, **known).step()
+    assert isinstance(verdict, Done)
+    assert [stop.rule for stop in verdict.stopped_by] == ["budget"]
+    stored = await reread(store)
+    assert stored.loop.extra.calls == len(judge.prompts) == 6
+    assert stored.loop.extra.tokens > 0
+
+
+# -- where a check runs
 
 
 @pytest.mark.parametrize(("pure", "elsewhere"), [(False, True), (True, False)])
-def test_a_plain_check_that_is_not_pure_runs_in_a_thread(pure, elsewhere):
+async def test_a_plain_check_that_is_not_pure_runs_in_a_thread(pure, elsewhere):
     seen = []
 
-    def check(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+    def check(candidate: str, at: Context) -> list[Finding]:
         seen.append(threading.current_thread() is not threading.main_thread())
         return []
 
     check.pure = pure  # type: ignore[attr-defined]
-    assert driven(checks=[check]).passed
+    assert (await driven(checks=[check])).passed
     assert seen == [elsewhere]
 
 
-def test_a_check_that_blocks_does_not_hold_up_another_loop():
+async def test_a_check_that_blocks_does_not_hold_up_another_loop():
     blocked, free = threading.Event(), threading.Event()
 
-    def waits(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+    def waits(candidate: str, at: Context) -> list[Finding]:
         blocked.set()
         assert free.wait(30)
         return []
 
-    def frees(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+    def frees(candidate: str, at: Context) -> list[Finding]:
         assert blocked.wait(30)
         free.set()
         return []
 
-    async def both() -> list[heedful.Result[Any]]:
-        models = ScriptedModel("a"), ScriptedModel("b")
-        runs = zip(models, (waits, frees), strict=True)
-        return await asyncio.gather(
-            *(heedful.run("t", generate=m, checks=[c], store=None) for m, c in runs)
-        )
-
-    assert [result.passed for result in asyncio.run(both())] == [True, True]
+    results = await asyncio.gather(*(driven(checks=[check]) for check in (waits, frees)))
+    assert [result.passed for result in results] == [True, True]
 
 
-def test_a_finding_that_cannot_be_made_names_the_check():
-    def careless(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
-        return [heedful.Finding("careless", "no", severity=9)]
-
-    with pytest.raises(CheckFailed, match=r"'careless'.*severity is 9"):
-        driven(checks=[careless])
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
-def test_scores_of_numpy_are_numbers(kind, tmp_path: Path):
-    store = str(tmp_path / "heedful.db")
-    result = driven(evaluate=judge(kind(1)), goals=[GOAL], store=store)
-    assert result.passed
-    evaluation = result.loop.attempts[0].evaluation
-    assert evaluation is not None
-    assert isinstance(evaluation.scores["quality"], float | int)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("policy", None),
-        ("checks", len),
-        ("checks", ["x"]),
-        ("goals", GOAL),
-        ("goals", ["quality >= 1"]),
-        ("timeout", float("nan")),
-        ("timeout", 0),
-        ("store", 5),
-        ("generate", "embedded"),
-    ],
-)
-def test_an_argument_that_cannot_be_used_is_named(name, value):
-    with pytest.raises(InvalidInput, match=name):
-        driven(**{name: value})
-
-
-def test_calls_that_failed_spend_the_budget_before_another_is_made(tmp_path: Path):
-    calls = []
-
-    async def broken(task: str, hint: str) -> str:
-        calls.append(task)
-        raise RuntimeError("no")
-
-    policy = heedful.Policy((heedful.Budget(calls=2), heedful.MaxAttempts(9)))
-    options = {"generate": broken, "policy": policy, "store": str(tmp_path / "e.db"), "id": "a"}
-    for _ in range(2):
-        with pytest.raises(GenerateFailed):
-            driven(**options)
-    result = driven(**options)
-    assert (len(calls), result.passed, result.best) == (2, False, None)
-    assert result.stopped_by[0].rule == "budget"
-
-
-def test_a_check_that_nobody_waits_for_any_more_leaves_no_coroutine():
-    """Its thread ends after the caller has gone; a coroutine left over would be a warning."""
+def test_a_check_that_is_abandoned_leaves_no_coroutine():
+    """Its thread ends after its caller; a coroutine left over would be a warning."""
     gate, ended = threading.Event(), threading.Event()
 
     async def found() -> list[Finding]:
@@ -163,7 +302,7 @@ def test_a_check_that_nobody_waits_for_any_more_leaves_no_coroutine():
         return found()
 
     async def scenario() -> None:
-        asked = asyncio.create_task(evaluated("x", Context("t"), [check], None))
+        asked = asyncio.create_task(judged(check))
         await asyncio.sleep(0.01)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -173,3 +312,46 @@ def test_a_check_that_nobody_waits_for_any_more_leaves_no_coroutine():
 
     asyncio.run(scenario())
     gc.collect()
+
+
+# -- checks that raise, where a finding stands for them
+
+
+def instead(check: str, error: CheckFailed | ModelError) -> Finding:
+    return Finding(check, f"not judged, {type(error).__name__} {SECRET}", level="warning")
+
+
+def lazy(candidate: Any, at: Context) -> Sequence[Finding]:
+    return (Finding("x", "y") for _ in range(1 // 0))  # type: ignore[return-value]
+
+
+def asks_none(candidate: Any, at: Context) -> Any:
+    return []
+
+
+asks_none.asks = 0  # type: ignore[attr-defined]
+
+
+def fails(candidate: Any, at: Context) -> Any:
+    raise ModelError("gone")
+
+
+@pytest.mark.parametrize("check", [lazy, asks_none, fails])
+async def test_a_finding_stands_for_a_check_or_evaluator_that_raises(check):
+    right = Check()
+    found = await evaluated(WANTED, AT, [right, check, right], None, instead)
+    assert [one.check for one in found.findings] == [check.__name__]
+    assert "not judged" in found.findings[0].message
+    assert SECRET not in found.findings[0].message
+    assert (found.met, len(right.seen)) == (1.0, 2)  # the others are asked
+    with pytest.raises((CheckFailed, ModelError)):
+        await judged(check)
+    found = await evaluated(WANTED, AT, [right], fails, instead)
+    assert ([one.check for one in found.findings], found.scores) == (["fails"], {})
+
+
+@pytest.mark.parametrize("tries", [1, 2, 5])
+async def test_a_check_is_asked_so_often(tries):
+    check = Check(*[ValueError("no")] * 9)
+    await evaluated(WANTED, AT, [check], None, instead, tries)
+    assert len(check.seen) == tries

@@ -1,98 +1,408 @@
-"""What a decision that an override, a cancellation or a spent budget brings about rests on."""
+"""Overrides, given by the driver or from outside: what reopens, what is refused, what expires."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import heedful
+from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
-from heedful.errors import ModelError
+from heedful.errors import LeaseLost, ModelError, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Finding
-from heedful.loop.stop import Budget, Echo, MaxAttempts
+from heedful.loop.codec import decision_to, goal_to, policy_to
+from heedful.loop.decide import Again, Done, Policy, Verdict, standing
+from heedful.loop.record import Evaluation, Finding, Goal, Loop, Override
+from heedful.loop.stop import LIFTABLE, Budget, Echo, MaxAttempts, Plateau
 from heedful.store import loops
-from tests.drive.support import Check, Generator
-from tests.engines import opened
+from heedful.store.loops import new_owner
+from heedful.store.records import Head
+from heedful.store.sqlite import in_file
+from heedful.store.store import Store
+from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator, counted, reread, session
+from tests.engines import rows
+from tests.loop import support
+from tests.loop.support import rules
+from tests.store.support import ended, python
 
-pytestmark = pytest.mark.both
-
-
-@pytest.fixture
-def store(tmp_path):
-    with opened(tmp_path / "a.db") as one:
-        yield one
-
-
-def same(candidate: Any, at: Any) -> list[Finding]:
-    return [Finding("c", "the same again", key="same")]
+TABLES = ("loop", "attempt", "decision", "override", "step")
+HOUR = 3600.0
 
 
-@pytest.mark.parametrize("outside", [True, False])
-def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(store, outside):
-    """The counts of the other loops are there when the loop is decided anew."""
-    policy = Policy((MaxAttempts(4), Echo(2, across="scope")))
-
-    def loop(id: str) -> Run[str]:
-        return Run("t", generate=Generator(id), checks=[same], policy=policy, store=store, id=id)
-
-    async def scenario() -> None:
-        await loop("first").finish()
-        assert isinstance(await loop("second").step(), Done)
-        if outside:
-            verdict = await heedful.override("second", "attempts", by="ada", store=store)
-        else:
-            verdict = await loop("second").override("attempts", "ada")
-        assert isinstance(verdict, Done)
-        assert [stop.rule for stop in verdict.stopped_by] == ["echo"]
-        stored = await store.read(Scope(), loops.read, "second")
-        assert [d.standing.echoes for d in stored.decisions] == [{"same": 3}] * 2
-        assert [o.used for o in stored.loop.overrides] == [0]
-        assert isinstance(await heedful.override("second", "echo", by="ada", store=store), Again)
-
-    asyncio.run(scenario())
+async def outside(store: Store | str, rule: str = "attempts", **options: Any) -> Verdict:
+    options = {"by": "ada", "store": store, **options}
+    return await heedful.override("a", rule, **options)
 
 
-async def cancelled(run: Run[str], generate: Generator) -> Done:
-    verdict = await run.cancel("grace")
-    assert isinstance(verdict, Done)
-    return verdict
+async def lift(way: str, store: Store, one: Run[Any], rule: str = "attempts", **more: Any) -> Any:
+    """Override by the driver, or from outside."""
+    if way == "outside":
+        return await outside(store, rule, **more)
+    return await one.override(rule, **{"by": "ada", **more})
 
 
-async def over(run: Run[str], generate: Generator) -> Done:
+def everything(path: Path) -> list[Any]:
+    return [rows(path, f"select * from {table}") for table in TABLES]
+
+
+async def used(store: Store) -> list[int]:
+    return [override.used for override in (await reread(store)).loop.overrides]
+
+
+both_ways = pytest.mark.parametrize("way", ["driver", "outside"])
+
+
+# -- a loop that has stopped
+
+
+@both_ways
+async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path, way):
+    one = session(store)
+    stopped = (await one.finish()).verdict
+    until = time.time() + HOUR
+    verdict = await lift(way, store, one, why="it is close", decisions=2, until=until)
+    assert isinstance(verdict, Again)
+    assert "four is not right" in verdict.feedback
+    assert [(each.stop.rule, each.by) for each in verdict.lifted] == [("attempts", "ada")]
+    stored = await reread(store)
+    assert stored.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
+    assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]
+    first, last = stored.decisions[3:]
+    assert last.standing == first.standing == standing(stored.loop, FOUR)
+    assert first.at <= last.at <= time.time()
+    told = heedful.reasoning(stored.loop, stored.decisions)
+    assert [each.decided for each in told] == ["again"] * 3 + ["stopped", "again"]
+    assert rows(path, "select state from loop") == [("open",)]
+    later = Generator("no")
+    result = await session(store, generate=later).finish()
+    assert (result.passed, len(result.loop.attempts)) == (False, 6)
+    assert later.hints[0] == verdict.feedback
+    assert (await reread(store)).loop.overrides == (
+        Override("attempts", "ada", "it is close", decisions=2, used=2, until=until),
+    )
+
+
+async def test_an_override_and_its_decision_are_one_transaction(path):
+    store, commits = counted(path)
+    await session(store).finish()
+    before = commits()
+    await outside(store)
+    assert commits() - before == 1
+    await store.close()
+
+
+async def test_a_task_with_secrets_in_its_own_scope_is_found(path):
+    secret, scope = "AKIA" + "IOSFODNN7EXAMPLE", Scope("acme", "mail")
+    task = {"q": f"use {secret}", "n": [1, 2.5, None], "é": "\ud800"}
+    known: dict[str, Any] = {"checks": [Check()], "store": str(path), "scope": scope, "id": "a"}
+    known["policy"] = Policy((MaxAttempts(1),))
+    await heedful.run(task, generate=Generator("no"), **known)
+    with pytest.raises(NotFound):
+        await outside(str(path))
+    assert isinstance(await outside(str(path), scope=scope), Again)
+    result = await heedful.run(task, generate=Generator(WANTED), **known)
+    assert (result.passed, len(result.loop.attempts)) == (True, 2)
+
+
+# -- a loop that goes on
+
+
+async def test_an_override_may_come_before_any_decision(store):
+    await store.write(SCOPE, loops.claim, "a", Head("task", (), policy_to(FOUR)), new_owner())
+    assert await outside(store) == Again()
+    await session(store).step()
+    assert await outside(store) == (await reread(store)).verdicts[-1]
+    assert len((await reread(store)).decisions) == 1  # it decides nothing again
+    assert len((await session(store).finish()).loop.attempts) == 6
+
+
+# -- refused
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"rule": "budget"}, r"rule 'budget' cannot be overridden; these can: attempts$"),
+        ({"rule": "echo"}, "rule 'echo' .* these can: attempts"),
+        ({"by": " \n"}, r"by is ' \\n'; it must name the actor"),
+        ({"by": None}, "by is None; it must name the actor"),
+        ({"decisions": 1.5}, "decisions is 1.5; it must be an integer of at least 1"),
+        ({"until": float("nan")}, "until is nan, .* it must lie in the future"),
+        ({"until": "tomorrow"}, "until is 'tomorrow'; it must be in seconds since 1970"),
+    ],
+)
+async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):
+    one = session(store, policy=Policy((MaxAttempts(1), Budget(calls=99))))
+    await one.finish()
+    before = everything(path)
+    with pytest.raises(OverrideRefused, match=why):
+        await lift(way, store, one, **wrong)
+    assert everything(path) == before
+
+
+async def test_an_unknown_loop_is_not_created(store, path):
+    with pytest.raises(NotFound, match="no loop 'a'"):
+        await outside(store)
+    await session(store).finish()
+    with pytest.raises(NotFound, match="no loop 'a'"):
+        await outside(store, scope=Scope("other"))
+    assert rows(path, "select id, tenant from loop") == [("a", "default")]
+
+
+def mine(loop: Loop) -> str | None:
+    return "two are enough" if len(loop.attempts) >= 2 else None
+
+
+def never_better(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+    return False
+
+
+OWN: dict[str, Policy] = {
+    "'mine', a rule": Policy((MaxAttempts(2), mine)),
+    r"'attempts\+mine', a rule": Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3))),
+    "'plateau' under an improvement": Policy((Plateau(1), MaxAttempts(3)), never_better),
+}
+
+
+@pytest.mark.parametrize("what", OWN)
+async def test_a_stop_by_code_of_the_host_is_overridden_by_the_host(store, path, what):
+    one = session(store, policy=OWN[what])
+    await one.finish()
+    before = everything(path)
+    with pytest.raises(OverrideRefused, match=rf"{what}.* code of its host.* Run\.override"):
+        await outside(store)
+    assert everything(path) == before
+    assert isinstance(await one.override("attempts", "ada"), Done | Again)
+
+
+async def test_a_silent_rule_of_the_host_is_no_obstacle_and_stays(store):
+    policy = Policy((MaxAttempts(1), mine))
+    await session(store, policy=policy).finish()
+    assert isinstance(await outside(store), Again)
+    assert (await reread(store)).head.policy == policy_to(policy)
+    result = await session(store, policy=policy).finish()
+    assert [stop.rule for stop in result.stopped_by] == ["attempts", "mine"]
+
+
+# -- while a process drives it
+
+
+HANGING = """
+import asyncio, sys
+from tests.drive.support import session, reread
+
+async def hang(task, hint):
+    if hint:
+        print("at work", flush=True)
+        await asyncio.Event().wait()
+    return "wrong"
+
+asyncio.run(session(sys.argv[1], generate=hang).finish())
+"""
+RESUMED = """
+import asyncio, sys
+from tests.drive.support import WANTED, session, reread
+
+print(asyncio.run(session(sys.argv[1], WANTED).finish()).best)
+"""
+
+
+def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store, path):
+    other = python(HANGING, path)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "at work\n"
+    before = everything(path)
+    with pytest.raises(LeaseLost, match="driven by another process"):
+        asyncio.run(outside(store))
+    assert everything(path) == before
+    other.kill()
+    other.communicate()
+    assert isinstance(asyncio.run(outside(store)), Again)
+    assert asyncio.run(used(store)) == [0]
+    assert ended(python(RESUMED, path)) == "2\n"  # though this process lives
+
+
+# -- expiry
+
+
+@pytest.mark.parametrize(("expires", "attempts"), [(None, 5), (-HOUR, 4), (0, 4), (HOUR, 5)])
+async def test_an_override_that_expires_before_the_decision_lifts_nothing(store, expires, attempts):
+    await session(store).step()
+    await outside(store, until=time.time() + HOUR)
+    # The time passes: what is stored says when. At 0 it expires after the last decision.
+    until = None if expires is None else time.time() + expires
+    await store.write(
+        Scope(), lambda db, _: db.execute("update override set until = ?", (until,)).rowcount
+    )
+    result = await session(store).finish()
+    assert len(result.loop.attempts) == attempts
+    assert await used(store) == [attempts - 4]
+    stored = await reread(store)
+    assert isinstance(stored.verdicts[-1], Done)
+    assert stored.verdicts[-1].lifted == ()
+    assert str(heedful.explain(stored.loop, FOUR)) == str(result.explain())
+
+
+async def cancelled(one: Run[str], generate: Generator) -> Verdict:
+    return await one.cancel("grace")
+
+
+async def over(one: Run[str], generate: Generator) -> Verdict:
     generate.answers = (ModelError("no answer"),)
     with pytest.raises(ModelError):
-        await run.step()
-    verdict = await run.step()
-    assert isinstance(verdict, Done)
-    return verdict
+        await one.step()
+    return await one.step()
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(("end", "rule"), [(cancelled, "cancelled"), (over, "budget")])
 @pytest.mark.parametrize("again", [True, False])
-def test_what_ends_a_loop_is_decided_when_it_ends(store, monkeypatch, end, rule, again):
+async def test_the_end_of_a_loop_is_decided_when_it_ends(store, monkeypatch, end, rule, again):
     """An override that expired since the last attempt lifts nothing any more."""
     generate, now = Generator("one"), [time.time()]
-    policy = Policy((MaxAttempts(2), Budget(calls=3)))
+    known = {"generate": generate, "policy": Policy((MaxAttempts(2), Budget(calls=3)))}
+    one = session(store, **known)
+    await one.override("attempts", "ada", decisions=9, until=now[0] + 10)
+    await one.step()
+    verdict = await one.step()
+    assert [lifted.stop.rule for lifted in verdict.lifted] == ["attempts"]
+    monkeypatch.setattr("heedful.drive.drive.time.time", lambda: now[0] + 11)
+    last = await end(session(store, **known) if again else one, generate)
+    assert rules(last) == [rule, "attempts"]
+    assert last.lifted == ()
 
-    def loop() -> Run[str]:
-        return Run("t", generate=generate, checks=[Check()], policy=policy, store=store, id="a")
 
-    async def scenario(end: Callable[..., Any]) -> None:
-        run = loop()
-        await run.override("attempts", "ada", decisions=9, until=now[0] + 10)
-        await run.step()
-        verdict = await run.step()
-        assert isinstance(verdict, Again)
-        assert [one.stop.rule for one in verdict.lifted] == ["attempts"]
-        monkeypatch.setattr("heedful.drive.drive.time.time", lambda: now[0] + 11)
-        ended = await end(loop() if again else run, generate)
-        assert [stop.rule for stop in ended.stopped_by] == [rule, "attempts"]
-        assert ended.lifted == ()
+# -- other loops, other goals, other policies
 
-    asyncio.run(scenario(end))
+
+@pytest.mark.both
+@both_ways
+async def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(store, way):
+    def same(candidate: Any, at: Any) -> list[Finding]:
+        return [Finding("c", "the same again", key="same")]
+
+    policy = Policy((MaxAttempts(4), Echo(2, across="scope")))
+    known: dict[str, Any] = {"checks": [same], "policy": policy}
+    await session(store, "first", id="b", **known).finish()
+    one = session(store, "second", **known)
+    assert isinstance(await one.step(), Done)
+    assert rules(await lift(way, store, one)) == ["echo"]
+    stored = await reread(store)
+    assert [d.standing.echoes for d in stored.decisions] == [{"same": 3}] * 2
+    assert await used(store) == [0]
+    assert isinstance(await outside(store, "echo"), Again)
+
+
+HALF, GOAL = Goal("quality", 0.5), Goal("quality", 0.9)
+numbers = count()
+
+
+def resumed(store: Store, policy: Policy, goal: Goal = GOAL) -> Run[Any]:
+    """A loop whose second attempt and those after it reach a quality of a half."""
+
+    def half(candidate: str, at: Any) -> Evaluation:
+        return Evaluation(scores={"quality": 0.5} if at.attempt > 1 else {"quality": 0.4})
+
+    known: dict[str, Any] = {"evaluate": half, "goals": [goal], "policy": policy, "checks": []}
+    return session(store, generate=lambda task, hint: f"answer {next(numbers)}", **known)
+
+
+STAGE, TWO = heedful.policies.stage, heedful.policy("stage, attempts.limit=2")
+
+
+async def test_the_goals_of_a_resume_count_for_an_override_too(store):
+    await resumed(store, STAGE, HALF).step()
+    assert not (await resumed(store, STAGE).finish()).passed
+    stored = await reread(store)
+    assert stored.loop.goals == (GOAL,)
+    assert stored.head.goals == [goal_to(GOAL)]
+    assert isinstance(await outside(store), Again)
+
+
+async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
+    async def policy() -> Any:
+        return (await reread(store)).head.policy
+
+    await resumed(store, STAGE).step()
+    second = resumed(store, TWO)
+    assert await policy() == policy_to(STAGE)
+    await second.step()
+    assert await policy() == policy_to(TWO)
+    await resumed(store, STAGE).step()  # the loop has ended: nothing is decided
+    assert await policy() == policy_to(TWO)
+    assert len((await reread(store)).decisions) == 2
+
+
+async def test_a_rule_of_the_resume_can_be_lifted_from_outside(store):
+    await resumed(store, STAGE).step()
+    await resumed(store, heedful.policy("stage, plateau.patience=1, min_gain=0.2")).step()
+    with pytest.raises(OverrideRefused, match="these can: attempts, plateau"):
+        await outside(store, "echo")
+    assert isinstance(await outside(store, "plateau"), Again)
+
+
+async def test_an_override_that_comes_too_late_leaves_the_loop_free(store, path, monkeypatch):
+    await resumed(store, STAGE).step()
+    before = await store.read(SCOPE, loops.state, "a", 20)
+    await resumed(store, STAGE, HALF).finish()
+    read = store.read
+
+    async def late(scope: Scope, work: Any, *args: Any) -> Any:
+        monkeypatch.setattr(store, "read", read)
+        return before if work is loops.state else await read(scope, work, *args)
+
+    monkeypatch.setattr(store, "read", late)
+    with pytest.raises(OverrideRefused, match="the loop passed"):
+        await outside(store)
+    assert rows(path, "select state, lease from loop") == [("passed", 0.0)]
+
+
+# -- both ways agree
+
+tries = st.lists(
+    st.tuples(st.sampled_from(["alpha", "beta", "gamma"]), support.evaluations),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=15)
+@given(tries, support.goals, support.policies, st.data())
+def test_an_override_from_outside_decides_as_one_of_the_driver(made, goals, policy, data):
+    left = [r for r in policy.rules if "budget" not in str(getattr(r, "name", ""))]
+    policy = replace(policy, rules=(*left, MaxAttempts(len(made))))
+
+    def generate(task: Any, hint: str) -> str:
+        return str(made[heedful.context().attempt - 1][0])
+
+    def evaluate(candidate: Any, at: Context) -> Evaluation:
+        evaluation: Evaluation = made[at.attempt - 1][1]
+        return evaluation
+
+    async def scenario() -> None:
+        stores = [in_file(":memory:"), in_file(":memory:")]
+        known: dict[str, Any] = {"generate": generate, "evaluate": evaluate, "checks": []}
+        inside, other = (session(s, goals=goals, policy=policy, **known) for s in stores)
+        verdict = (await inside.finish()).verdict
+        assert (await other.finish()).verdict == verdict
+        names = sorted({n for s in verdict.stopped_by for n in s.rule.split("+")} & LIFTABLE)
+        for rule in data.draw(st.permutations(names)) if names else ():
+            one = await inside.override(rule, "ada", "why", 2)
+            assert await outside(stores[1], rule, why="why", decisions=2) == one
+        stored = [await reread(store) for store in stores]
+        plain = [[decision_to(d.verdict, d.standing) for d in one.decisions] for one in stored]
+        assert plain[0] == plain[1]
+        assert stored[0].loop.overrides == stored[1].loop.overrides
+        for store in stores:
+            await store.close()
+
+    asyncio.run(scenario())

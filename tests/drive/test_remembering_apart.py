@@ -15,12 +15,12 @@ from heedful.errors import LeaseLost, StoreError, UserCodeError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
-from heedful.store import loops
+from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
-from tests.drive.support import WANTED, Check, Generator
-from tests.drive.test_remembering import SCOPE, TASK, exposed, outcomes, shown, taught
+from tests.drive.support import SCOPE, WANTED, Check, Generator
+from tests.drive.test_remembering import TASK, exposed, outcomes, shown, taught
 from tests.store.support import rows
 
 ONE = Policy((MaxAttempts(1),), name="one")
@@ -43,7 +43,7 @@ def broken(path: Path, change: str, when: str = "true") -> None:
                   " select raise(abort, 'the disk is full'); end")  # fmt: skip
 
 
-def mended(path: Path) -> None:
+def repair(path: Path) -> None:
     execute(path, "drop trigger broken")
 
 
@@ -61,8 +61,8 @@ def begun(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[Any
 
 
 @pytest.mark.parametrize("pure", [True, False])
-def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
-    taught(stores[1])
+async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
+    await taught(stores[1])
 
     def taken_over(task: Any, hint: str) -> str:
         execute(tmp_path / "loops.db", "update loop set epoch = epoch + 1, owner = 'another'")
@@ -70,69 +70,63 @@ def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
 
     one = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
     with pytest.raises(LeaseLost):
-        asyncio.run(one.finish())
+        await one.finish()
     assert rows(tmp_path / "memory.db", TAUGHT) == []
     assert outcomes(tmp_path / "memory.db") == []
 
 
-def test_a_journal_that_fails_counts_no_lesson_twice(stores, tmp_path):
-    taught(stores[1])
+async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
+    await taught(stores[1])
     one = begun(stores, "x", WANTED)
-
-    async def scenario() -> None:
-        await one.step()
-        broken(tmp_path / "loops.db", "insert on decision")
-        for _ in range(3):
-            with pytest.raises(StoreError):
-                await one.finish()
-            assert rows(tmp_path / "memory.db", TAUGHT) == []
-        mended(tmp_path / "loops.db")
-        assert (await one.finish()).passed
-
-    asyncio.run(scenario())
+    await one.step()
+    broken(tmp_path / "loops.db", "insert on decision")
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            await one.finish()
+        assert rows(tmp_path / "memory.db", TAUGHT) == []
+    repair(tmp_path / "loops.db")
+    assert (await one.finish()).passed
     assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
     assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
 
 
 @pytest.mark.parametrize("again", ["the same driver", "another one"])
-def test_what_a_crash_kept_from_memory_is_written_once_when_the_loop_is_opened(
-    stores, tmp_path, again
-):
-    taught(stores[1])
+async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(stores, tmp_path, again):
+    await taught(stores[1])
     one = begun(stores, "x", WANTED)
     broken(tmp_path / "memory.db", "insert on taught")
     with pytest.raises(StoreError):
-        asyncio.run(one.finish())
-    ended = asyncio.run(stores[0].read(SCOPE, loops.read, "l"))
+        await one.finish()
+    ended = await stores[0].read(SCOPE, loops.read, "l")
     assert ended.verdicts[-1].passed
     assert rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
-    mended(tmp_path / "memory.db")
+    repair(tmp_path / "memory.db")
     for _ in range(3):
         one = one if again == "the same driver" else begun(stores, ValueError())
-        assert asyncio.run(one.finish()).candidate == WANTED
+        assert (await one.finish()).candidate == WANTED
         assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
         assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
     parents = "select parents from occurrence where loop = 'l'"
     assert rows(tmp_path / "memory.db", parents) != [("[]",)]
 
 
-def test_a_loop_that_was_stopped_owes_its_outcome_alone(stores, tmp_path):
-    taught(stores[1])
+async def test_a_stopped_loop_stores_its_outcome_and_no_lesson(stores, tmp_path):
+    await taught(stores[1])
     broken(tmp_path / "memory.db", "insert on outcome")
     with pytest.raises(StoreError):
-        asyncio.run(begun(stores, "x", policy=ONE).finish())
-    mended(tmp_path / "memory.db")
+        await begun(stores, "x", policy=ONE).finish()
+    repair(tmp_path / "memory.db")
     for _ in range(2):
-        assert not asyncio.run(begun(stores, ValueError(), policy=ONE).finish()).passed
+        assert not (await begun(stores, ValueError(), policy=ONE).finish()).passed
         assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 1)]
     assert rows(tmp_path / "memory.db", TAUGHT) == []
 
 
-def test_what_was_removed_is_not_taught_again_by_who_asks_for_the_result(stores, tmp_path):
-    asyncio.run(begun(stores, "x", WANTED).finish())
+async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
+    await begun(stores, "x", WANTED).finish()
     memory = Memory(stores[1])
-    asyncio.run(memory.quarantine.revoke("loop:l", by="ada"))
-    assert asyncio.run(begun(stores, ValueError()).finish()).passed
+    await memory.quarantine.revoke("loop:l", by="ada")
+    assert (await begun(stores, ValueError()).finish()).passed
     assert rows(tmp_path / "memory.db", SEEN) == []
 
 
@@ -141,31 +135,27 @@ def test_what_was_removed_is_not_taught_again_by_who_asks_for_the_result(stores,
 
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_loop_that_is_reopened_is_shown_what_it_was_shown(stores, apart, fresh):
+async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     journal, other = stores if apart else (stores[1], stores[1])
-    taught(other)
+    await taught(other)
     first, second = ScriptedModel("x", WANTED), ScriptedModel(WANTED)
-
-    async def scenario() -> None:
-        one = begun((journal, other), generate=first, policy=ONE)
-        assert not (await one.finish()).passed
-        if fresh:
-            one = begun((journal, other), generate=second, policy=ONE)
-        await one.override("attempts", "ada")
-        assert isinstance(await one.step(), Done)
-
-    asyncio.run(scenario())
+    one = begun((journal, other), generate=first, policy=ONE)
+    assert not (await one.finish()).passed
+    if fresh:
+        one = begun((journal, other), generate=second, policy=ONE)
+    await one.override("attempts", "ada")
+    assert isinstance(await one.step(), Done)
     assert shown(second if fresh else first, 0 if fresh else 1) == shown(first) != []
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apart):
+async def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apart):
     journal, other = stores if apart else (stores[1], stores[1])
     with pytest.raises(UserCodeError):
-        asyncio.run(begun((journal, other), "x", ValueError()).finish())
-    taught(other)
+        await begun((journal, other), "x", ValueError()).finish()
+    await taught(other)
     model = ScriptedModel(WANTED)
-    assert asyncio.run(begun((journal, other), generate=model).finish()).passed
+    assert (await begun((journal, other), generate=model).finish()).passed
     assert shown(model) == []
     assert exposed(tmp_path / "memory.db", "l") == {}
     assert outcomes(tmp_path / "memory.db") == []
@@ -175,19 +165,19 @@ def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apa
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_look_that_fails_fails_no_loop_and_is_told(stores, tmp_path, caplog, apart):
+async def test_a_look_that_fails_is_logged_and_fails_no_loop(stores, tmp_path, caplog, apart):
     journal, other = stores if apart else (stores[1], stores[1])
-    taught(other, ended=39)
+    await taught(other, ended=39)
     path = tmp_path / "memory.db"
     execute(path, "update reflection set useful = 0.9")
     broken(path, "update of useful on reflection")
     with caplog.at_level(logging.WARNING, logger="heedful"):
-        result = asyncio.run(begun((journal, other), WANTED).finish())
+        result = await begun((journal, other), WANTED).finish()
     assert result.passed
     (told,) = caplog.records
     assert told.name == "heedful"
     assert "loop l has ended" in told.getMessage()
     assert "the disk is full" in told.getMessage()
-    mended(path)
-    asyncio.run(other.conclude(SCOPE, {}, []))
+    repair(path)
+    await other.write(SCOPE, exposures.conclude, {}, [])
     assert len(outcomes(path)) == 1

@@ -8,29 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Done, Policy, Verdict
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Override,
-    Usage,
-)
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-)
+import heedful
+from heedful.loop.decide import Done, Policy, Verdict
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Override, Usage
+from heedful.loop.stop import Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, StopRule
 
 QUALITY = Goal("quality", 0.75)
 DRIFT = Goal("drift", 0.25, "at_most")
@@ -64,17 +45,24 @@ def scored(*values: float, goals: tuple[Goal, ...] = (QUALITY,)) -> Loop:
     return loop_of(*(Evaluation(scores={goals[0].score: v}) for v in values), goals=goals)
 
 
+def tried(texts: str, near: str = "", met: float | None = None, cold: str = "") -> Loop:
+    """Attempts that never improve; those in `near` are near the first, those in `cold` greedy."""
+    attempts = [
+        Attempt(
+            n,
+            Candidate.of(text),
+            Evaluation((finding("x"),), met=met),
+            repeats=1 if str(n) in near else None,
+            greedy=str(n) in cold,
+        )
+        for n, text in enumerate(texts, 1)
+    ]
+    return Loop("tried", attempts=tuple(attempts))
+
+
 def rules(verdict: Verdict) -> list[str]:
     assert isinstance(verdict, Done), verdict
     return [stop.rule for stop in verdict.stopped_by]
-
-
-def stopped(verdict: Verdict) -> bool:
-    return isinstance(verdict, Done)
-
-
-def goes_on(verdict: Verdict) -> bool:
-    return isinstance(verdict, Again)
 
 
 words = st.text(max_size=12)
@@ -170,11 +158,13 @@ simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(Repeat, st.integers(1, 3), st.booleans()),
     st.just(NothingMet()),
     st.builds(Plateau, st.integers(1, 4), st.booleans(), st.none() | st.floats(0.01, 1)),
-    st.builds(Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
+    st.builds(heedful.Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
 )
-any_rule = simple_rules | st.builds(All, simple_rules, simple_rules)
+any_rule = simple_rules | st.builds(heedful.All, simple_rules, simple_rules)
 improvements = st.builds(
-    Improvement, st.sampled_from([0.001, 0.05, 0.1]), st.sampled_from(["best", "best", "previous"])
+    heedful.Improvement,
+    st.sampled_from([0.001, 0.05, 0.1]),
+    st.sampled_from(["best", "best", "previous"]),
 )
 policies = st.builds(
     Policy,

@@ -8,67 +8,93 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Done, Policy, decide, spent
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
 from heedful.loop.explain import changes, explain
-from heedful.loop.record import Improvement, Loop, Override, Usage
-from heedful.loop.stop import (
-    LIFTABLE,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    Stop,
-)
+from heedful.loop.record import Loop, Override, Usage
+from heedful.loop.stop import Budget, Echo, MaxAttempts, Stop
 from tests.loop import support
-from tests.loop.support import evaluated, loop_of, rules, scored
+from tests.loop.support import QUALITY, evaluated, loop_of, scored
+
+X = evaluated("x")
+ADA = Override("attempts", "ada", used=1)
+EXPIRED = Override("attempts", "ada", until=2.0)
+BY_ADA = "again (attempts overridden by ada)"
+STOPPED = "stopped by attempts: {} of {} attempts made"
 
 
+@settings(max_examples=40)
 @given(support.loops(), support.policies)
-def test_the_same_loop_gives_the_same_words(loop, policy):
-    first = explain(loop, policy)
-    assert str(explain(loop, policy)) == str(first)
-    assert first.verdict == decide(loop, policy)
-    assert len(first.lines) == len(loop.attempts)
-    lines = str(first).splitlines()
-    assert all(line.isprintable() for line in lines)
+def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, policy):
+    first, improving = explain(loop, policy), replace(loop, improves=policy.improvement)
+    verdict = decide(loop, policy)
+    assert (first, str(first)) == (explain(loop, policy), str(explain(loop, policy)))
+    assert (first.verdict, len(first.lines)) == (verdict, len(loop.attempts))
+    assert first.would_change == changes(improving, policy, verdict)
+    assert all(line.isprintable() for line in str(first).splitlines())
+    stopped = isinstance(verdict, Done) and not verdict.passed
+    assert bool(first.ways) or not stopped
+    assert bool(first.otherwise) is (stopped and not first.would_change)
+    assert first.ways == () or not (isinstance(verdict, Done) and verdict.passed)
 
 
-def test_the_words_end_with_the_smallest_changes():
-    explanation = explain(scored(0.5, 0.6), Policy((MaxAttempts(2),)))
-    assert [str(change) for change in explanation.would_change] == [
-        "threshold of quality 0.6 instead of 0.75: passed",
-        "score quality 0.75 instead of 0.6: passed",
-        "attempts.limit 3 instead of 2: again",
-    ]
-    assert str(explanation).splitlines()[2:] == [
-        "kept: attempt 2",
-        "would have changed it: threshold of quality 0.6 instead of 0.75: passed",
-        "would have changed it: score quality 0.75 instead of 0.6: passed",
-        "would have changed it: attempts.limit 3 instead of 2: again",
-    ]
+TEXTS: list[tuple[Loop, Policy, str]] = [
+    (
+        loop_of(*map(evaluated, ("ab", "b", "b")), cancelled="by ada"),
+        Policy((MaxAttempts(3),)),
+        """\
+attempt 1: ab -> again
+attempt 2: b -> again
+attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made
+kept: attempt 1
+would have changed it: no single threshold or score: cancelled and attempts stopped it""",
+    ),
+    (
+        loop_of(evaluated("a", "b"), evaluated()),
+        support.NEVER,
+        "attempt 1: a; b -> again\nattempt 2 -> passed",
+    ),
+    (
+        loop_of(evaluated("a")),
+        Policy((MaxAttempts(2),)),
+        "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped",
+    ),
+    (
+        scored(0.6),
+        Policy((MaxAttempts(1),)),
+        """\
+attempt 1: quality 0.6 misses quality >= 0.75 -> stopped by attempts: 1 of 1 attempts made
+kept: attempt 1
+would have changed it: threshold of quality 0.6 instead of 0.75: passed
+would have changed it: score quality 0.75 instead of 0.6: passed
+would have changed it: attempts.limit 2 instead of 1: again""",
+    ),
+    (
+        loop_of(None, goals=(QUALITY,)),
+        support.NEVER,
+        """\
+attempt 1 -> stopped by unscored: no score for quality
+kept: nothing: no attempt was evaluated
+would have changed it: no single threshold or score: unscored stopped it""",
+    ),
+    (Loop("new"), support.NEVER, ""),
+]
 
 
-@settings(max_examples=60)
-@given(support.loops(), support.policies)
-def test_what_would_have_changed_it_are_the_changes_of_the_last_verdict(loop, policy):
-    explanation = explain(loop, policy)
-    improving = replace(loop, improves=policy.improvement)
-    assert explanation.would_change == changes(improving, policy, decide(loop, policy))
+@pytest.mark.parametrize(("loop", "policy", "text"), TEXTS)
+def test_the_text_of_an_explanation(loop, policy, text):
+    assert str(explain(loop, policy)) == text
 
 
-def test_of_a_recorded_verdict_only_that_is_told_which_the_policy_gives():
-    loop, policy = loop_of(evaluated("x")), Policy((MaxAttempts(1),))
+def test_a_recorded_verdict_of_another_policy_is_not_explained_by_this_one():
     by_two = Done(1, False, (Stop("mine", "enough"), Stop("attempts", "1 of 1 attempts made")))
-    explanation = explain(loop, policy, {1: by_two})
+    explanation = explain(loop_of(X), Policy((MaxAttempts(1),)), {1: by_two})
     assert explanation.verdict == by_two
     assert explanation.lines[-1].decided.startswith("stopped by mine: enough; attempts: 1 of 1")
     assert explanation.would_change == ()
     assert explanation.otherwise == "not known: the policy at hand is not all that stopped it"
 
 
-def test_nothing_that_is_quoted_can_break_a_line_or_colour_it():
+def test_no_quotation_can_break_a_line_or_colour_it():
     nasty = "a\x1b[31m\nattempt 9: forged -> passed\u202e"
     loop = loop_of(*[evaluated(nasty)] * 2, cancelled=nasty)
     loop = replace(loop, overrides=(Override("echo", nasty, decisions=9),))
@@ -78,196 +104,78 @@ def test_nothing_that_is_quoted_can_break_a_line_or_colour_it():
     assert [line[:10] for line in lines[:3]] == ["attempt 1:", "attempt 2:", "kept: atte"]
 
 
-def test_two_rules_that_both_stop_are_not_turned_by_one_change():
-    policy = Policy((MaxAttempts(1), Fatigue(), Budget(calls=1)))
-    loop = replace(loop_of(evaluated("x")), extra=Usage(calls=1))
-    assert rules(decide(loop, policy)) == ["budget", "attempts"]
-    assert explain(loop, policy).would_change == ()
+@pytest.mark.parametrize(
+    ("loop", "limit", "decided"),
+    [
+        (loop_of(X, X, overrides=(ADA,)), 2, ["again", BY_ADA]),
+        (loop_of(X, X, X, overrides=(ADA,)), 2, ["again", BY_ADA, STOPPED.format(3, 2)]),
+        (
+            loop_of(X, X, overrides=(replace(ADA, decisions=2), Override("attempts", "bo"))),
+            2,
+            ["again", BY_ADA],
+        ),
+        (
+            loop_of(X, X, X, overrides=(replace(ADA, decisions=2), Override("attempts", "bo"))),
+            2,
+            ["again", BY_ADA, BY_ADA],
+        ),
+        (  # it lifted the rule in time and has expired since
+            loop_of(X, X, overrides=(replace(EXPIRED, decisions=9, used=1),), at=3.0),
+            1,
+            [BY_ADA, STOPPED.format(2, 1)],
+        ),
+        (loop_of(X, overrides=(EXPIRED,), at=3.0), 1, [STOPPED.format(1, 1)]),
+        (
+            loop_of(X, evaluated(), overrides=(EXPIRED, replace(ADA, by="bo")), at=3.0),
+            1,
+            [BY_ADA.replace("ada", "bo"), "passed"],
+        ),
+        # an earlier policy used it twice, this one has one use for it
+        (
+            loop_of(X, X, overrides=(replace(ADA, decisions=2, used=2),)),
+            2,
+            ["again", STOPPED.format(2, 2)],
+        ),
+    ],
+)
+def test_an_override_is_named_where_it_lifted_a_rule(loop, limit, decided):
+    explanation = explain(loop, Policy((MaxAttempts(limit),)))
+    assert [line.decided for line in explanation.lines] == decided
 
 
-def test_improvement_is_what_the_policy_says():
-    policy = Policy((Plateau(1),), improvement=Improvement(0.3))
-    words = list(map(str, explain(scored(0.1, 0.3), policy).would_change))
-    assert "min_gain 0.2 instead of 0.3: again" in words
-    assert "plateau.patience 2 instead of 1: again" in words
+def test_a_later_call_does_not_stop_an_earlier_attempt():
+    explanation = explain(loop_of(X, X, extra=Usage(seconds=5)), Policy((Budget(seconds=5),)))
+    decided = ["again", "stopped by budget: 5 of 5 seconds spent"]
+    assert [line.decided for line in explanation.lines] == decided
 
 
-def test_the_text():
-    loop = loop_of(
-        evaluated("a", "b"), evaluated("b"), evaluated("b"), goals=(), cancelled="by ada"
-    )
-    assert str(explain(loop, Policy((MaxAttempts(3),)))) == (  # cancelled: nothing turns that
-        "attempt 1: a; b -> again\n"
-        "attempt 2: b -> again\n"
-        "attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made\n"
-        "kept: attempt 2\n"
-        "would have changed it: no single threshold or score: cancelled and attempts stopped it"
-    )
-    assert str(explain(loop_of(evaluated("a"), evaluated()), support.NEVER)) == (
-        "attempt 1: a -> again\nattempt 2 -> passed"
-    )
-    assert str(explain(loop_of(evaluated("a")), Policy((MaxAttempts(2),)))) == (
-        "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped"
-    )
-    assert "nothing: no attempt was evaluated" in str(explain(loop_of(None), support.NEVER))
-    assert str(explain(Loop("new"), support.NEVER)) == ""
-
-
-def told(loop: Loop, policy: Policy) -> list[str]:
-    return [line.decided for line in explain(loop, policy).lines]
-
-
-def test_an_override_is_told_where_it_lifted_a_rule():
-    policy = Policy((MaxAttempts(2),))
-    x = evaluated("x")
-    lifted = "again (attempts overridden by ada)"
-    stopped = "stopped by attempts: "
-    used = (Override("attempts", "ada", used=1),)
-    assert told(loop_of(x, x, overrides=used), policy) == ["again", lifted]
-    assert told(loop_of(x, x, x, overrides=used), policy) == [
-        "again",
-        lifted,
-        stopped + "3 of 2 attempts made",
-    ]
-    two = (Override("attempts", "ada", decisions=2, used=1), Override("attempts", "bo"))
-    assert told(loop_of(x, x, overrides=two), policy) == ["again", lifted]
-    assert told(loop_of(x, x, x, overrides=two), policy) == ["again", lifted, lifted]
-
-
-EXPIRED = Override("attempts", "ada", until=2.0)
-
-
-def test_an_override_is_told_though_it_has_expired_since():
-    """It lifted the rule in time; the loop stopped later, when it no longer could."""
-    x = evaluated("x")
-    policy = Policy((MaxAttempts(1),))
-    loop = loop_of(x, x, overrides=(replace(EXPIRED, decisions=9, used=1),), at=3.0)
-    assert told(loop, policy) == [
-        "again (attempts overridden by ada)",
-        "stopped by attempts: 2 of 1 attempts made",
-    ]
-
-
-def test_an_override_that_expired_unused_is_not_told_to_have_lifted_anything():
-    x = evaluated("x")
-    policy = Policy((MaxAttempts(1),))
-    stopped = "stopped by attempts: 1 of 1 attempts made"
-    assert told(loop_of(x, overrides=(EXPIRED,), at=3.0), policy) == [stopped]
-    assert explain(loop_of(x, overrides=(EXPIRED,), at=3.0), policy).would_change != ()
-    lifted = (EXPIRED, Override("attempts", "bo", used=1))
-    loop = loop_of(x, evaluated(), overrides=lifted, at=3.0)
-    assert told(loop, policy) == ["again (attempts overridden by bo)", "passed"]
-
-
+@settings(max_examples=60)
 @given(support.loops(least=1, cancelled=False), support.policies, st.data())
-def test_with_expiring_overrides_it_is_told_as_it_happened(loop, policy, data):
-    given_ = tuple(data.draw(st.lists(support.expiring, max_size=3)))
-    grown = Loop(loop.id, loop.goals, overrides=given_, echoes=loop.echoes)
+def test_each_line_says_what_was_decided_then(loop, policy, data):
+    overrides = tuple(data.draw(st.lists(support.expiring | support.overrides, max_size=3)))
+    grown = Loop(loop.id, loop.goals, overrides=overrides, echoes=loop.echoes)
     happened: list[str] = []
+    verdict: Verdict = Again()
     for number, attempt in enumerate(loop.attempts):
         grown = replace(grown.then(attempt), at=number / 3)
         verdict = decide(grown, policy)
         grown = spent(grown, verdict)
-        happened.append("again" if isinstance(verdict, Again) else "ended")
-        if isinstance(verdict, Again):
-            happened[-1] = ", ".join(f"{one.stop.rule} by {one.by}" for one in verdict.lifted)
-        else:
+        lifted = ", ".join(f"{one.stop.rule} overridden by {one.by}" for one in verdict.lifted)
+        happened.append(f"again ({lifted})" if lifted else "again")
+        if isinstance(verdict, Done):
             break
-    said = explain(grown, policy).lines
-    assert [line.decided.startswith("again") for line in said] == [w != "ended" for w in happened]
-    for line, what in zip(said[:-1], happened, strict=False):
-        assert line.decided == (
-            f"again ({what.replace(' by ', ' overridden by ')})" if what else "again"
-        )
+    lines = explain(grown, policy).lines
+    assert [line.decided for line in lines[:-1]] == happened[:-1]
+    assert lines[-1].decided.startswith("again") is isinstance(verdict, Again)
 
 
-def test_what_the_policy_at_hand_cannot_have_used_is_told_as_it_stands():
-    """Under the policy of then it was used twice, under this one there was one use for it."""
-    x = evaluated("x")
-    loop = loop_of(x, x, overrides=(Override("attempts", "ada", decisions=2, used=2),))
-    assert told(loop, Policy((MaxAttempts(2),))) == [
-        "again",
-        "stopped by attempts: 2 of 2 attempts made",
-    ]
-
-
-def test_what_was_cut_later_does_not_stop_what_came_before():
-    x = evaluated("x")
-    policy = Policy((Budget(seconds=5),))
-    loop = loop_of(x, x, extra=Usage(seconds=5))
-    assert told(loop, policy) == ["again", "stopped by budget: 5 of 5 seconds spent"]
-
-
-@given(support.loops(least=1, cancelled=False), support.policies)
-def test_a_loop_folded_attempt_by_attempt_is_told_as_it_happened(loop, policy):
-    unused = tuple(replace(o, used=0) for o in loop.overrides)
-    grown = Loop(loop.id, loop.goals, overrides=unused, echoes=loop.echoes)
-    happened: list[bool] = []
-    for attempt in loop.attempts:
-        grown = grown.then(attempt)
-        verdict = decide(grown, policy)
-        happened.append(isinstance(verdict, Again))
-        grown = spent(grown, verdict)
-        if happened[-1] is False:
-            break
-    assert [d.startswith("again") for d in told(grown, policy)] == happened
-
-
-@given(support.loops(), support.policies)
-def test_what_can_be_lifted_is_lifted_by_its_name_or_that_of_a_member(loop, policy):
-    verdict = decide(loop, policy)
-    if isinstance(verdict, Done) and not verdict.passed:
-        stopped = [set(stop.rule.split("+")) for stop in verdict.stopped_by]
-        more = tuple(Override(name, "ada") for name in set().union(*stopped) & LIFTABLE)
-        after = decide(replace(loop, overrides=(*loop.overrides, *more)), policy)
-        assert isinstance(after, Done) is any(not names & LIFTABLE for names in stopped)
-
-
-LIMIT = Policy((MaxAttempts(2),))
-OTHERWISE = {
-    "stopped by two": (
-        loop_of(evaluated("x"), evaluated("x"), texts="aa"),
-        Policy((MaxAttempts(2), Repeat())),
-        "no single threshold or score: attempts and repeat stopped it",
-    ),
-    "unscored": (
-        loop_of(evaluated(), goals=(support.QUALITY,)),
-        LIMIT,
-        "no single threshold or score: unscored stopped it",
-    ),
-    "cancelled": (
-        loop_of(evaluated("x"), cancelled="ada"),
-        LIMIT,
-        "no single threshold or score: cancelled stopped it",
-    ),
-}
-
-
-@pytest.mark.parametrize(("loop", "policy", "said"), OTHERWISE.values(), ids=OTHERWISE)
-def test_where_no_single_change_turns_it_that_is_said(loop, policy, said):
-    explanation = explain(loop, policy)
-    assert (explanation.would_change, explanation.otherwise) == ((), said)
-    assert str(explanation).splitlines()[-1] == f"would have changed it: {said}"
-
-
-@given(support.loops(), support.policies)
-def test_a_loop_that_was_stopped_is_always_told_what_would_have_changed_that(loop, policy):
-    explanation = explain(loop, policy)
-    verdict = explanation.verdict
-    stopped = isinstance(verdict, Done) and not verdict.passed
-    assert bool(explanation.ways) or not stopped
-    assert bool(explanation.otherwise) is (stopped and not explanation.would_change)
-    if isinstance(verdict, Done) and verdict.passed:
-        assert explanation.ways == ()
-
-
+@settings(max_examples=40)
 @given(support.loops(least=1, cancelled=False), support.policies, support.policies)
-def test_what_was_recorded_is_told_whatever_policy_is_at_hand(loop, policy, other):
-    recorded = {
-        number: decide(loop.upto(number), policy) for number in range(1, len(loop.attempts) + 1)
-    }
-    told_by = [explain(loop, one, recorded) for one in (policy, other)]
-    assert told_by[0].lines == told_by[1].lines
-    assert told_by[0].verdict == told_by[1].verdict == recorded[len(loop.attempts)]
+def test_a_recorded_verdict_is_explained_whatever_policy_is_at_hand(loop, policy, other):
+    numbers = range(1, len(loop.attempts) + 1)
+    recorded = {number: decide(loop.upto(number), policy) for number in numbers}
+    mine, theirs = (explain(loop, one, recorded) for one in (policy, other))
+    assert mine.lines == theirs.lines
+    assert mine.verdict == theirs.verdict == recorded[len(loop.attempts)]
     again = [isinstance(verdict, Again) for verdict in recorded.values()]
-    assert [line.decided.startswith("again") for line in told_by[1].lines] == again
+    assert [line.decided.startswith("again") for line in theirs.lines] == again

@@ -3,80 +3,89 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
+import heedful
 from heedful.drive.drive import Run
-from heedful.errors import InvalidInput, UnknownName
+from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Policy
-from heedful.loop.policies import PRESETS, preset
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Usage,
-    agreeing,
-)
+from heedful.loop.codec import policy_from, policy_to, rule_to
+from heedful.loop.decide import Policy, decide
+from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, agreeing
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from tests.loop.support import evaluated, loop_of
 
 NAN, INF = math.nan, math.inf
-WRONG: list[tuple[str, Any, dict[str, Any]]] = [
-    *[("severity", Finding, {"severity": v}) for v in (-0.1, 1.1, NAN, INF, "high", None)],
-    ("level", Finding, {"level": "fatal"}),
-    *[("threshold of s", Goal, {"threshold": v}) for v in (NAN, INF, -INF, 1e300, "0.5", None)],
-    ("direction", Goal, {"threshold": 1, "direction": "up"}),
-    *[("threshold of s", Goal, {"threshold": v}) for v in (True, False)],
-    *[("score s", Evaluation, {"scores": {"s": v}}) for v in (NAN, INF, 1e300, "1", None)],
-    *[("limit", MaxAttempts, {"limit": v}) for v in (0, -1, 1.5, "4", None, True)],
-    *[("times", Echo, {"times": v}) for v in (0, 2.0, "3")],
-    ("across", Echo, {"across": "world"}),
-    *[("times", Repeat, {"times": v}) for v in (0, None)],
-    *[("near", Repeat, {"near": v}) for v in (None, 1, "yes")],
-    *[("met", Evaluation, {"met": v}) for v in (-0.1, 1.1, NAN, True, "1")],
-    *[("preference", Evaluation, {"preference": v}) for v in (NAN, INF, None, True, "1")],
-    *[("limit", Fatigue, {"limit": v}) for v in (0, 0.0004, 1.1, NAN, "0.3")],
-    *[("increment", Fatigue, {"increment": v}) for v in (0, -0.1, 2, NAN)],
-    *[("most", Fatigue, {"most": v}) for v in (0.2, 1.1, NAN)],
-    *[("decay", Fatigue, {"decay": v}) for v in (-0.1, 1.1, None)],
-    *[("patience", Plateau, {"patience": v}) for v in (0, -1, 1.0)],
-    *[("floor", Plateau, {"floor": v}) for v in (0, 1.1, NAN, "0.3", True)],
-    *[("novelty", Plateau, {"novelty": v}) for v in (None, 1, "yes")],
-    ("plateau", Plateau, {"patience": None}),
-    ("budget", Budget, {}),
-    *[
-        (f"budget {name}", Budget, {name: v})
-        for name in ("tokens", "cost", "seconds", "calls")
-        for v in (0, -1, NAN, INF, "5", True)
-    ],
-    *[("min_gain", Improvement, {"min_gain": v}) for v in (0, -1, 0.0004, NAN, INF, "0.05", True)],
-    *[("against", Improvement, {"against": v}) for v in ("first", None, 1)],
-    ("All", All, {}),
-    ("rules", Policy, {"rules": ()}),
-    ("rule", Policy, {"rules": (3,)}),
-    ("unscored", Policy, {"rules": (MaxAttempts(),), "unscored": "maybe"}),
-    *[("goals", Policy, {"rules": (MaxAttempts(),), "goals": v}) for v in (("q >= 1",), (None,))],
-    *[("usage", Usage, {"calls": v}) for v in (-1,)],
-    *[("usage", Usage, {"cost": v}) for v in (-0.1, NAN, INF)],
-    *[("usage", Usage, {"seconds": v}) for v in (-0.1, NAN, INF)],
-    *[("tenant", Scope, {"tenant": v}) for v in ("", "x" * 201, "a\nb", "a\u202eb")],
-    ("project", Scope, {"project": "\0"}),
+RULES = {"rules": (MaxAttempts(),)}
+WRONG: list[tuple[Any, str, list[Any]]] = [
+    (Finding, "severity", [-0.1, 1.1, NAN, INF, "high", None]),
+    (Finding, "level", ["fatal"]),
+    (Goal, "threshold", [NAN, INF, -INF, 1e300, "0.5", None, True, False]),
+    (Goal, "direction", ["up"]),
+    (Evaluation, "met", [-0.1, 1.1, NAN, True, "1"]),
+    (Evaluation, "preference", [NAN, INF, None, True, "1"]),
+    (MaxAttempts, "limit", [0, -1, 1.5, "4", None, True]),
+    (Echo, "times", [0, 2.0, "3"]),
+    (Echo, "across", ["world"]),
+    (Repeat, "times", [0, None]),
+    (Repeat, "near", [None, 1, "yes"]),
+    (Fatigue, "limit", [0, 0.0004, 1.1, NAN, "0.3"]),
+    (Fatigue, "increment", [0, -0.1, 2, NAN]),
+    (Fatigue, "most", [0.2, 1.1, NAN]),
+    (Fatigue, "decay", [-0.1, 1.1, None]),
+    (Plateau, "patience", [0, -1, 1.0]),
+    (Plateau, "floor", [0, 1.1, NAN, "0.3", True]),
+    (Plateau, "novelty", [None, 1, "yes"]),
+    (Improvement, "min_gain", [0, -1, 0.0004, NAN, INF, "0.05", True]),
+    (Improvement, "against", ["first", None, 1]),
+    *[(Budget, name, [0, -1, NAN, INF, "5", True]) for name in ("tokens", "cost", "seconds")],
+    (Budget, "calls", [0, -1, NAN, INF, "5", True]),
+    (Usage, "calls", [-1]),
+    (Usage, "cost", [-0.1, NAN, INF]),
+    (Usage, "seconds", [-0.1, NAN, INF]),
+    (Scope, "tenant", ["", "x" * 201, "a\nb", "a\u202eb"]),
+    (Scope, "project", ["\0"]),
+    (Policy, "rules", [(), MaxAttempts(), [MaxAttempts()]]),
+    (Policy, "rule", [(3,), (MaxAttempts,), ("attempts",)]),  # the class is no rule
+    (Policy, "unscored", ["maybe"]),
+    (Policy, "goals", [("q >= 1",), (None,)]),
+    (Policy, "improvement", [0.1, Improvement, None]),
 ]
 REQUIRED: dict[Any, dict[str, Any]] = {
     Finding: {"check": "c", "message": "m"},
-    Goal: {"score": "s"},
+    Goal: {"score": "s", "threshold": 1},
+    Policy: RULES,
 }
+NAMED = {Usage: "usage", Budget: "budget {}", (Goal, "threshold"): "threshold of s"}
+OTHERS: list[tuple[str, Any, dict[str, Any]]] = [
+    *[("score s", Evaluation, {"scores": {"s": v}}) for v in (NAN, INF, 1e300, "1", None)],
+    ("plateau", Plateau, {"patience": None}),
+    ("budget", Budget, {}),
+    ("All", All, {}),
+]
 
 
-@pytest.mark.parametrize(("field", "record", "given"), WRONG)
-def test_what_is_not_allowed_is_refused_by_name(field, record, given):
+@pytest.mark.parametrize(
+    ("field", "record", "fields"),
+    [
+        *OTHERS,
+        *[
+            (
+                NAMED.get((record, name), NAMED.get(record, "{}")).format(name),
+                record,
+                {"rules" if name == "rule" else name: value},
+            )
+            for record, name, values in WRONG
+            for value in values
+        ],
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, record, fields):
     with pytest.raises(InvalidInput) as caught:
-        record(**{**REQUIRED.get(record, {}), **given})
+        record(**{**REQUIRED.get(record, {}), **fields})
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field} is ")
     assert isinstance(caught.value, ValueError)
@@ -90,7 +99,6 @@ LOW, HIGH = Goal("q", 0.5), Goal("q", 0.5, "at_most")
     [
         ((LOW, HIGH), ""),  # exactly there it can be met
         ((Goal("q", 0.1 + 0.2), Goal("q", 0.3, "at_most")), ""),  # the same thousandth
-        ((Goal("q", 0.3), Goal("q", 0.1 + 0.2, "at_most")), ""),
         ((LOW, Goal("q", 0.9)), ""),
         ((LOW, Goal("d", 0.1, "at_most")), ""),
         ((Goal("q", 0.501), HIGH), "threshold of q >= 0.501 is 0.501; it must be at most 0.5: "),
@@ -116,14 +124,48 @@ def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
 
 @pytest.mark.parametrize("numbers", [[2], [1, 3], [1, 1], [0, 1]])
 def test_attempts_are_numbered_from_1_without_gaps(numbers):
-    attempts = tuple(Attempt(n, Candidate.of("x")) for n in numbers)
+    attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
     with pytest.raises(InvalidInput, match="attempt numbers"):
         Loop("loop", attempts=attempts)
 
 
-def test_an_unknown_preset_lists_those_there_are():
-    with pytest.raises(
-        UnknownName, match="'nope'; there are: default, orchestrator, reflection, stage"
-    ):
-        preset("nope")
-    assert all(preset(name).name == name for name in PRESETS)
+# -- code of the user's own
+
+
+@dataclass(frozen=True)
+class Tired:
+    """A rule of a user that has the name of a shipped one, and a field of its own."""
+
+    threshold: int = 2
+    name: ClassVar[str] = "fatigue"
+
+    def __call__(self, loop: Loop) -> str | None:
+        return "tired" if len(loop.attempts) >= self.threshold else None
+
+
+class Louder(Echo):
+    def __call__(self, loop: Loop) -> str | None:
+        return "loud" if loop.attempts[-1].labels else None
+
+
+class Kinder(Improvement):
+    def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        return True
+
+
+def test_a_rule_with_the_name_of_a_shipped_one_is_stored_as_code():
+    assert rule_to(Tired()) == {"rule": "fatigue", "custom": True}
+    assert rule_to(Louder()) == {"rule": "echo", "custom": True}
+    assert rule_to(Echo()) == {"rule": "echo", "times": 3, "across": "loop"}
+    stored = policy_to(Policy((Tired(), Louder(), MaxAttempts(3)), Kinder()))
+    assert stored["min_gain"] is None
+    assert policy_from(stored).rules == (MaxAttempts(3),)
+
+
+@pytest.mark.parametrize("answer", [True, False, 1, 0, ["why"], {}, object()])
+def test_a_rule_that_answers_no_text_is_refused_by_name(answer):
+    def rule(loop: Loop) -> Any:
+        return answer
+
+    with pytest.raises(InvalidInput, match=r"the rule 'rule' answers.*it must be text that says"):
+        decide(loop_of(evaluated("x")), Policy((rule,)))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Fault
-from heedful.memory.grounded import MOST_CITED, cited, claim, sentences, supported
+from heedful.memory.draft import MOST_CITED, cited, claim, sentences, supported
 
 EPISODE = Episode(
     (

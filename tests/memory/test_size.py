@@ -18,7 +18,7 @@ from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.proof import Exposure
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import exposures, lessons, sqlite
+from heedful.store import exposures, lessons
 from heedful.store.lessons import key_of
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import whole
@@ -536,37 +536,3 @@ def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
         assert await kept(memory) == {"from the future", "of today"}
 
     do(scenario())
-
-
-# -- a database of before
-
-
-@pytest.mark.sqlite
-def test_what_was_there_before_is_counted_and_was_of_use_when_it_was_shown(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "SCHEMA", 3)
-    db = sqlite.connected(str(path), 1.0)
-    columns = "tenant, project, kind, signature, pattern, error_type, text, state, trust"
-    values = "'default', 'check', ?, ?, 'c', ?, 'candidate', 'measured'"
-    db.executemany(
-        f"insert into reflection ({columns}, first_seen, last_seen) values (?, {values}, 1, 1)",
-        [("default", "x", "x", "shown"), ("default", "y", "y", "not"), ("o", "x", "x", "other")],
-    )
-    db.executescript(
-        """
-        insert into loop (n, tenant, project, id, task, goals, policy, created, updated)
-        values (1, 'default', 'default', 'a', '', '[]', '{}', 1, 1);
-        insert into example (id, reflection, scope, task, record, digest, state, at)
-        values (1, 1, 's', '', '{}', 'd', 'candidate', 1);
-        insert into exposure (loop, example, shown, at) values (1, 1, 1, 7.0);
-        """
-    )
-    db.close()
-    monkeypatch.undo()
-    with opened(path) as store:
-        memory = Memory(store)
-        assert do(memory.count()) == 2
-        assert do(Memory(store, Scope("o")).count()) == 1
-        shown = {one["text"]: one["last_shown"] for one in do(memory.top())}
-        assert shown == {"shown": 7.0, "not": 0.0}
-        do(memory.prune(by="ann", keep=1))
-        assert do(kept(memory)) == {"shown"}

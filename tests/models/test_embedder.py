@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    UnknownName,
-)
+from heedful import errors
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 from heedful.models.embedder import MiniLM, OpenAIEmbedder
@@ -35,16 +28,18 @@ def test_it_is_an_embedder(minilm):
     assert isinstance(minilm, Embedder)
     assert (minilm.name, minilm.dimensions) == ("minilm-int8", 384)
     assert isinstance(open_embedder(), MiniLM)
-    with pytest.raises(UnknownName, match="there are: minilm"):
+    with pytest.raises(errors.UnknownName, match="there are: minilm"):
         open_embedder("word2vec")
 
 
 def test_rows_are_unit_vectors_in_float32(minilm):
-    rows = embed(minilm, "one text", "another", "", "long " * 3000, "half a \ud800 pair")
+    rows = embed(minilm, "one text", "another", "", "long " * 300, "half a \ud800 pair")
     assert rows.shape == (5, 384)
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
     assert embed(minilm).shape == (0, 384)
+    cut = embed(minilm, "word " * 300, "word " * 300 + "something else entirely")
+    assert np.array_equal(cut[0], cut[1])  # text beyond 256 tokens is left out
 
 
 @pytest.mark.parametrize(
@@ -54,11 +49,6 @@ def test_rows_are_unit_vectors_in_float32(minilm):
             "The cat sits on the mat.",
             "A kitten is resting on a rug.",
             "Revenue fell by 3% in the third quarter.",
-        ),
-        (
-            "Give the weight in kilograms, not in pounds.",
-            "The mass must be stated in kg.",
-            "The service could not connect to the database.",
         ),
         (
             "ValueError: could not parse the date '12/31/2024'",
@@ -73,31 +63,18 @@ def test_what_means_the_same_is_nearer(minilm, text, similar, different):
 
 
 def test_a_vector_does_not_depend_on_its_company(minilm):
-    texts = [f"sentence number {n} " + "with more words " * (n % 7) for n in range(40)]
-    together = embed(minilm, *texts)
-    for n in (0, 17, 39):
+    texts = [f"sentence number {n} " + "with more words " * (n % 7) for n in range(9)]
+    together = embed(minilm, *texts)  # of a loop, and in another one
+    for n in (0, 8):
         assert np.allclose(together[n], embed(minilm, texts[n])[0], atol=1e-6)
-
-
-def test_text_beyond_256_tokens_is_left_out(minilm):
-    rows = embed(minilm, "word " * 300, "word " * 300 + "something else entirely")
-    assert np.array_equal(rows[0], rows[1])
-
-
-def test_several_loops_and_many_at_once():
-    embedder = MiniLM()
-
-    async def many() -> Any:
-        return np.concatenate(await asyncio.gather(*(embedder.embed(["a"]) for _ in range(4))))
-
-    first, again = asyncio.run(many()), asyncio.run(many())
-    assert np.array_equal(first, again)
 
 
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_a_missing_library_is_named(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModelUnavailable, match=rf"{module}: pip install 'heedful\[embedded\]'"):
+    with pytest.raises(
+        errors.ModelUnavailable, match=rf"{module}: pip install 'heedful\[embedded\]'"
+    ):
         embed(MiniLM(), "a")
 
 
@@ -124,10 +101,6 @@ def test_an_endpoint_embeds(server, remote):
     assert len(server.asked) == 1  # nothing to ask for
 
 
-def test_openai_is_the_default_address():
-    assert OpenAIEmbedder("text-embedding-3-small", 1536).name == "openai:text-embedding-3-small"
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -142,56 +115,43 @@ def test_openai_is_the_default_address():
         {"what": 1},
     ],
 )
-def test_other_vectors_than_were_wanted(server, remote, body):
+def test_wrong_vectors_are_malformed(server, remote, body):
     server.says(body)
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(errors.MalformedAnswer):
         embed(remote, "a", "b")
 
 
 @pytest.mark.parametrize(
-    ("reply", "error"),
-    [
-        ({"status": 401}, ModelUnavailable),
-        ({"status": 400}, ModelError),
-        ({"status": 500}, ModelError),
-    ],
+    ("status", "error"),
+    [(401, errors.ModelUnavailable), (400, errors.ModelError), (500, errors.ModelError)],
 )
-def test_a_refusal_has_its_type(server, remote, reply, error):
-    server.says({"error": {"message": "no"}}, **reply)
+def test_a_refusal_has_its_type(server, remote, status, error):
+    server.says({"error": {"message": "no"}}, status=status)
     with pytest.raises(error, match="no"):
         embed(remote, "a")
 
 
-def test_an_endpoint_that_never_answers(server):
+def test_an_endpoint_that_does_not_answer_has_its_error(server):
     server.says(never=True)
-    slow = OpenAIEmbedder("m", 2, url=server.url, timeout=0.3, retries=0)
-    with pytest.raises(ModelTimeout, match=r"within 0\.3 s"):
-        embed(slow, "a")
-
-
-def test_an_endpoint_that_is_not_there():
-    with pytest.raises(ModelUnavailable, match="check the address"):
+    with pytest.raises(errors.ModelTimeout, match=r"within 0\.3 s"):
+        embed(OpenAIEmbedder("m", 2, url=server.url, timeout=0.3, retries=0), "a")
+    with pytest.raises(errors.ModelUnavailable, match="check the address"):
         embed(OpenAIEmbedder("m", 2, url="http://127.0.0.1:9/v1", retries=0), "a")
 
 
-def test_no_key_for_openai(monkeypatch):
+def test_a_missing_key_or_client_is_named(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ModelUnavailable, match="OPENAI_API_KEY"):
+    assert OpenAIEmbedder("m", 2).name == "openai:m"
+    with pytest.raises(errors.ModelUnavailable, match="OPENAI_API_KEY"):
         embed(OpenAIEmbedder("m", 2), "a")
-
-
-def test_a_missing_client_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic_ai.embeddings.openai", None)
-    with pytest.raises(ModelUnavailable, match=r"pip install 'heedful\[models\]'"):
+    with pytest.raises(errors.ModelUnavailable, match=r"pip install 'heedful\[models\]'"):
         embed(OpenAIEmbedder("m", 2), "a")
 
 
-def test_an_address_that_cannot_be():
-    with pytest.raises(InvalidInput, match="url is "):
-        OpenAIEmbedder("m", 2, url="http://[::1")
-
-
-@pytest.mark.parametrize("settings", [{"dimensions": 0}, {"timeout": 0}, {"retries": -1}])
-def test_a_setting_that_cannot_be(settings):
-    with pytest.raises(InvalidInput):
+@pytest.mark.parametrize(
+    "settings", [{"dimensions": 0}, {"timeout": 0}, {"retries": -1}, {"url": "http://[::1"}]
+)
+def test_a_wrong_setting_is_refused(settings):
+    with pytest.raises(errors.InvalidInput, match=next(iter(settings))):
         OpenAIEmbedder("m", **({"dimensions": 2} | settings))

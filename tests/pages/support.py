@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.loop.record import Usage
-from heedful.store.runs import Action, AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import Action, Checked, Report, StageAttempt, StageReport, Status
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (
@@ -28,11 +28,11 @@ def attempt(
     told: str = "",
     output: str = "",
     run: str = "nightly-7",
-) -> AttemptReport:
+) -> StageAttempt:
     failed = status == "failed"
     usage = Usage(1, 800, 120, 0.002, ms / 1000)
     when = BEGAN + at if at else 0.0
-    return AttemptReport(stage, run, number, status, checks, ms, when, failed, told, output, usage)
+    return StageAttempt(stage, run, number, status, checks, ms, when, failed, told, output, usage)
 
 
 def wrong(name: str, message: str, fix: str = "", **details: object) -> Checked:
@@ -64,7 +64,7 @@ INSIGHTS = (
 def stage_report(
     name: str,
     action: Action,
-    *attempts: AttemptReport,
+    *attempts: StageAttempt,
     kept: int | None = 0,
     status: Status = "passed",
 ) -> StageReport:
@@ -82,7 +82,7 @@ def stages() -> tuple[StageReport, ...]:
     late = Checked("missing_results", "not_validated", "critical", "the check raised KeyError: 'y'")
     halt = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
 
-    def one(status: Status, *checks: Checked, **more: Any) -> AttemptReport:
+    def one(status: Status, *checks: Checked, **more: Any) -> StageAttempt:
         return attempt("", 1, status, *checks, **more)
 
     return (

@@ -24,7 +24,7 @@ from heedful.pages.drawing import (
     readable,
     spans,
 )  # fmt: skip
-from heedful.store.runs import AttemptReport, Report, StageReport
+from heedful.store.runs import Report, StageAttempt, StageReport
 from tests.pages.support import BEGAN, attempt, example
 
 texts = st.lists(st.sampled_from(["a", "b b", "", "c. d! e", "{", "é"]), max_size=12).map("\n".join)
@@ -148,7 +148,7 @@ times = st.lists(
 
 def run(*steps: tuple[float, float]) -> Report:
     """Attempts that take so many milliseconds, after so many seconds of pause."""
-    at, made = 0.0, list[AttemptReport]()
+    at, made = 0.0, list[StageAttempt]()
     for ms, pause in steps:
         at += pause + ms / 1000
         made.append(attempt("s", len(made) + 1, "failed", ms=ms, at=at))

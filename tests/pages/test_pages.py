@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from heedful.pages import html, markdown
 from heedful.pages.words import happened, lasted, visible
-from heedful.store.runs import Action, AttemptReport, Checked, Report, StageReport, Status
+from heedful.store.runs import Action, Checked, Report, StageAttempt, StageReport, Status
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,
@@ -212,7 +212,7 @@ def reports(draw) -> Report:
         message, fix, key = draw(texts), draw(texts), draw(texts)
         return Checked(draw(texts), status, "critical", message, fix, {key: draw(texts)})
 
-    def one(stage: str, number: int) -> AttemptReport:
+    def one(stage: str, number: int) -> StageAttempt:
         checks = [check() for _ in range(draw(st.integers(0, 2)))]
         told, output = draw(texts), draw(texts)
         ms = draw(st.sampled_from([0.0, 0.3, 12.0, 5_000.0, 9e7]))

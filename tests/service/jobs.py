@@ -7,7 +7,7 @@ from typing import Any
 from heedful import Episode, Event
 from heedful.drive.drive import Run
 from heedful.lessons.lesson import Scope
-from heedful.memory.filing import file
+from heedful.memory.reflect import file
 from heedful.service.jobs import Job
 from heedful.store import episodes, loops
 from heedful.store.records import Head

@@ -19,11 +19,11 @@ from heedful.errors import (
     UnknownName,
     UsageError,
 )
-from heedful.memory.episode import Event, Fault
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys, loops
 from heedful.store.keys import MAY
+from heedful.traces.episode import Event, Fault
 from tests.engines import IN_SOAK, in_memory
 
 pytestmark = IN_SOAK

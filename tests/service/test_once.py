@@ -285,7 +285,7 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
-    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also"]
+    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also", "x", ""]
 )
 def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
     known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]

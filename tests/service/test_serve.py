@@ -89,9 +89,9 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
         f"serves {service.url}",
         "heedful.db (SQLite)",
         f"{service.url}/docs",
-        "only this machine is let in",
+        "only this machine may call",
         "Next: heedful key create",
-        "stopped; every request that was taken is answered",
+        "stopped; every accepted request is answered",
     ):
         assert words in service.said
 
@@ -197,13 +197,13 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, sai
 @pytest.mark.parametrize(
     ("db", "model", "line"),
     [
-        ("heedful.db", False, "  model  none: what runs teach goes by rules"),
+        ("heedful.db", False, "  model  none: rules word what runs teach"),
         ("heedful.db", True, "  model  os.path:basename"),
         ("postgresql://heedful@db/heedful", False, None),
         (
             "postgresql://heedful@db/heedful",
             True,
-            "  model  os.path:basename judges and dreams where asked; a worker's words lessons",
+            "  model  os.path:basename judges and dreams on request; workers word lessons",
         ),
     ],
 )

@@ -272,25 +272,6 @@ def answered(case: Case) -> Iterator[str]:
         yield f"override {index} lifted {lifted[index]} decisions and is not recorded"
 
 
-def covered(case: Case) -> Iterator[str]:
-    """Whatever was lifted was lifted by an override of that rule that was there and in force."""
-    used: Counter[int] = Counter()
-    for seq, decision in enumerate(case.decisions, 1):
-        given, earliest = case.given(decision.at), case.earliest(decision)
-        for one in decision.verdict.lifted:
-            by = given[one.override] if one.override < len(given) else None
-            if by is None:
-                yield f"decision {seq} is lifted by override {one.override}, which is not recorded"
-            elif by["rule"] not in one.stop.rule.split("+") or by["by"] != one.by:
-                yield f"decision {seq}: {one} is not what override {one.override} lifts"
-            elif by["until"] is not None and by["until"] <= earliest:
-                yield f"decision {seq} is lifted by override {one.override}, which had expired"
-            elif used[one.override] >= by["decisions"]:
-                yield f"decision {seq} is lifted by override {one.override}, which was used up"
-        if isinstance(decision.verdict, Again):
-            used.update({one.override for one in decision.verdict.lifted})
-
-
 def continued(case: Case) -> Iterator[str]:
     """An attempt follows only where all that had ended the loop was lifted.
 
@@ -408,7 +389,6 @@ ASKED: tuple[Callable[[Case], Iterator[str]], ...] = (
     decided,
     reopened,
     answered,
-    covered,
     continued,
     told,
     cancelled,

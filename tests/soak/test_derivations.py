@@ -6,7 +6,6 @@ held is brought back; and of a source that is revoked nothing is left, and nothi
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections import defaultdict
@@ -389,19 +388,12 @@ class World:
         )
 
 
-async def _derive(seed: int) -> World:
+@pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
+async def test_no_text_is_trusted_more_than_it_may_be(seed):
     with opened(":memory:") as store:
-        world = World(store, random.Random(seed))
-        steps = 0
+        world, steps = World(store, random.Random(seed)), 0
         while world.derivations < EACH:
             await world.step()
             steps += 1
             if steps % 10 == 0:
                 await world.recalls()
-        return world
-
-
-@pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
-def test_no_text_is_trusted_more_than_it_may_be(seed):
-    world = asyncio.run(_derive(seed))
-    assert world.derivations == EACH

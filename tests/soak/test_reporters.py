@@ -19,7 +19,6 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
-from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.conftest import SOAK
@@ -118,20 +117,14 @@ class Crowd:
         assert self.acknowledged[id].setdefault(number, said) == said
 
 
-def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(
-    stores: list[Store],
-) -> None:
+async def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(stores):
     crowd = Crowd(stores, seed=SOAK)
-
-    async def scenario() -> list[StoredLoop]:
-        await crowd.all()
-        for (id, number), told in crowd.told.items():
-            again = await report(stores[1], SCOPE, id, number, told)
-            assert not again.new
-            assert verdict_to(again.verdict) == crowd.acknowledged[id][number][1]
-        return list(await stores[0].read(SCOPE, loop_store.newest, LOOPS + UNDER_WAY))
-
-    loops = asyncio.run(scenario())
+    await crowd.all()
+    for (id, number), told in crowd.told.items():
+        again = await report(stores[1], SCOPE, id, number, told)
+        assert not again.new
+        assert verdict_to(again.verdict) == crowd.acknowledged[id][number][1]
+    loops = await stores[0].read(SCOPE, loop_store.newest, LOOPS + UNDER_WAY)
     print(f"{crowd.steps} steps: {dict(sorted(crowd.happened.items()))}")
     wrong = [
         f"{one.id}: {what}"

@@ -148,7 +148,7 @@ from tests.store.support import *
 async def main(path):
     with opened(path) as store:
         await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
         number = 1
         try:
             while True:

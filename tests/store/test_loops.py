@@ -500,11 +500,11 @@ def test_what_a_loop_was_shown_is_written_once(store, owner, tmp_path):
 @pytest.mark.sqlite
 def test_the_database_is_durable_and_marked(store, owner, tmp_path):
     async def scenario() -> Any:
-        def look(db: sqlite3.Connection) -> tuple[Any, ...]:
+        def look(db: sqlite3.Connection, scope: Scope) -> tuple[Any, ...]:
             names = ("journal_mode", "synchronous", "foreign_keys")
             return tuple(db.execute(f"pragma {name}").fetchone()[0] for name in names)
 
         return await store.write(Scope(), look)
 
     assert asyncio.run(scenario()) == ("wal", 2, 1)
-    assert rows(tmp_path / "a.db", "pragma application_id") == [(0x65727261,)]
+    assert rows(tmp_path / "a.db", "pragma application_id") == [(0x68656564,)]

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.memory.filing import unfiled
 from heedful.memory.ingest import Gathered, Patience, gather, receive
+from heedful.memory.reflect import unfiled
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store.episodes import LATE, Bounds
 from heedful.traces import reading as traces
 from heedful.traces.otlp import from_json
-from heedful.traces.pieces import LONGEST, Piece, episodes, pieces
+from heedful.traces.spans import LONGEST, Piece, episodes, pieces
 from tests.store.support import SCOPE, opened
 from tests.traces.runs import TRACE, Data, document, genai, openinference, protobuf, span
 

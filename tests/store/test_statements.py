@@ -31,20 +31,17 @@ def test_a_name_is_in_both_dialects_or_in_what_both_understand():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_name_is_given_twice_and_no_file_is_left_out(dialect):
-    rooms = {f"{prefix}{room}.sql" for room in ROOMS for prefix in ("", f"{dialect}_")}
     there = {name for name in os.listdir(FOLDER) if not re.search(r"_\d{4}", name)}
-    others = tuple(f"{one}_" for one in DIALECTS if one != dialect)
-    assert {name for name in there if not name.startswith(others)} <= rooms
-    counts = Counter(name for file in rooms & there for name in names(file))
+    assert there == {f"{name}.sql" for name in (*ROOMS, *DIALECTS)}
+    counts = Counter(name for room in (*ROOMS, dialect) for name in names(f"{room}.sql"))
     assert {name for name, count in counts.items() if count > 1} == set()
     assert set(counts) == set(statements(dialect))
 
 
 def test_what_is_the_same_in_both_stands_where_both_read_it():
     sqlite, postgres = statements("sqlite"), statements("postgres")
-    apart = {n for room in ROOMS if f"sqlite_{room}.sql" in os.listdir(FOLDER)
-             for n in names(f"sqlite_{room}.sql")}  # fmt: skip
-    assert {name for name in apart - OWN["sqlite"] if sqlite[name] == postgres[name]} == set()
+    apart = set(names("sqlite.sql")) - OWN["sqlite"]
+    assert {name for name in apart if sqlite[name] == postgres[name]} == set()
 
 
 def test_sqlite_understands_all_of_them(tmp_path):

@@ -24,9 +24,17 @@ from heedful.memory import memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
-from heedful.store import dreams, episodes, exposures, lessons, patterns, quarantine, search
+from heedful.store import (
+    dreams,
+    episodes,
+    exposures,
+    lessons,
+    patterns,
+    quarantine,
+    search,
+    transfer,
+)
 from heedful.store import loops as loop_store
-from heedful.store import store as sqlstore
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.engines import engine, whole
@@ -255,6 +263,17 @@ def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]
 def clock() -> Iterator[Clock]:
     one = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (sqlstore, dreams, episodes, dreaming, remembering):
+        for module in (
+            dreams,
+            dreaming,
+            episodes,
+            exposures,
+            lessons,
+            loop_store,
+            patterns,
+            quarantine,
+            remembering,
+            transfer,
+        ):
             patch.setattr(module, "time", one)
         yield one

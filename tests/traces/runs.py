@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.memory.episode import Episode
+from heedful.traces.episode import Episode
 
 SYSTEM = "You answer questions about orders."
 QUESTION = "Where is order A-17?"

@@ -3,11 +3,17 @@
 Libraries that a check needs (jsonschema, pydantic, pyarrow) are imported when it is made or run.
 """
 
-from heedful.checks.claim import Claim
-from heedful.checks.critic import critic, critics
-from heedful.checks.evidence import Evidence
-from heedful.checks.grounding import ground, grounding, ungrounded
-from heedful.checks.insights import insights, precision
+from heedful.checks.critic import BIASES, ROLES, Role, critic, critics
+from heedful.checks.grounding import (
+    Claim,
+    Derived,
+    Evidence,
+    Lexicon,
+    ground,
+    grounding,
+    ungrounded,
+)
+from heedful.checks.grounding.insights import insights, precision
 from heedful.checks.loading import known, load
 from heedful.checks.numbers import (
     constant,
@@ -22,14 +28,15 @@ from heedful.checks.numbers import (
     spread,
 )
 from heedful.checks.program import python_tests
-from heedful.checks.roles import BIASES, ROLES, Role
 from heedful.checks.schema import json_schema
 from heedful.checks.text import characters, contains, equals, excludes, not_empty, regex, words
 
 __all__ = [
     "BIASES",
     "Claim",
+    "Derived",
     "Evidence",
+    "Lexicon",
     "ROLES",
     "Role",
     "characters",

@@ -1,4 +1,4 @@
-"""The command line: one file a command group; nothing heavy is imported before it is needed."""
+"""The command line: one module a command group; nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def main() -> None:
     """Run `heedful` with the arguments of this process and exit with its code."""
     try:
         from heedful.cli.app import app
-        from heedful.cli.interrupt import leave
+        from heedful.cli.output import leave
     except KeyboardInterrupt:  # Ctrl-C before anything began
         sys.exit(130)
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""The `heedful` command: finds its commands when they are called, turns errors into exit codes."""
+"""The `heedful` command: imports a command when it is called, turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -11,64 +11,72 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from heedful.cli.output import INTERRUPTED, Interrupted, told, usage_told
+from heedful.cli.output import INTERRUPTED, Interrupted, report_error, report_usage
 
-# Command -> where its function, or its own group, lives.
+# Command -> the module and the name of its function or its group.
 COMMANDS = {
-    "run": "heedful.cli.run:run",
-    "demo": "heedful.cli.demo:demo",
-    "why": "heedful.cli.told:why",
-    "ask": "heedful.cli.asking:ask",
-    "runs": "heedful.cli.asking:runs",
-    "loops": "heedful.cli.told:loops",
-    "log": "heedful.cli.override:log",
-    "override": "heedful.cli.override:override",
-    "replay": "heedful.cli.replay:replay",
-    "tune": "heedful.cli.tune:tune",
-    "policy": "heedful.cli.policy:app",
-    "reflect": "heedful.cli.reflect:reflect",
-    "lessons": "heedful.cli.told:lessons",
-    "seen": "heedful.cli.told:seen",
-    "recall": "heedful.cli.told:recall",
-    "quarantine": "heedful.cli.quarantine:app",
-    "patterns": "heedful.cli.patterns:app",
-    "pin": "heedful.cli.prune:pin",
-    "prune": "heedful.cli.prune:prune",
-    "dream": "heedful.cli.dream:app",
-    "export": "heedful.cli.transfer:export",
-    "import": "heedful.cli.transfer:import_",
-    "reembed": "heedful.cli.reembed:reembed",
-    "proof": "heedful.cli.proof:proof",
-    "model": "heedful.cli.model:app",
-    "db": "heedful.cli.db:app",
-    "migrate": "heedful.cli.migrate:migrate",
-    "worker": "heedful.cli.worker:worker",
-    "doctor": "heedful.cli.doctor:doctor",
-    "serve": "heedful.cli.serve:serve",
-    "key": "heedful.cli.key:app",
-    "audit": "heedful.cli.audit:app",
+    "run": "run:run",
+    "demo": "demo:demo",
+    "why": "loops:why",
+    "ask": "runs:ask",
+    "runs": "runs:runs",
+    "loops": "loops:loops",
+    "log": "loops:log",
+    "override": "loops:override",
+    "replay": "replay:replay",
+    "tune": "replay:tune",
+    "policy": "replay:policies",
+    "reflect": "reflect:reflect",
+    "lessons": "lessons:lessons",
+    "seen": "lessons:seen",
+    "recall": "lessons:recall",
+    "quarantine": "quarantine:app",
+    "patterns": "lessons:patterns",
+    "pin": "lessons:pin",
+    "prune": "lessons:prune",
+    "dream": "dream:app",
+    "export": "transfer:export",
+    "import": "transfer:import_",
+    "reembed": "transfer:reembed",
+    "proof": "proof:proof",
+    "model": "doctor:models",
+    "db": "transfer:db",
+    "migrate": "transfer:migrate",
+    "worker": "worker:worker",
+    "doctor": "doctor:doctor",
+    "serve": "serve:serve",
+    "key": "key:app",
+    "audit": "key:audit",
 }
 
-# Help as it is written, without colours; errors are told here.
+# Help as it is written, without colours; errors are printed here.
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+def group(help: str) -> typer.Typer:
+    """Return an empty group of commands."""
+    made = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
+    made.callback(help=help)(lambda: None)
+    return made
 
 
 class Commands(TyperGroup):
     """A group that imports a command when it is called, and reports what goes wrong."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands in the order of the help."""
+        """Return the names of the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, None where there is none."""
+        """Return the command of that name, or None."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, _, name = COMMANDS[cmd_name].partition(":")
-            self.commands[cmd_name] = _command(cmd_name, getattr(import_module(module), name))
+            found = getattr(import_module(f"heedful.cli.{module}"), name)
+            self.commands[cmd_name] = _command(cmd_name, found)
         return self.commands.get(cmd_name)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run one command line; exits with its code, or returns it without `standalone_mode`.
+        """Run one command line and exit with its code, or return it without `standalone_mode`.
 
         `--debug` is taken out wherever it stands before a `--`.
         """
@@ -86,26 +94,26 @@ class Commands(TyperGroup):
 
 
 def exit_code(run: Callable[[], Any], *, json: bool, debug: bool) -> int:
-    """What `run` answers, as an exit code; an error is told in words or as a JSON document."""
+    """Return the exit code of `run`; an error is printed in words or as a JSON document."""
     try:
-        answer = run()
-        if answer == INTERRUPTED:  # Ctrl-C outside of the work that can be resumed; typer is silent
+        code = run()
+        if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
             raise Interrupted("interrupted")
-        return answer if isinstance(answer, int) else 0
-    except typer.Abort:  # the same, of earlier versions of typer
-        return told(Interrupted("interrupted"), json=json, debug=debug)
+        return code if isinstance(code, int) else 0
+    except typer.Abort:  # the same in earlier versions of typer
+        return report_error(Interrupted("interrupted"), json=json, debug=debug)
     except Exception as error:
         if hasattr(error, "format_message"):
-            return usage_told(error, json=json)
-        return told(error, json=json, debug=debug)
+            return report_usage(error, json=json)
+        return report_error(error, json=json, debug=debug)
 
 
 def _command(name: str, found: Any) -> Any:
-    group = found
+    made = found
     if not isinstance(found, typer.Typer):
-        group = typer.Typer(add_completion=False, **PLAIN)
-        group.command(name)(found)
-    command: Any = typer.main.get_command(group)
+        made = typer.Typer(add_completion=False, **PLAIN)
+        made.command(name)(found)
+    command: Any = typer.main.get_command(made)
     command.name = name
     return command
 
@@ -129,10 +137,10 @@ app: typer.Typer = typer.Typer(
 @app.callback()
 def heedful(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Say which heedful.")
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks; works behind any command.")
+        bool, typer.Option("--debug", help="Show tracebacks; works after any command, too.")
     ] = False,
 ) -> None:
     """Self-correction for LLM agents: when to think again, when to stop, never the same mistake.

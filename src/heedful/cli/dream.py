@@ -1,4 +1,4 @@
-"""`heedful dream`: clean memory up, see what that did and why, and take it back."""
+"""`heedful dream`: clean memory up, see what that did and why, and undo it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,24 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli.app import PLAIN
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import ask, memory_of, model_of, stored
-from heedful.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
-from heedful.cli.progress import Progress
-from heedful.cli.settings import settings
+from heedful.cli.output import (
+    MOST,
+    By,
+    Columns,
+    Db,
+    Json,
+    Newest,
+    Why,
+    answer,
+    counted,
+    emit,
+    following,
+    print_json,
+    show,
+    when,
+)
+from heedful.cli.progress import Progress, drive
+from heedful.cli.settings import ask, memory_of, model_of, settings, stored
 from heedful.lessons.consolidate import Proposal
 from heedful.loop.feedback import clean
 from heedful.memory.dream import Dream
@@ -24,9 +37,8 @@ from heedful.memory.dream import Dream
 app: typer.Typer = typer.Typer(add_completion=False, **PLAIN)
 
 Id = Annotated[int, typer.Argument(min=1, max=MOST, help="The id of a dream, as the log shows it.")]
-WORDS = 200
+WORDS = 200  # characters of a text that are shown
 SHOWN = 30
-STOPPED = "stopped; nothing was changed"
 
 
 @app.callback(invoke_without_command=True)
@@ -36,131 +48,122 @@ def dream(
         bool, typer.Option("--dry-run", help="Only show what would be done, and why.")
     ] = False,
     mode: Annotated[
-        str, typer.Option(help="lite: all lessons; full: what was met in the last 24 hours.")
+        str, typer.Option(help="lite: all lessons; full: those of the last 24 hours.")
     ] = "lite",
     model: Annotated[
         str | None,
-        typer.Option("--model", help="A model that may find what a group has in common."),
+        typer.Option("--model", help="A model that may say what a group has in common."),
     ] = None,
-    by: Annotated[str, typer.Option(help="Who answers for it.")] = "heedful",
+    by: By = "heedful",
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Merge lessons that say the same, where recall is none the worse; undone by one command."""
+    """Merge lessons that say the same.
+
+    Only if recall stays as good; `rollback` undoes it.
+    """
     if context.invoked_subcommand is not None:
         return 0
-    given: dict[str, Any] = {"mode": mode, "dry_run": dry_run, "by": by}
+    options: dict[str, Any] = {"mode": mode, "dry_run": dry_run, "by": by}
     sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
     with Progress() as progress:
-        one = drive(_dreamt(db, model, given, progress), lambda: STOPPED)
+        one = drive(_dream(db, model, options, progress), lambda: "stopped; nothing was changed")
     if json:
-        print_json(document(one))
+        print_json(dream_document(one))
         return 0
     _print(one)
     if dry_run and one.done:
-        more = [
-            *(("--mode", mode) if mode != "lite" else ()),
-            *(("--model", model) if model else ()),
-        ]
-        show(following("dream", *more, db=db or ""))
+        again = ["--mode", mode] if mode != "lite" else []
+        again += ["--model", model] if model else []
+        show(following("dream", *again, db=db))
     elif one.done:
-        show(following("dream", "show", str(one.id), db=db or ""))
+        show(following("dream", "show", str(one.id), db=db))
     else:
-        show(following("lessons", db=db or ""))
+        show(following("lessons", db=db))
     return 0
 
 
-async def _dreamt(
-    db: str | None, model: str | None, given: Mapping[str, Any], progress: Progress
+async def _dream(
+    db: str | None, model: str | None, options: Mapping[str, Any], progress: Progress
 ) -> Dream:
     from heedful.memory.dream import consolidate
 
     values = settings(db=db, model=model)
-    told = partial(progress.counted, noun="texts")
+    watch = partial(progress.counted, noun="texts")
     async with stored(values) as store:
         memory = memory_of(values, store, progress.fetched)
         if model is None:
-            return await consolidate(memory, **given, progress=told)
-        async with model_of(values, progress.fetched) as asked:
-            return await consolidate(memory, **given, model=asked, progress=told)
+            return await consolidate(memory, **options, progress=watch)
+        async with model_of(values, progress.fetched) as opened:
+            return await consolidate(memory, **options, model=opened, progress=watch)
 
 
 @app.command()
-def log(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the newest first.")] = 20,
-    db: Db = None,
-    json: Json = False,
-) -> int:
-    """List the dreams, also those that changed nothing, and why."""
+def log(limit: Newest = 20, db: Db = None, json: Json = False) -> int:
+    """List the dreams, including those that changed nothing, and why."""
     from heedful.memory.dream import Dreams
 
     found = ask(db, lambda memory: Dreams(memory).log(limit))
-    if json:
-        print_json({"dreams": [document(one) for one in found]})
-    elif found:
-        table(("what", "by", "id", "mode", "before", "after", "at"), map(_row, found), text=2)
-        show(following("dream", "show", str(found[0].id), db=db or ""))
-    else:
-        show("no dream yet")
-        show(following("dream", "--dry-run", db=db or ""))
+    columns: Columns = {
+        "what": _what,
+        **{name: name for name in ("by", "id", "mode", "before", "after")},
+        "at": lambda one: when(one.at),
+    }
+    options: dict[str, Any] = {"key": "dreams", "text": 2, "empty": "no dream yet"}
+    emit(found, columns, json=json, document=dream_document, **options)
+    if not json:
+        then = ["show", str(found[0].id)] if found else ["--dry-run"]
+        show(following("dream", *then, db=db))
     return 0
 
 
 @app.command("show")
-def shown(id: Id, db: Db = None, json: Json = False) -> int:
-    """Show what one dream did to which lessons, and what their texts differ in."""
+def show_(id: Id, db: Db = None, json: Json = False) -> int:
+    """Show what a dream did to which lessons, and how their texts differ."""
     from heedful.memory.dream import Dreams
 
     one = ask(db, lambda memory: Dreams(memory).show(id))
     if json:
-        print_json(document(one))
+        print_json(dream_document(one))
         return 0
     _print(one)
-    if one.done and one.undone is None:
-        show(following("dream", "rollback", str(id), "--by", "NAME", db=db or ""))
-    else:
-        show(following("dream", "log", db=db or ""))
+    undo = one.done and one.undone is None
+    then = ["rollback", str(id), "--by", "NAME"] if undo else ["log"]
+    show(following("dream", *then, db=db))
     return 0
 
 
 @app.command()
-def rollback(
-    id: Id,
-    by: Annotated[str, typer.Option(help="Who answers for it.")],
-    why: Annotated[str, typer.Option(help="The reason.")] = "",
-    db: Db = None,
-    json: Json = False,
-) -> int:
-    """Take a dream back: recall is as it was before; what came after it stays. On record."""
+def rollback(id: Id, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
+    """Undo a dream: recall is as before, and what was learnt since stays. On record."""
     from heedful.memory.dream import Dreams
 
     back = ask(db, lambda memory: Dreams(memory).rollback(id, by=by, why=why))
-    if json:
-        print_json({"dream": id, "by": by, "why": why, "lessons": back})
-    else:
-        show(f"dream {id} is rolled back: {counted(back, 'lesson')} back")
-        show(following("dream", "log", db=db or ""))
+    answer(
+        {"dream": id, "by": by, "why": why, "lessons": back},
+        f"dream {id} is rolled back: {counted(back, 'lesson')} back",
+        following("dream", "log", db=db),
+        json=json,
+    )
     return 0
 
 
-def document(one: Dream) -> dict[str, Any]:
-    """A dream as JSON data, each merge with what the texts differ in."""
-    told = {**asdict(one), "after": one.after, "nothing": one.nothing}
-    told["proposals"] = [
-        {**asdict(proposal), "differs": dict(_differences(one, proposal))}
-        for proposal in one.proposals
+def dream_document(one: Dream) -> dict[str, Any]:
+    """Return a dream as JSON data; each merge says how the texts differ."""
+    proposals = [
+        {**asdict(proposal), "differs": _differences(one, proposal)} for proposal in one.proposals
     ]
-    return told
+    return {**asdict(one), "after": one.after, "nothing": one.nothing, "proposals": proposals}
 
 
-def _row(one: Dream) -> tuple[Any, ...]:
+def _what(one: Dream) -> str:
     what = one.nothing or f"{counted(sum(len(p.members) for p in one.done), 'lesson')} superseded"
-    if one.undone is not None:
-        what = f"rolled back {when(one.undone)}; {what}"
-    return (what, one.by, one.id, one.mode, one.before, one.after, when(one.at))
+    return what if one.undone is None else f"rolled back {when(one.undone)}; {what}"
 
 
 def _print(one: Dream) -> None:
+    from heedful.lessons.consolidate import VETOES
+
     number = f"dream {one.id}" if one.id else "a dry run"
     undone = f", rolled back {when(one.undone)}" if one.undone is not None else ""
     show(f"{number}: {one.mode}, by {clean(one.by, 60)}, {when(one.at)}{undone}")
@@ -168,8 +171,8 @@ def _print(one: Dream) -> None:
         _print_proposal(one, proposal)
     if len(one.proposals) > SHOWN:
         show(f"and {counted(len(one.proposals) - SHOWN, 'other proposal')}; --json shows them")
-    for why, number_of in one.vetoes.items():
-        show(f"kept apart: {counted(number_of, 'pair')}, {_why(why)}")
+    for veto, pairs in one.vetoes.items():
+        show(f"kept apart: {counted(pairs, 'pair')}, {VETOES.get(veto, veto)}")
     if one.nothing:
         show(f"nothing happened: {one.nothing}")
     tried = f", recall tried with {counted(one.queries, 'stored text')}" if one.queries else ""
@@ -177,7 +180,7 @@ def _print(one: Dream) -> None:
 
 
 def _print_proposal(one: Dream, proposal: Proposal) -> None:
-    differs = dict(_differences(one, proposal))
+    differs = _differences(one, proposal)
     show(f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}")
     if proposal.survivor or proposal.text:
         text = proposal.text or one.texts.get(proposal.survivor, "")
@@ -187,19 +190,10 @@ def _print_proposal(one: Dream, proposal: Proposal) -> None:
         show(f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}")
 
 
-def _differences(one: Dream, proposal: Proposal) -> list[tuple[int, str]]:
-    """Of each member, what was changed from its text to that of what took its place."""
+def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
+    """Return for each member how its text differs from the text that replaced it."""
     from heedful.lessons.words import difference
 
     into = proposal.text or one.texts.get(proposal.survivor, "")
-    return [
-        (id, str(difference(one.texts[id], into)))
-        for id in proposal.members
-        if into and id in one.texts
-    ]
-
-
-def _why(veto: str) -> str:
-    from heedful.lessons.consolidate import VETOES
-
-    return VETOES.get(veto, veto)
+    members = (id for id in proposal.members if into and id in one.texts)
+    return {id: str(difference(one.texts[id], into)) for id in members}

@@ -1,85 +1,118 @@
-"""`heedful key`: who may call the service, for which tenant and projects, and what they may."""
+"""`heedful key` and `heedful audit`: who may call the service, and what was done through it."""
 
 from __future__ import annotations
 
+import json as jsonlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from heedful.cli.app import PLAIN
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import stored
-from heedful.cli.output import Db, Json, print_json, show, table, when
-from heedful.cli.override import seconds
-from heedful.cli.settings import Settings, settings
+from heedful.cli.app import group
+from heedful.cli.loops import seconds
+from heedful.cli.output import (
+    Columns,
+    Db,
+    Json,
+    Newest,
+    answer,
+    counted,
+    emit,
+    print_json,
+    show,
+    when,
+)
+from heedful.cli.progress import drive
+from heedful.cli.settings import Settings, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.idempotency import Beside, also, beside
-from heedful.store.keys import Key, append, id_of, new_id
+from heedful.store.keys import Key
+from heedful.store.store import Store
 
 T = TypeVar("T")
-app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
+app: typer.Typer = group("Make, list and revoke the keys of the service.")
+audit: typer.Typer = group("Read what was done through the service; check the record.")
 BY = "the command line"
 PAGE = 1_000
-HEADS = ("name", "may", "projects", "key", "made", "last used", "ends")
 Tenant = Annotated[str | None, typer.Option(help="Whose. [setting tenant]")]
 
 
-@app.callback()
-def key() -> None:
-    """Make, list and revoke the keys of the service."""
+def _ends(key: Mapping[str, Any]) -> str:
+    if key["revoked"]:
+        return f"revoked {when(key['revoked'])}"
+    return when(key["expires"]) if key["expires"] else "never"
+
+
+KEYS: Columns = {
+    "name": "name",
+    "may": lambda key: ", ".join(key["may"]),
+    "projects": lambda key: ", ".join(key["projects"]) or "all",
+    "key": "key",
+    "made": lambda key: when(key["at"]),
+    "last used": lambda key: when(key["used"]) if key["used"] else "never",
+    "ends": _ends,
+}
+AUDIT: Columns = {
+    "what": "action",
+    "to": "subject",
+    "by": "by",
+    "with": lambda row: jsonlib.dumps(row["detail"]) if row["detail"] else "",
+    "n": "n",
+    "at": lambda row: when(row["at"]),
+}
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="Who is to have it.")],
+    name: Annotated[str, typer.Option(help="Who uses it.")],
     may: Annotated[
         list[str] | None, typer.Option(help="Any of read, write, approve, admin. [read,write]")
     ] = None,
     project: Annotated[
-        list[str] | None, typer.Option(help="A project it is bound to; may be repeated. [all]")
+        list[str] | None, typer.Option(help="A project it is bound to; repeatable. [all]")
     ] = None,
     tenant: Tenant = None,
     expires: Annotated[str | None, typer.Option(help="After how long: 12h, 90d. [never]")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Make a key. It is shown once: of its secret only a hash is kept.
+    """Make a key. It is shown once: only a hash of its secret is stored.
 
     read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
-    and what becomes of quarantine. admin: keys and the audit.
+    and rulings on quarantine. admin: keys and the audit.
     """
     values = settings(db=db, tenant=tenant)
     until = None if expires is None else time.time() + seconds("--expires", expires)
-    held = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
+    rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
 
-    async def make(store: Any) -> tuple[Key, str]:
-        bound, id = project or [], new_id()
-        record(values.tenant, "key.create", name, id=id, projects=bound, may=held)
-        made: tuple[Key, str] = await keys.create(
-            store, values.tenant, name, projects=bound, may=held, by=BY, expires=until, id=id
+    async def make(store: Store) -> tuple[Key, str]:
+        bound, id = project or [], keys.new_id()
+        _record(values.tenant, "key.create", name, id=id, projects=bound, may=rights)
+        return await keys.create(
+            store, values.tenant, name, projects=bound, may=rights, by=BY, expires=until, id=id
         )
-        return made
 
-    made, text = done(values, make, new=True)
-    if json:
-        print_json({**_document(made), "secret": text})
-        return 0
-    show(text)
-    show(f"{made.name} may {', '.join(made.may)} in {_where(made)}; this key is not shown again")
-    show(f"Next: curl -H 'Authorization: Bearer {made.shown}_…' URL/v1/loops")
+    made, text = _with_store(values, make, new=True)
+    where = f"{', '.join(made.projects) or 'all projects'} of tenant {made.tenant}"
+    answer(
+        {**_document(made), "secret": text},
+        text,
+        f"{made.name} may {', '.join(made.may)} in {where}; this key is not shown again",
+        f"Next: curl -H 'Authorization: Bearer {made.shown}_…' URL/v1/loops",
+        json=json,
+    )
     return 0
 
 
 @app.command("list")
-def listed(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
     """List the keys of a tenant, the newest first, without their secrets."""
     values = settings(db=db, tenant=tenant)
 
-    async def all_of_them(store: Any) -> list[Key]:
+    async def read_all(store: Store) -> list[Key]:
         found: list[Key] = []
         while True:
             after = (found[-1].at, found[-1].id) if found else None
@@ -88,13 +121,9 @@ def listed(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
             if len(page) < PAGE:
                 return found
 
-    found = done(values, all_of_them)
-    if json:
-        print_json({"keys": [_document(one) for one in found]})
-    elif found:
-        table(HEADS, [_row(one) for one in found], text=3)
-    else:
-        show(f"tenant {values.tenant} has no key; heedful key create makes one")
+    found = list(map(_document, _with_store(values, read_all)))
+    empty = f"tenant {values.tenant} has no key; heedful key create makes one"
+    emit(found, KEYS, json=json, key="keys", text=3, empty=empty)
     return 0
 
 
@@ -108,55 +137,70 @@ def revoke(
     """Revoke a key: every service refuses it from now on."""
     values = settings(db=db, tenant=tenant)
 
-    async def end(store: Any) -> Key:
-        record(values.tenant, "key.revoke", id_of(id))
-        revoked: Key = await store.write(Scope(values.tenant), keys.revoke, id)
-        return revoked
+    async def end(store: Store) -> Key:
+        _record(values.tenant, "key.revoke", keys.id_of(id))
+        return await store.write(Scope(values.tenant), keys.revoke, id)
 
-    one = done(values, end)
-    if json:
-        print_json(_document(one))
-    else:
-        show(f"{one.shown} ({one.name}) is revoked")
+    key = _with_store(values, end)
+    answer(_document(key), f"{key.shown} ({key.name}) is revoked", json=json)
     return 0
 
 
-def done(values: Settings, work: Callable[[Any], Awaitable[T]], *, new: bool = False) -> T:
-    """What is asked of the store, which may be `new`, with what goes beside it.
+def _with_store(values: Settings, work: Callable[[Store], Awaitable[T]], *, new: bool = False) -> T:
+    """Return what the work answers on the open store. Raises NotFound, StoreError."""
 
-    Raises NotFound, StoreError.
-    """
-
-    async def asked() -> T:
+    async def opened() -> T:
         async with stored(values, new=new) as store:
             with beside(Beside()):
                 return await work(store)
 
-    return drive(asked())
+    return drive(opened())
 
 
-def record(tenant: str, action: str, subject: str, **detail: Any) -> None:
-    """Have this written to the audit, in the transaction of what is done next."""
-    also(lambda db: append(db, tenant, BY, action, subject, detail))
+def _record(tenant: str, action: str, subject: str, **detail: Any) -> None:
+    """Write this to the audit in the transaction of the next change."""
+    also(lambda db: keys.append(db, tenant, BY, action, subject, detail))
 
 
-def _document(one: Key) -> dict[str, Any]:
-    return {**asdict(one), "key": one.shown}
+def _document(key: Key) -> dict[str, Any]:
+    return {**asdict(key), "key": key.shown}
 
 
-def _where(one: Key) -> str:
-    projects = ", ".join(one.projects) or "all projects"
-    return f"{projects} of tenant {one.tenant}"
+@audit.command("list")
+def list_audit(limit: Newest = 50, tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+    """List what was done in a tenant, the newest first."""
+    values = settings(db=db, tenant=tenant)
 
-
-def _row(one: Key) -> tuple[str, ...]:
-    ends = f"{when(one.expires)}" if one.expires else "never"
-    return (
-        one.name,
-        ", ".join(one.may),
-        ", ".join(one.projects) or "all",
-        one.shown,
-        when(one.at),
-        when(one.used) if one.used else "never",
-        f"revoked {when(one.revoked)}" if one.revoked else ends,
+    rows = _with_store(
+        values, lambda store: store.read(Scope(values.tenant), keys.audit_rows, limit)
     )
+    empty = f"nothing was done in tenant {values.tenant} yet"
+    emit(rows, AUDIT, json=json, key="audit", text=4, empty=empty)
+    return 0
+
+
+@audit.command()
+def verify(
+    kept: Annotated[
+        str, typer.Option(metavar="HASH", help="A last hash from before: it must still be there.")
+    ] = "",
+    tenant: Tenant = None,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Check whether a row was changed or removed: each row holds the hash of the row before.
+
+    If you keep the last hash elsewhere, --kept also shows whether the whole record was rewritten.
+    """
+    values = settings(db=db, tenant=tenant)
+
+    found = _with_store(
+        values, lambda store: store.apart(Scope(values.tenant), keys.verify_audit, kept)
+    )
+    if json:
+        print_json(asdict(found))
+    elif found.broken:
+        show(f"{found.what}; somebody besides heedful wrote to the database")
+    else:
+        show(f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}")
+    return 1 if found.broken else 0

@@ -1,24 +1,31 @@
-"""Progress on stderr: live where it is a terminal, plain lines elsewhere."""
+"""Long work: its progress on stderr, and Ctrl-C.
+
+The first Ctrl-C cancels what runs and waits a second at most, the second ends the process at once.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from heedful.cli.batch import Row
-from heedful.loop.feedback import clean
+from heedful.cli.output import GRACE_SECONDS, INTERRUPTED, Interrupted, say
+from heedful.errors import UserCodeError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
     from rich.text import Text
 
-
-MANY = 5_000  # loops or lessons; with fewer it takes but a few seconds
+T = TypeVar("T")
+MANY = 5_000  # loops or lessons; fewer take only a few seconds
 
 
 class Progress:
-    """Lines, and on a terminal bars below them. Use it as a context manager."""
+    """Lines on stderr, and on a terminal bars below them. Use it as a context manager."""
 
     def __init__(self, console: Console | None = None) -> None:
         from rich import progress
@@ -30,7 +37,7 @@ class Progress:
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
         self._bars = progress.Progress(*columns, console=self._console, transient=True)
         self._lines: dict[str, TaskID] = {}
-        self._said: dict[str, str] = {}
+        self._last: dict[str, str] = {}
         self._counted: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -41,19 +48,24 @@ class Progress:
         if self._lines:
             self._bars.stop()
 
+    @property
+    def live(self) -> bool:
+        """Return True if bars are drawn."""
+        return self._console.is_terminal
+
     def say(self, text: str | Text) -> None:
-        """One line, above the bars; on a terminal it is cut where the line ends."""
+        """Print a line above the bars; a terminal cuts it at its width."""
         from rich.text import Text
 
         line = text if isinstance(text, Text) else Text(text)
-        if self._console.is_terminal:
+        if self.live:
             self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
         else:
             self._console.print(line, soft_wrap=True)
 
     def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
-        """How far `name` is; `count` stands behind the bar, `words` before it."""
-        if not self._console.is_terminal:
+        """Move the bar `name`; `count` stands behind it, `words` before it."""
+        if not self.live:
             return
         if name not in self._lines:
             self._bars.start()
@@ -62,35 +74,71 @@ class Progress:
         self._bars.update(line, description=words, completed=done, total=total or None, count=count)
 
     def fetched(self, name: str, done: int, total: int, what: str) -> None:
-        """`done` of `total` bytes of the weights `name`; `what` goes on. Called from any thread."""
+        """Show how many bytes of the weights `name` were processed. Any thread may call it."""
         with self._lock:
             size = f"{total / 1e6:.0f} MB"
             self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
-            if not self._console.is_terminal and self._said.get(name) != what:
+            if not self.live and self._last.get(name) != what:
                 self.say(f"{name}: {what} ({size})")
-            self._said[name] = what
+            self._last[name] = what
 
     def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
-        """So many of `total`: a bar; elsewhere, where they are many, ten lines at most."""
-        live = self._console.is_terminal
-        step = 100 if live else max(MANY, total // 10)
-        if done // step == self._counted.get(what, -1 if live else 0):
+        """Show `done` of `total`: a bar on a terminal, else at most ten lines for large totals."""
+        step = 100 if self.live else max(MANY, total // 10)
+        if done // step == self._counted.get(what, -1 if self.live else 0):
             return
         self._counted[what] = done // step
         self.bar(what, done, total, f"{done}/{total} {noun}")
-        if not live:
+        if not self.live:
             self.say(f"{what}: {done} of {total} {noun}")
 
-    def tasks(self, total: int, ended: list[Row]) -> None:
-        """So many tasks of `total` have ended; the last one is told of."""
-        count = f"{len(ended)}/{total}"
-        for row in ended[-1:]:
-            self.say(f"{'' if self._console.is_terminal else f'{count} '}{_told(row)}")
-        self.bar("running", len(ended), total, count)
+
+def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
+    """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
+
+    If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130:
+    what was committed is safe.
+    """
+    press = _Press(last_words)
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        return asyncio.run(press.watch(work))
+    except asyncio.CancelledError:
+        raise Interrupted(last_words()) from None
+    except SystemExit as error:
+        raise UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
+    finally:
+        press.ended.set()
+        signal.signal(signal.SIGINT, before)
 
 
-def _told(row: Row) -> str:
-    mark = "✓" if row.passed else "✗"
-    how = "at once" if row.at_once else f"{row.attempts} attempts"
-    why = f", stopped by {row.stopped_by}" if row.stopped_by else ""
-    return f"{mark} {clean(row.id, 60)}  {how}, calls: {row.calls}, {row.seconds:.1f} s{why}"
+class _Press:
+    """Receives SIGINT while one coroutine runs."""
+
+    def __init__(self, last_words: Callable[[], str]) -> None:
+        self.ended = threading.Event()
+        self._pressed = False
+        self._last_words = last_words
+        self._cancel: Callable[[], object] | None = None
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await the coroutine in a task that the signal cancels."""
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._pressed:
+            task.cancel()
+        return await task
+
+    def __call__(self, signum: int, frame: object) -> None:
+        if self._pressed:
+            os._exit(INTERRUPTED)
+        self._pressed = True
+        threading.Thread(target=self._leave, name="heedful-leave", daemon=True).start()
+        if self._cancel is not None:
+            self._cancel()
+
+    def _leave(self) -> None:
+        if not self.ended.wait(GRACE_SECONDS):
+            say(f"heedful: {self._last_words()}")
+            os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`heedful proof`: does memory help, as a whole and each lesson, shown and withheld."""
+"""`heedful proof`: does memory help, as a whole and by lesson, shown against withheld."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.opening import ask
 from heedful.cli.output import (
     MOST,
+    By,
     Db,
     Json,
-    can_draw,
+    Most,
+    Why,
+    answer,
+    check_picture_path,
     counted,
     following,
     print_json,
     say,
     show,
 )
+from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.loop.feedback import clean
@@ -33,7 +37,7 @@ GAIN = "shown against withheld; a gain is for the better, and the interval holds
 
 
 @dataclass(frozen=True)
-class Found:
+class Evidence:
     """What is proven, the lessons by name as plain data, and how many loops have ended."""
 
     proof: Proof
@@ -41,120 +45,107 @@ class Found:
     ended: int
     holdout: float
 
-    @property
-    def ranked(self) -> list[Comparison]:
-        """Most exposed first."""
-        return sorted(self.proof.lessons, key=lambda one: -(one.shown + one.withheld))
+    def ranked(self, limit: int) -> list[tuple[Mapping[str, Any] | None, Comparison]]:
+        """Return the most exposed lessons, each with its stored form; None if it is gone."""
+        order = sorted(self.proof.lessons, key=lambda one: -(one.shown + one.withheld))
+        return [(self.lessons.get(str(one.lesson)), one) for one in order[:limit]]
 
 
 def proof(
-    limit: Annotated[
-        int, typer.Option(min=1, max=MOST, help="How many lessons, the most exposed first.")
-    ] = 10,
+    limit: Most = 10,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals into this PNG.")] = None,
     restore: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Bring back a lesson by its id; on record.")
+        int | None, typer.Option(min=1, max=MOST, help="Restore a lesson by its id; on record.")
     ] = None,
-    by: Annotated[str, typer.Option(help="Who answers for what is brought back.")] = "",
-    why: Annotated[str, typer.Option(help="The reason.")] = "",
+    by: By = "",
+    why: Why = "",
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Say whether memory helps: right at once where shown against withheld, with intervals.
+    """Say whether memory helps, with intervals.
 
-    The intervals hold however often one looks. A lesson that is proven to hurt is retired by the
-    loops themselves.
+    It compares how often loops are right at once where lessons were shown with loops where they
+    were withheld. The intervals hold however often you look. Loops retire a lesson that is proven
+    to hurt.
     """
     if restore is not None:
-        return _restored(restore, by, why, db, json)
+        if not by.strip():
+            raise UsageError("--restore needs --by: who is responsible")
+        ask(db, lambda memory: memory.restore(restore, by=by, why=why))
+        answer(
+            {"restored": restore, "by": by, "why": why},
+            f"lesson {restore} is back; only what comes after counts for it or against it",
+            following("proof", db=db),
+            json=json,
+        )
+        return 0
     if plot is not None:
-        can_draw(plot)
-    found = ask(db, _found)
+        check_picture_path(plot)
+    found = ask(db, _read)
     if plot is not None:
-        from heedful.cli.forest import draw
+        from heedful.cli.pictures import draw_intervals
 
-        rows = [(WHOLE, found.proof.pooled), *_named(found, limit)]
-        plot.write_bytes(draw(rows, "Uplift: right at once where shown against withheld"))
+        rows = [(_text(known, one), one) for known, one in found.ranked(limit)]
+        title = "Uplift: right at once where shown against withheld"
+        plot.write_bytes(draw_intervals([(WHOLE, found.proof.pooled), *rows], title))
         say(f"picture {plot}")
     if json:
         print_json(_document(found, limit))
     else:
-        _print(found, limit, db or "")
+        _print(found, limit, db)
     return 0
 
 
-async def _found(memory: Memory) -> Found:
+async def _read(memory: Memory) -> Evidence:
     proven = await memory.prove()
     lessons = {f"{one['kind']}/{one['signature']}": one for one in await memory.top(MOST)}
     past = await memory.store.read(memory.scope, exposures.past, "")
-    return Found(proven, lessons, past.ended, memory.holdout)
+    return Evidence(proven, lessons, past.ended, memory.holdout)
 
 
-def _restored(id: int, by: str, why: str, db: str | None, json: bool) -> int:
-    if not by.strip():
-        raise UsageError("--restore needs --by: who answers for it")
-    ask(db, lambda memory: memory.restore(id, by=by, why=why))
-    if json:
-        print_json({"restored": id, "by": by, "why": why})
-    else:
-        show(f"lesson {id} is back; from now on only what comes after counts for it or against it")
-        show(following("proof", db=db or ""))
-    return 0
+def _text(lesson: Mapping[str, Any] | None, one: Comparison) -> str:
+    return clean(lesson["text"] if lesson else str(one.lesson), WORDS)
 
 
-def _named(found: Found, limit: int) -> list[tuple[str, Comparison]]:
-    """The lessons by their words; one that is gone by its name."""
-    return [
-        (clean(found.lessons.get(str(one.lesson), {}).get("text", str(one.lesson)), WORDS), one)
-        for one in found.ranked[:limit]
-    ]
-
-
-def _document(found: Found, limit: int) -> dict[str, Any]:
+def _document(found: Evidence, limit: int) -> dict[str, Any]:
     keys = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
-    lessons = []
-    for one in found.ranked[:limit]:
-        known = found.lessons.get(str(one.lesson), {})
-        lessons.append({**asdict(one), **{key: known.get(key) for key in keys}})
     return {
         "pooled": asdict(found.proof.pooled),
-        "lessons": lessons,
+        "lessons": [
+            {**asdict(one), **{key: (known or {}).get(key) for key in keys}}
+            for known, one in found.ranked(limit)
+        ],
         "pending": found.proof.pending,
         "ended": found.ended,
         "holdout": found.holdout,
     }
 
 
-def _print(found: Found, limit: int, db: str) -> None:
+def _print(found: Evidence, limit: int, db: str | None) -> None:
     whole, pending = found.proof.pooled, found.proof.pending
     under_way = f"{counted(pending, 'loop')} under way, not counted yet" if pending else ""
     if not (found.proof.lessons or whole.shown or whole.withheld):
         show(under_way or "no lesson was put into the prompt of a loop yet")
         show(following("recall", "TASK", db=db))
         return
-    _tell(WHOLE, whole, "an error again")
-    again: tuple[str, ...] = ("lessons",)
-    for text, one in _named(found, limit):
-        known = found.lessons.get(str(one.lesson))
+    _print_one(WHOLE, whole, "an error again")
+    then: list[str] = []
+    for known, one in found.ranked(limit):
         state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
-        _tell(f"{state}: {text}", one, "its error again")
-        if known and one.conclusion == "hurts" and again == ("lessons",):
-            again = _to_do(known)
+        _print_one(f"{state}: {_text(known, one)}", one, "its error again")
+        if known and one.conclusion == "hurts" and not then:
+            # A person may restore it, let it be retired, or keep it.
+            undo = ["--undo"] if known["pinned"] else []
+            then = ["pin", str(known["id"]), *undo, "--by", "NAME"]
+            if known["state"] == "retired":
+                then = ["proof", "--restore", str(known["id"]), "--by", "NAME"]
     more = len(found.proof.lessons) - limit
     notes = (f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
     show("\n".join(line for line in (GAIN, *notes, _nothing_withheld(found)) if line))
-    show(following(*again, db=db))
+    show(following(*(then or ["lessons"]), db=db))
 
 
-def _to_do(lesson: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a person may do about a lesson that hurts: bring it back, let it be retired, keep it."""
-    if lesson["state"] == "retired":
-        return "proof", "--restore", str(lesson["id"]), "--by", "NAME"
-    undo = ("--undo",) if lesson["pinned"] else ()
-    return "pin", str(lesson["id"]), *undo, "--by", "NAME"
-
-
-def _tell(name: str, one: Comparison, again: str) -> None:
+def _print_one(name: str, one: Comparison, again: str) -> None:
     unfair = "" if one.fair else "; the numbers contradict the coin, so records are lost or added"
     show(f"{name}\n  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}")
     if one.uplift.gain is not None:
@@ -176,8 +167,8 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
     return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 
 
-def _nothing_withheld(found: Found) -> str:
-    """Why there is nothing to compare with; "" where there is."""
+def _nothing_withheld(found: Evidence) -> str:
+    """Return why there is nothing to compare with, or ""."""
     from heedful.lessons.ranking import FIRST
 
     if any(one.withheld for one in found.proof.lessons):

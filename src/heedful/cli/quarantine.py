@@ -4,70 +4,93 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.app import PLAIN
-from heedful.cli.opening import ask
-from heedful.cli.output import MOST, Db, Json, counted, following, print_json, show, table, when
-from heedful.cli.progress import Progress
+from heedful.cli.app import group
+from heedful.cli.output import (
+    MOST,
+    By,
+    Columns,
+    Db,
+    Json,
+    Newest,
+    Why,
+    answer,
+    counted,
+    emit,
+    following,
+    print_json,
+    show,
+    when,
+)
+from heedful.cli.settings import ask
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.loop.feedback import clean
 from heedful.store import exposures
 
-app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
+app: typer.Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
 
 Ids = Annotated[list[int], typer.Argument(min=1, max=MOST, help="Ids of the list.")]
-By = Annotated[str, typer.Option(help="Who answers for it.")]
-Why = Annotated[str, typer.Option(help="The reason.")]
-WORDS = 300
+WORDS = 300  # characters of a text that are shown
 BRIEF = 80
-HEADS = ("lesson", "source", "looks like", "id", "score", "trust", "seen", "since")
-SCREEN = "the screen only orders the list"
+WAITING: Columns = {
+    "lesson": lambda one: clean(one["lesson"], BRIEF),
+    "source": lambda one: clean(one["source"], BRIEF),
+    "id": "id",
+    "trust": "trust",
+    "seen": "seen",
+    "since": lambda one: when(one["at"]),
+}
 
 
-@app.callback()
-def quarantine() -> None:
-    """Read what tools and documents said, and rule on it; revoke a source."""
+def _subject(ruling: Mapping[str, Any]) -> str:
+    example, source = (ruling["record"].get(key) for key in ("example", "source"))
+    about = f"example {example} of {clean(str(source or ''), BRIEF)}"
+    return about if example else str(ruling["subject"])
+
+
+RULINGS: Columns = {
+    "done": "action",
+    "to": _subject,
+    "by": "by",
+    "why": "why",
+    "at": lambda one: when(one["at"]),
+}
 
 
 @app.command("list")
-def listed(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the worst first.")] = 50,
+def list_(
+    limit: Newest = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List what waits: what looks most like an attack first, then the newest."""
-    with Progress() as progress:
-        told = partial(progress.counted, "screening", noun="entries")
-        found = ask(db, lambda memory: memory.quarantine.waiting(limit, told))
-    if json:
-        print_json({"waiting": [_document(one) for one in found]})
-    elif found:
-        table(HEADS, [_row(one) for one in found], text=3)
-        show(f"{SCREEN}; nothing of it is recalled before it is released")
-        show(following("quarantine", "show", str(found[0].id), db=db or ""))
-    else:
-        show("nothing waits in quarantine")
+    """List the entries that wait, the newest first."""
+    found = ask(db, lambda memory: memory.quarantine.waiting(limit))
+    rows = [asdict(one) for one in found]
+    for row in rows:
+        del row["provenance"]  # `show` has it
+    if emit(rows, WAITING, json=json, key="waiting", text=2, empty="nothing waits in quarantine"):
+        show("an entry is recalled only after it was released")
+        show(following("quarantine", "show", str(found[0].id), db=db))
     return 0
 
 
 @app.command("show")
-def shown(
+def show_(
     id: Annotated[int, typer.Argument(min=1, max=MOST, help="An id of the list.")],
     db: Db = None,
     json: Json = False,
 ) -> int:
     """Show one entry: its words, where they come from, and what was ruled on it."""
-    one = ask(db, lambda memory: memory.quarantine.show(id))
+    held = ask(db, lambda memory: memory.quarantine.show(id))
     if json:
-        print_json(_document(one, whole=True))
+        print_json(asdict(held))
         return 0
-    _print(one)
-    if one.state == "quarantined":
-        show(following("quarantine", "release", str(id), "--by", "NAME", db=db or ""))
+    _print(held)
+    if held.state == "quarantined":
+        show(following("quarantine", "release", str(id), "--by", "NAME", db=db))
     return 0
 
 
@@ -75,14 +98,25 @@ def shown(
 def release(ids: Ids, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Let entries be recalled from now on, with an operator's trust; on record."""
     ask(db, lambda memory: memory.quarantine.release(ids, by=by, why=why))
-    return _ruled("released", ids, by, why, db, json)
+    return _rule("released", ids, by, why, db, json)
 
 
 @app.command()
 def reject(ids: Ids, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Retire entries; the same text does not come back. On record."""
     ask(db, lambda memory: memory.quarantine.reject(ids, by=by, why=why))
-    return _ruled("rejected", ids, by, why, db, json)
+    return _rule("rejected", ids, by, why, db, json)
+
+
+def _rule(what: str, ids: Sequence[int], by: str, why: str, db: str | None, json: bool) -> int:
+    ruled = sorted(set(ids))
+    answer(
+        {what: ruled, "by": by, "why": why},
+        f"{what}: {', '.join(map(str, ruled))}",
+        following("quarantine", "list", db=db),
+        json=json,
+    )
+    return 0
 
 
 @app.command()
@@ -90,90 +124,50 @@ def revoke(
     source: Annotated[str, typer.Argument(help="The name of a source, as the list shows it.")],
     by: By = "",
     why: Why = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only counted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; otherwise only count.")] = False,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Remove a source and all that rests on it, also what was learnt with it in a prompt.
+    """Remove a source and all that rests on it, including lessons learnt with it in the prompt.
 
-    Without --yes it says what would be removed.
+    Without --yes it only says what would be removed.
     """
     options: dict[str, Any] = {"by": by, "why": why, "dry_run": not yes}
-    removed = ask(db, lambda memory: memory.quarantine.revoke(source, **options))
-    counts = asdict(removed)
-    if json:
-        print_json({"source": source, "by": by, "why": why, "revoked": yes, **counts})
-        return 0
-    told = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
-    show(f"{'removed' if yes else 'would remove'}: {told}")
-    if yes:
-        show(following("quarantine", "log", db=db or ""))
-    else:
-        how = ("--by", by or "NAME", *(("--why", why) if why else ()), "--yes")
-        show(following("quarantine", "revoke", source, *how, db=db or ""))
+    counts = asdict(ask(db, lambda memory: memory.quarantine.revoke(source, **options)))
+    sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
+    then = ["log"]
+    if not yes:
+        then = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
+    answer(
+        {"source": source, "by": by, "why": why, "revoked": yes, **counts},
+        f"{'removed' if yes else 'would remove'}: {sums}",
+        following("quarantine", *then, db=db),
+        json=json,
+    )
     return 0
 
 
 @app.command()
-def log(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the newest first.")] = 50,
-    db: Db = None,
-    json: Json = False,
-) -> int:
+def log(limit: Newest = 50, db: Db = None, json: Json = False) -> int:
     """List what was ruled on lessons and sources, by whom and why."""
     found = ask(db, lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
-    if json:
-        print_json({"rulings": found})
-    elif found:
-        table(("done", "to", "by", "why", "at"), [_ruling(one) for one in found], text=4)
-    else:
-        show("nothing was ruled yet")
+    emit(found, RULINGS, json=json, key="rulings", text=4, empty="nothing was ruled yet")
     return 0
 
 
-def _ruled(what: str, ids: Sequence[int], by: str, why: str, db: str | None, json: bool) -> int:
-    if json:
-        print_json({what: sorted(set(ids)), "by": by, "why": why})
-    else:
-        show(f"{what}: {', '.join(map(str, sorted(set(ids))))}")
-        show(following("quarantine", "list", db=db or ""))
-    return 0
-
-
-def _row(one: QuarantinedLesson) -> tuple[Any, ...]:
-    lesson, source = clean(one.lesson, BRIEF), clean(one.source, BRIEF)
-    why = one.why[0] if one.why else ""
-    return (lesson, source, why, one.id, f"{one.score:.2f}", one.trust, one.seen, when(one.at))
-
-
-def _ruling(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    about = one["subject"]
-    if example := one["record"].get("example"):
-        about = f"example {example} of {clean(str(one['record'].get('source', '')), BRIEF)}"
-    return (one["action"], about, one["by"], one["why"], when(one["at"]))
-
-
-def _print(one: QuarantinedLesson) -> None:
-    def said(name: str, text: str) -> None:
+def _print(held: QuarantinedLesson) -> None:
+    def line(name: str, text: str) -> None:
         show(f"{name:<9} {clean(text, WORDS)}")
 
-    show(f"example {one.id}: {one.state}, {one.trust}, {one.error_type}, seen {one.seen}")
-    said("pattern", one.pattern)
-    said("lesson", one.lesson)
-    if one.example is not None:
-        for name in ("task", "rejected", "wrong", "accepted"):
-            if text := getattr(one.example, name):
-                said(name, text)
-    if one.tags:
-        said("tags", ", ".join(one.tags))
-    show(f"score     {one.score:.2f} ({SCREEN})")
-    for reason in one.why:
-        said("  since", f"it {reason}")
-    _print_provenance(one)
-
-
-def _print_provenance(one: QuarantinedLesson) -> None:
-    came = one.provenance
+    show(f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}")
+    line("pattern", held.pattern)
+    line("lesson", held.lesson)
+    for name in ("task", "rejected", "wrong", "accepted") if held.example is not None else ():
+        if text := getattr(held.example, name):
+            line(name, text)
+    if held.tags:
+        line("tags", ", ".join(held.tags))
+    came = held.provenance
     show(f"rests on  {', '.join(clean(source, WORDS) for source in came.sources) or 'no source'}")
     for name, ids in (("from", came.parents), ("into", came.children)):
         if ids:
@@ -184,10 +178,3 @@ def _print_provenance(one: QuarantinedLesson) -> None:
     for ruled in came.rulings:
         why = clean(ruled["why"], WORDS) or "no reason given"
         show(f"{ruled['action']:<9} {when(ruled['at'])}, {clean(ruled['by'], 60)}: {why}")
-
-
-def _document(one: QuarantinedLesson, *, whole: bool = False) -> dict[str, Any]:
-    plain = asdict(one)
-    if not whole:
-        del plain["provenance"]
-    return plain

@@ -13,59 +13,57 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import memory_of, model_of, stored
-from heedful.cli.output import Db, Json, counted, following, print_json, say, show
-from heedful.cli.progress import Progress
-from heedful.cli.settings import Settings, settings
+from heedful.cli.output import Db, Json, counted, following, print_json, report_error, say, show
+from heedful.cli.progress import Progress, drive
+from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.lessons.learn import Trust
 from heedful.loop.feedback import clean
-from heedful.memory.attribution import Suspect
-from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Model
 from heedful.store import episodes
+from heedful.traces.episode import Episode
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
-BUSY = f"another is at work on it, or was killed: after some seconds {AGAIN}"
+BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
 QUIET = logging.NullHandler()
 SIGNALS = 5
-WORDS = 300
+WORDS = 300  # characters of a text that are shown
 NAME = 60
 
 
 @dataclass
-class _Told:
-    """What came of one episode: None where there was nothing to say; `error` is the model's."""
+class Result:
+    """What an episode taught: None if there was nothing to say; `error` is the model's."""
 
     name: str
     episode: Episode | None
-    one: Reflected | None
+    reflected: Reflected | None
     error: str = ""
 
 
 @dataclass
-class _Work:
-    """What is reflected with, and what came of it so far; `damage` is where reading ended.
+class Work:
+    """What reflects, and its results so far.
 
-    Others are at work on so many of those that waited (`left`), or were killed. The files that are
-    `empty` tell of no run.
+    `damage` is the error that ended reading; `left` counts the waiting episodes that other
+    processes hold, or held when they were killed; the files in `empty` hold no run.
     """
 
     memory: Memory
     model: Model | None
     trust: Trust
     keep: bool
-    done: list[_Told] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     damage: HeedfulError | None = None
     left: int = 0
     empty: list[str] = field(default_factory=list)
 
 
 def reflect(
+    context: typer.Context,
     files: Annotated[
         list[Path] | None, typer.Argument(help="Traces of any format.", show_default=False)
     ] = None,
@@ -73,45 +71,49 @@ def reflect(
         bool, typer.Option("--waiting", help="Try again what failed or was left.")
     ] = False,
     model: Annotated[
-        str | None, typer.Option("--model", help="A model that words it; else a program does.")
+        str | None, typer.Option("--model", help="A model that words the lessons. [rules do]")
     ] = None,
     format: Annotated[str, typer.Option(help="auto, heedful, otlp, chat or claude-code.")] = "auto",
     trust: Annotated[
-        str, typer.Option(help="Whose the tasks are: external or operator (your own).")
+        str, typer.Option(help="Whose tasks these are: external or operator (your own).")
     ] = "external",
-    keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what it teaches.")] = True,
+    keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what is learnt.")] = True,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Say what went wrong in runs of agents, with the events that prove it, and learn from it.
+    """List what failed in runs of agents, with the events that prove it, and learn from it.
 
-    Each run once, however often it is read. What tools, documents and users said waits in
-    quarantine with all that rests on it.
+    Each run counts once, however often it is read. Lessons that depend on the words of tools,
+    documents or users wait in quarantine.
     """
     if bool(files) == waiting:
         raise UsageError("give files of traces, or --waiting for what failed before")
     if trust not in ("external", "operator"):
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     values = settings(db=db, model=model)
-    logging.getLogger("heedful").addHandler(QUIET)  # what fails is told below
+    logging.getLogger("heedful").addHandler(QUIET)  # failures are printed below
     sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
     with Progress() as progress:
-        asked = _reflected(values, files or [], format, trust, keep, bool(model), progress)
-        work = drive(asked, lambda: STOPPED)
-    if json:
-        print_json(_document(work))
-    else:
-        for told in work.done:
-            _print(told, keep)
-        _sum(work, db or "")
+        reading = _reflect(values, files or [], format, trust, keep, bool(model), progress)
+        work = drive(reading, lambda: STOPPED)
+    failed = sum(bool(one.error) for one in work.results)
+    described = list(map(_document, work.results)) if json else []
+    document = {"episodes": described, "failed": failed, "left": work.left}
+    if not json:
+        for result in work.results:
+            _print(result)
+        _print_sum(work, failed, db)
     for name in work.empty:
-        say(f"heedful: {name} tells of no run of an agent; is it in one of the formats?")
+        say(f"heedful: {name} holds no run of an agent; is it in one of the formats?")
     if work.damage is not None:
-        raise work.damage
-    return 1 if any(told.error for told in work.done) else 0
+        debug = "--debug" in (context.obj or ())
+        return report_error(work.damage, json=json, debug=debug, **document)
+    if json:
+        print_json(document)
+    return 1 if failed else 0
 
 
-async def _reflected(
+async def _reflect(
     values: Settings,
     files: Sequence[Path],
     format: str,
@@ -119,41 +121,41 @@ async def _reflected(
     keep: bool,
     asks: bool,
     progress: Progress,
-) -> _Work:
+) -> Work:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values, new=bool(files)))
         model = None
         if asks:
             model = await stack.enter_async_context(model_of(values, progress.fetched))
-        work = _Work(memory_of(values, store), model, trust, keep)
-        each = _files(work, files, format) if files else _waiting(work)
-        async for told in each:
-            work.done.append(told)
-            progress.bar("reflecting", len(work.done), 0, counted(len(work.done), "episode"))
+        work = Work(memory_of(values, store), model, trust, keep)
+        async for result in _from_files(work, files, format) if files else _from_waiting(work):
+            work.results.append(result)
+            number = len(work.results)
+            progress.bar("reflecting", number, 0, counted(number, "episode"))
             if model is not None:
-                progress.say(f"{told.name}: {told.error or 'reflected on'}")
+                progress.say(f"{result.name}: {result.error or 'reflected on'}")
         if not files:
             counts = await store.read(work.memory.scope, episodes.counts)
             work.left = counts.get("waiting", 0)
         return work
 
 
-async def _files(work: _Work, files: Sequence[Path], format: str) -> AsyncIterator[_Told]:
-    from heedful.memory.reflect import reflect as reflected
+async def _from_files(work: Work, files: Sequence[Path], format: str) -> AsyncIterator[Result]:
+    from heedful.memory.reflect import reflect
 
-    given: dict[str, Any] = {"memory": work.memory, "trust": work.trust, "store": work.keep}
+    options: dict[str, Any] = {"memory": work.memory, "trust": work.trust, "store": work.keep}
     for name, episode in _episodes(work, files, format):
         try:
-            one = await reflected(episode, model=work.model, on_model_error="raise", **given)
-            yield _Told(name, episode, one)
+            found = await reflect(episode, model=work.model, on_model_error="raise", **options)
+            yield Result(name, episode, found)
         except ModelUnavailable:
             raise
         except ModelError as error:
-            one = await reflected(episode, **{**given, "store": False})
-            yield _Told(name, episode, one, str(error))
+            found = await reflect(episode, **{**options, "store": False})
+            yield Result(name, episode, found, str(error))
 
 
-def _episodes(work: _Work, files: Sequence[Path], format: str) -> Iterator[tuple[str, Episode]]:
+def _episodes(work: Work, files: Sequence[Path], format: str) -> Iterator[tuple[str, Episode]]:
     from heedful.traces import read
 
     for file in files:
@@ -168,82 +170,70 @@ def _episodes(work: _Work, files: Sequence[Path], format: str) -> Iterator[tuple
             return
 
 
-async def _waiting(work: _Work) -> AsyncIterator[_Told]:
+async def _from_waiting(work: Work) -> AsyncIterator[Result]:
     from heedful.memory.reflect import reflect_waiting
 
     began, going = time.time(), True
     while going:
         try:
-            one = await reflect_waiting(work.memory, before=began, model=work.model)
-            going = one is not None
-            if one is not None:
-                yield _Told(clean(one.reflection.source, NAME), None, one)
+            found = await reflect_waiting(work.memory, before=began, model=work.model)
+            going = found is not None
+            if found is not None:
+                yield Result(clean(found.reflection.source, NAME), None, found)
         except ModelUnavailable:
             raise
         except ModelError as error:
-            yield _Told("episode", None, None, str(error))
+            yield Result("episode", None, None, str(error))
 
 
-def _print(told: _Told, keep: bool) -> None:
-    episode, one = told.episode, told.one
+def _print(result: Result) -> None:
+    episode, found = result.episode, result.reflected
     about = ""
     if episode is not None:
         events = counted(len(episode.events) + episode.omitted, "event")
         about = f"  {episode.outcome}, {events}: {clean(episode.task, WORDS)}"
-    show(f"{told.name}{about}".rstrip(": "))
-    if one is None:
-        show(f"  {told.error or 'nothing to reflect on: it has no events and no error'}")
+    show(f"{result.name}{about}".rstrip(": "))
+    if found is None:
+        show(f"  {result.error or 'nothing to reflect on: it has no events and no error'}")
         return
-    if one.step is not None:
-        reasons = "; ".join(one.step.reasons)
-        show(f"  step     {_named(one.step, episode)}: {clean(reasons, WORDS)}")
-    for signal in one.signals[:SIGNALS]:
+    for signal in found.signals[:SIGNALS]:
         proof = ", ".join(
             name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
         )
         show(f"  signal   {signal.kind} [{clean(proof, NAME)}]: {clean(signal.words, WORDS)}")
-    if len(one.signals) > SIGNALS:
-        show(f"  signal   and {len(one.signals) - SIGNALS} more")
-    show(f"  lesson   {clean(one.text, 2 * WORDS)}")
-    if one.strategy is not None:
-        show(f"  rule     {clean(one.strategy.text, WORDS)}")
-    show(f"  by {clean(one.by, NAME)}, importance {one.reflection.importance:.2f}; {_became(told)}")
+    if len(found.signals) > SIGNALS:
+        show(f"  signal   and {len(found.signals) - SIGNALS} more")
+    show(f"  lesson   {clean(found.text, 2 * WORDS)}")
+    if found.strategy is not None:
+        show(f"  rule     {clean(found.strategy.text, WORDS)}")
+    importance = f"importance {found.reflection.importance:.2f}"
+    show(f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(result, found)}")
 
 
-def _named(step: Suspect, episode: Episode | None) -> str:
-    """A step by its event, the tool or else the words of it, and the agent."""
-    event = episode.events[step.at] if episode else None
-    words = clean(event.tool or event.content, NAME) if event else ""
-    parts = (step.id or str(step.at), words, f"({step.agent})" if step.agent else "")
-    return " ".join(clean(part, NAME) for part in parts if part)
-
-
-def _became(told: _Told) -> str:
-    """What memory made of it."""
-    one = told.one
-    if told.error:
-        return f"the model failed, so nothing was kept ({clean(told.error, WORDS)}); {AGAIN}"
-    if one is not None and one.busy:
+def _stored_as(result: Result, found: Reflected) -> str:
+    """Say what memory did with it."""
+    if result.error:
+        return f"the model failed, so nothing was kept ({clean(result.error, WORDS)}); {AGAIN}"
+    if found.busy:
         return BUSY
-    if one is None or one.again:
+    if found.again:
         return "was reflected on before; nothing was added"
-    if not one.stored:
-        return f"known, seen {one.known} times" if one.known else "not kept"
-    kept = f"known, seen {one.known + 1} times now" if one.known else "kept"
-    return f"{kept}{', waits in quarantine' if one.quarantined else ''}"
+    if not found.stored:
+        return f"known, seen {found.known} times" if found.known else "not kept"
+    kept = f"known, seen {found.known + 1} times now" if found.known else "kept"
+    return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
 
 
-def _sum(work: _Work, db: str) -> None:
-    some = [told.one for told in work.done if told.one is not None and not told.error]
+def _print_sum(work: Work, failed: int, db: str | None) -> None:
+    some = [one.reflected for one in work.results if one.reflected is not None and not one.error]
     new = [one for one in some if one.stored and not one.known]
     known = [one for one in some if (one.known or one.again) and not one.busy]
     left = work.left + sum(one.busy for one in some)
-    failed = sum(bool(told.error) for told in work.done)
-    told = f"{counted(len(work.done), 'episode')}: {len(new)} new, {len(known)} known"
-    told = f"{told}, {left} left to others" if left else told
-    show(f"{told}, {failed} failed" if failed else told)
+    words = f"{counted(len(work.results), 'episode')}: {len(new)} new, {len(known)} known"
+    words += f", {left} left to others" if left else ""
+    show(f"{words}, {failed} failed" if failed else words)
     if work.left:
-        say(f"heedful: {BUSY.replace('it,', 'what is left,')}")
+        say(f"heedful: {BUSY.replace('on it,', 'on the rest,')}")
     if failed:
         say(f"heedful: {AGAIN}")
     elif any(one.quarantined for one in new):
@@ -252,45 +242,25 @@ def _sum(work: _Work, db: str) -> None:
         show(following("lessons", db=db))
 
 
-def _document(work: _Work) -> dict[str, Any]:
-    return {
-        "episodes": [_plain(told) for told in work.done],
-        "failed": sum(bool(told.error) for told in work.done),
-        "left": work.left,
-    }
-
-
-def _plain(told: _Told) -> dict[str, Any]:
-    """One episode as JSON data."""
-    episode, one = told.episode, told.one
-    head: dict[str, Any] = {"name": told.name, "error": told.error}
+def _document(result: Result) -> dict[str, Any]:
+    episode, found = result.episode, result.reflected
+    head: dict[str, Any] = {"name": result.name, "error": result.error}
     if episode is not None:
-        head |= {"outcome": episode.outcome, "task": episode.task, "digest": episode.digest}
-    if one is None:
+        head |= {name: getattr(episode, name) for name in ("outcome", "task", "digest")}
+    if found is None:
         return {**head, "reflection": None}
-    lessons = {"reflection": one.reflection, "strategy": one.strategy}
-    texts = {
-        name: lesson
-        and {
-            "text": lesson.text,
-            "importance": lesson.importance,
-            "trust": lesson.trust,
-            "state": lesson.state,
-            "tags": lesson.tags,
-            "source": lesson.source,
-            "meta": lesson.meta,
-        }
-        for name, lesson in lessons.items()
+    parts = ("text", "importance", "trust", "state", "tags", "source", "meta")
+    lessons = {"reflection": found.reflection, "strategy": found.strategy}
+    return {
+        **head,
+        **{
+            name: lesson and {part: getattr(lesson, part) for part in parts}
+            for name, lesson in lessons.items()
+        },
+        **{
+            name: list(map(asdict, getattr(found, name)))
+            for name in ("signals", "claims", "dropped", "stored")
+        },
+        **{name: getattr(found, name) for name in ("known", "again", "busy")},
+        "usage": asdict(found.usage),
     }
-    more = {
-        "step": one.step and asdict(one.step),
-        "signals": [asdict(signal) for signal in one.signals],
-        "claims": [asdict(claim) for claim in one.claims],
-        "dropped": [asdict(claim) for claim in one.dropped],
-        "known": one.known,
-        "again": one.again,
-        "busy": one.busy,
-        "stored": [asdict(answer) for answer in one.stored],
-        "usage": asdict(one.usage),
-    }
-    return {**head, **texts, **more}

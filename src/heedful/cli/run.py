@@ -1,11 +1,12 @@
-"""`heedful run`: drive every task of a file, resumably."""
+"""`heedful run`: drive every task of a file as a loop, several at once, resumably."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -13,9 +14,6 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.batch import Row
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import memory_of, model_of, scope_of, stored
 from heedful.cli.output import (
     Db,
     Json,
@@ -23,15 +21,33 @@ from heedful.cli.output import (
     counted,
     following,
     print_json,
+    report_error,
     say,
     show,
     table,
-    told,
 )
-from heedful.cli.progress import Progress
-from heedful.cli.settings import Settings, policy_of, settings
+from heedful.cli.progress import Progress, drive
+from heedful.cli.settings import (
+    Settings,
+    memory_of,
+    model_of,
+    policy_of,
+    scope_of,
+    settings,
+    stored,
+)
 from heedful.cli.tasks import Task
-from heedful.errors import HeedfulError, InvalidInput, LeaseLost, NotFound, UsageError
+from heedful.errors import (
+    HeedfulError,
+    InvalidInput,
+    LeaseLost,
+    MalformedAnswer,
+    ModelError,
+    NotFound,
+    PromptTooLong,
+    UsageError,
+    UserCodeError,
+)
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Policy
@@ -45,14 +61,43 @@ LONGEST = 200  # characters of a name
 NEWEST = 500  # loops among which a run is looked for
 HEADS = ("", "tasks", "at once", "solved", "calls", "tokens", "seconds")
 MOST_LINES = 20
+# Errors of one task alone: the other tasks go on. Any other model error would hit them, too.
+OF_ONE_TASK = (UserCodeError, MalformedAnswer, PromptTooLong)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one task ended.
+
+    `at_once`: it passed at attempt 1; `stopped_by`: the rule, or "" if it passed.
+    """
+
+    id: str
+    loop: str
+    group: str
+    passed: bool
+    at_once: bool
+    attempts: int
+    calls: int
+    tokens: int
+    seconds: float
+    stopped_by: str
+    candidate: Any
+
+    def __str__(self) -> str:
+        mark = "✓" if self.passed else "✗"
+        how = "at once" if self.at_once else f"{self.attempts} attempts"
+        why = f", stopped by {self.stopped_by}" if self.stopped_by else ""
+        spent = f"calls: {self.calls}, {self.seconds:.1f} s"
+        return f"{mark} {clean(self.id, 60)}  {how}, {spent}{why}"
 
 
 @dataclass
 class Job:
-    """One run as the command line asks for it, and what is known so far.
+    """A run as the command line asks for it, and its state so far.
 
-    `given` is the name that the user gave, `name` the one that the run has, "" before it began;
-    `rows` are those of its tasks that have ended. `arguments` are those of the whole command line.
+    `given` is the name that the user gave; `name` is the name that the run has, "" before it
+    began; `rows` are the tasks that have ended; `arguments` are those of the whole command line.
     """
 
     path: Path
@@ -74,7 +119,7 @@ Name = Annotated[
     str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with a run; without --run, with the newest.")
+    bool, typer.Option("--resume", help="Continue a run; without --run, the newest.")
 ]
 Memory = Annotated[
     bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
@@ -85,9 +130,9 @@ Holdout = Annotated[
 ]
 Preset = Annotated[str | None, typer.Option("--policy", help="A preset: when to stop. [default]")]
 Jobs = Annotated[int | None, typer.Option(help="Tasks at once. [1]")]
-Timeout = Annotated[float | None, typer.Option(help="Seconds an attempt. [120]")]
-MaxTokens = Annotated[int | None, typer.Option(help="Tokens an answer. [256]")]
-System = Annotated[str, typer.Option(help="What the model is told first.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds for an attempt. [120]")]
+MaxTokens = Annotated[int | None, typer.Option(help="Tokens for an answer. [256]")]
+System = Annotated[str, typer.Option(help="The system prompt.")]
 
 
 def run(
@@ -108,8 +153,8 @@ def run(
 ) -> int:
     """Drive every task of a file until it passes or is stopped.
 
-    Exits 0 where all passed and 1 where one did not. Interrupted or killed, it can be resumed: no
-    answer that was stored is asked for again.
+    Exits 0 if all passed, else 1. A run that was interrupted or killed can be resumed: the model
+    is not asked again for an answer that was stored.
     """
     from heedful.cli.tasks import read_tasks
 
@@ -125,29 +170,28 @@ def run(
     job = Job(tasks, listed, chosen, given, resume, system, values, arguments)
     failure: HeedfulError | None = None
     try:
-        drive(_driven(job), lambda: f"interrupted{_go_on(job)}")
+        drive(_drive(job), lambda: f"interrupted{_how_to_resume(job)}")
     except HeedfulError as error:
         failure = error
-    return _reported(job, failure, json)
+    return _report(job, failure, json)
 
 
 def _warn(policies: Sequence[Policy]) -> None:
-    """Tell of rules that can never fire: who set them believes in a guard that is none."""
+    """Warn of rules that can never fire: their author relies on a guard that does nothing."""
     from heedful.loop.reach import reach
 
-    told = {
+    warnings = {
         f"warning: policy {one.name or 'of its own'}: {found}": None
         for one in dict.fromkeys(policies)
         for found in reach(one, most=1_000)
         if found.proof
     }
-    for words in told:
+    for words in warnings:
         say(words)
 
 
-async def _driven(job: Job) -> None:
-    """The model first: a run that cannot begin takes no name and makes no database."""
-    from heedful.cli.batch import batch
+async def _drive(job: Job) -> None:
+    """Drive the job. The model opens first: without one no name is taken, no database made."""
     from heedful.drive.generate import Writer
 
     values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
@@ -156,17 +200,16 @@ async def _driven(job: Job) -> None:
             model_of(values, progress.fetched) as model,
             stored(values, new=not job.resume) as store,
         ):
-            if job.resume:
-                job.name = await _existing(store, scope, job.path, job.given)
-            else:
-                first = job.tasks[0]
-                job.name = await _fresh(store, scope, job.path, job.given, first, job.policy)
+            find = _existing if job.resume else _fresh
+            job.name = await find(store, scope, job)
             say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
-            progress.tasks(total, job.rows)
+            progress.bar("running", 0, total, f"0/{total}")
 
             def watch(row: Row) -> None:
                 job.rows.append(row)
-                progress.tasks(total, job.rows)
+                number = f"{len(job.rows)}/{total}"
+                progress.say(str(row) if progress.live else f"{number} {row}")
+                progress.bar("running", len(job.rows), total, number)
 
             await batch(
                 job.tasks,
@@ -182,8 +225,77 @@ async def _driven(job: Job) -> None:
             )
 
 
-def _reported(job: Job, failure: HeedfulError | None, json: bool) -> int:
-    """Show how the tasks ended, in task order, and what failed; the exit code."""
+async def batch(
+    tasks: Sequence[Task],
+    *,
+    run: str,
+    policy: Policy,
+    jobs: int = 1,
+    watch: Callable[[Row], None] = lambda row: None,
+    **options: Any,
+) -> list[Row]:
+    """Drive every task as the loop `run/id`, `jobs` at once; return rows in task order.
+
+    `options` are those of every `Run`; `watch` gets every row when it ends. A task whose loop has
+    ended is not run again, so a second call resumes. If user code or an answer fails in one task,
+    the others go on; after any other model error nothing new begins. Then the first error is
+    raised, with a note that names its task. A StoreError stops at once.
+    """
+    rows: dict[str, Row] = {}
+    failed: dict[str, HeedfulError] = {}
+    waiting = iter(tasks)
+
+    async def work() -> None:
+        for task in waiting:
+            try:
+                rows[task.id] = await ended(task, run, policy, **options)
+            except (UserCodeError, ModelError) as error:
+                failed[task.id] = error
+            else:
+                watch(rows[task.id])
+            if not all(isinstance(error, OF_ONE_TASK) for error in failed.values()):
+                return
+
+    workers = [asyncio.create_task(work()) for _ in range(min(jobs, len(tasks)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    if failed:
+        first, *others = (task.id for task in tasks if task.id in failed)
+        also = f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
+        failed[first].add_note(f"task {first!r} did not end{also}; all others are stored")
+        raise failed[first]
+    return [rows[task.id] for task in tasks]
+
+
+async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
+    """Drive one task as the loop `run/id`; the task's own policy goes first."""
+    from heedful.drive.drive import Run
+
+    options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
+    loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
+    result = await loop.finish()
+    usage, attempts = result.usage, len(result.loop.attempts)
+    return Row(
+        task.id,
+        result.id,
+        task.family,
+        result.passed,
+        result.passed and attempts == 1,
+        attempts,
+        usage.calls,
+        usage.tokens,
+        usage.seconds,
+        result.stopped_by[0].rule if result.stopped_by else "",
+        result.candidate,
+    )
+
+
+def _report(job: Job, failure: HeedfulError | None, json: bool) -> int:
+    """Print how the tasks ended, in task order, and what failed; return the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     values = job.settings
@@ -193,16 +305,16 @@ def _reported(job: Job, failure: HeedfulError | None, json: bool) -> int:
         _print(rows, job.name, values.db)
     if failure is not None:
         if job.name:
-            failure.add_note(_go_on(job).lstrip("; "))
+            failure.add_note(_how_to_resume(job).lstrip("; "))
         debug = "--debug" in job.arguments
-        return told(failure, json=json, debug=debug, **(document if job.name else {}))
+        return report_error(failure, json=json, debug=debug, **(document if job.name else {}))
     if json:
         print_json(document)
     return 0 if all(row.passed for row in rows) else 1
 
 
-def _go_on(job: Job) -> str:
-    """How to resume the run, as words that follow others; "" where it did not begin."""
+def _how_to_resume(job: Job) -> str:
+    """Return how to resume the run, as words that follow others; "" if it did not begin."""
     if not job.name:
         return ""
     given, kept = iter(job.arguments), ["heedful"]
@@ -212,11 +324,11 @@ def _go_on(job: Job) -> str:
         elif argument.partition("=")[0] not in ("--run", "--resume", "--json"):
             kept.append(argument)
     again = shlex.join([*kept, "--run", job.name, "--resume"])
-    return f"; what is stored stays, go on with:\n  {again}"
+    return f"; what is stored stays, continue with:\n  {again}"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """The table's numbers for these rows."""
+    """Sum up the rows for the table and the JSON document."""
     return {
         "tasks": len(rows),
         "at_once": sum(row.at_once for row in rows),
@@ -244,50 +356,47 @@ def _print(rows: Sequence[Row], name: str, db: str) -> None:
 
 
 def _checked(name: str) -> str:
-    """The name that a user gave to a run. Raises InvalidInput."""
+    """Return the name that a user gave to a run. Raises InvalidInput."""
     if not 0 < len(name) <= LONGEST or not name.isprintable() or "/" in name:
         raise InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     return name
 
 
-async def _fresh(
-    store: Store, scope: Scope, path: Path, name: str | None, first: Task, policy: Policy
-) -> str:
-    """The name of a new run: the one given, or the file's with a number that is free.
+async def _fresh(store: Store, scope: Scope, job: Job) -> str:
+    """Return the name of a new run: the given one, or the file's with the first free number.
 
-    It is taken by claiming the loop of the `first` task. Raises UsageError where it exists.
+    The run takes it by claiming the loop of its first task. Raises UsageError if it exists.
     """
-    for free in [name] if name else (f"{_stem(path)}-{number}" for number in count(1)):
-        taken = await store.read(scope, loops.newest, 1, f"{free}/")
-        if not taken and await _take(store, scope, f"{free}/{first.id}", first, policy):
+    first, name = job.tasks[0], job.given
+    policy = first.policy or job.policy
+    goals = [goal_to(goal) for goal in first.goals or policy.goals]
+    head = Head(first.task, goals, policy_to(policy))
+    for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
+        if await store.read(scope, loops.newest, 1, f"{free}/"):
+            continue
+        try:
+            claim = await store.write(scope, loops.claim, f"{free}/{first.id}", head, new_owner())
+        except LeaseLost:
+            continue
+        if claim.epoch == 1:
             return free
-    raise UsageError(f"run {name!r} exists; add --resume to go on with it, or give another name")
+    raise UsageError(f"run {name!r} exists; add --resume to continue it, or give another name")
 
 
-async def _existing(store: Store, scope: Scope, path: Path, name: str | None) -> str:
-    """The name of a run to go on with: the one given, or the file's newest. Raises NotFound."""
+async def _existing(store: Store, scope: Scope, job: Job) -> str:
+    """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
+    stem, name = _stem(job.path), job.given
     if name is not None:
         found = name if await store.read(scope, loops.newest, 1, f"{name}/") else ""
     else:
-        numbered = re.compile(rf"({re.escape(_stem(path))}-\d+)/")
-        newest = await store.read(scope, loops.newest, NEWEST, f"{_stem(path)}-")
+        numbered = re.compile(rf"({re.escape(stem)}-\d+)/")
+        newest = await store.read(scope, loops.newest, NEWEST, f"{stem}-")
         found = next((match[1] for one in newest if (match := numbered.match(one.id))), "")
     if not found:
         where = f"{store.url}; leave --resume out to begin it"
-        raise NotFound("run", name or f"{_stem(path)}-…", where)
+        raise NotFound("run", name or f"{stem}-…", where)
     return found
 
 
 def _stem(path: Path) -> str:
     return re.sub(r"[^\w.-]", "_", path.stem)[:LONGEST] or "tasks"
-
-
-async def _take(store: Store, scope: Scope, loop: str, first: Task, policy: Policy) -> bool:
-    """Whether the loop of the first task is new, and with it the run."""
-    policy = first.policy or policy
-    goals = [goal_to(goal) for goal in first.goals or policy.goals]
-    head = Head(first.task, goals, policy_to(policy))
-    try:
-        return (await store.write(scope, loops.claim, loop, head, new_owner())).epoch == 1
-    except LeaseLost:
-        return False

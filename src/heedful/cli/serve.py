@@ -6,28 +6,41 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from heedful.cli.exporting import Content, Telemetry, exporting
-from heedful.cli.opening import embedder_of, model_here, scope_of, stored, wording
-from heedful.cli.output import Db, ModelName, counted, following, show
-from heedful.cli.settings import Settings, settings
-from heedful.cli.worker import away
+from heedful.cli.output import Db, ModelName, counted, following, say, show
+from heedful.cli.settings import (
+    Settings,
+    describe_writer,
+    embedder_of,
+    model_here,
+    scope_of,
+    settings,
+    stored,
+)
 from heedful.errors import PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Work
 from heedful.service.setup import Setup
 from heedful.store import POSTGRES, shown
 from heedful.store import keys as key_store
+from heedful.telemetry import Seldom
 
 T = TypeVar("T")
 DEFAULT_JOBS = 2
+DRIVERS = ("psycopg.pool", "procrastinate.utils")
+Telemetry = Annotated[
+    bool, typer.Option("--telemetry", help="Send spans and metrics as the OTEL_* variables say.")
+]
+Content = Annotated[
+    bool, typer.Option("--telemetry-content", help="With prompts and answers, without secrets.")
+]
 
 
 def serve(
@@ -37,13 +50,15 @@ def serve(
     model: ModelName = None,
     key_required: Annotated[
         bool | None,
-        typer.Option("--key-required", help="Let nobody in without a key, on loopback neither."),
+        typer.Option("--key-required", help="Require a key, also from this machine."),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(help="Jobs at a time in this process, on SQLite; 0 for none. [2]"),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests a second and key. [any]")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests a second and key. [unlimited]")
+    ] = None,
     drain: Annotated[
         float | None, typer.Option(help="Seconds that requests may take to end. [30]")
     ] = None,
@@ -52,8 +67,8 @@ def serve(
 ) -> int:
     """Serve heedful over HTTP until SIGTERM or Ctrl-C.
 
-    Without a key it listens on this machine alone, and whoever calls may do everything; heedful key
-    create makes one, and from then on a key is needed.
+    As long as there is no key it listens on this machine alone, and every caller may do everything;
+    heedful key create makes a key, and from then on callers need one.
     """
     options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
     values = settings(**options, workers=workers, rate=rate, drain=drain)
@@ -68,12 +83,12 @@ def serve(
     with exporting(telemetry, telemetry_content):
         cut = _run(_serve(values))
     late = f"{counted(cut, 'request')} took too long and was cut short" if cut else ""
-    show(f"stopped; {late or 'every request that was taken is answered'}; the store is closed")
+    show(f"stopped; {late or 'every accepted request is answered'}; the store is closed")
     return 0
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns, without waiting for what still runs in a thread."""
+    """Return the coroutine's result without waiting for what still runs in a thread."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -83,15 +98,18 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _serve(values: Settings) -> int:
-    """Serve until asked to; how many requests were cut short. Raises UsageError, StoreError."""
+    """Serve until asked to stop; return how many requests were cut short.
+
+    Raises UsageError, StoreError.
+    """
     from heedful.service.app import application
     from heedful.service.server import bound, listen, loopback, url_of
 
     async with stored(values, new=True) as store:
-        keys = await _keyed(store)
+        keys = await store.read(Scope(), key_store.any_key)  # reaches the store for the first time
         with bound(values.host, values.port) as listener:
             near = loopback(listener)
-            _let_in(values, near, keys, listener)
+            _check_keys(values, near, keys, listener)
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
@@ -102,25 +120,20 @@ async def _serve(values: Settings) -> int:
                 )
 
 
-async def _keyed(store: Any) -> bool:
-    """Whether there is a key; the store is reached for the first time. Raises StoreError."""
-    return bool(await store.read(Scope(), key_store.any_key))
-
-
-def _let_in(values: Settings, near: bool, keys: bool, listener: socket.socket) -> None:
-    """Nothing, where only those are let in who should be. Raises UsageError."""
+def _check_keys(values: Settings, near: bool, keys: bool, listener: socket.socket) -> None:
+    """Raise UsageError if anybody could reach the service without a key, or nobody could."""
     if not near and not keys:
         address = listener.getsockname()[0]
         raise UsageError(
-            f"there is no key yet, and without one whoever reaches {address} could do everything; "
-            "make one (heedful key create --name …), or listen on --host 127.0.0.1"
+            f"there is no key yet, and anybody who reaches {address} could do everything; make a "
+            "key (heedful key create --name …), or listen on --host 127.0.0.1"
         )
     if values.key_required and not keys:
         raise UsageError("a key is required and there is none; heedful key create makes one")
 
 
 def setup_of(values: Settings, store: Any) -> Setup:
-    """What the service works with, as the settings say. Raises UsageError."""
+    """Return what the service works with, as the settings say. Raises UsageError."""
     from heedful.checks.loading import load
     from heedful.compat.reflections import Reflections
     from heedful.compat.shapes import LoopGuardrails
@@ -152,7 +165,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
 
 @asynccontextmanager
 async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
-    """Where the service hands over work: to a queue in PostgreSQL, else to this process."""
+    """Yield where the service hands over work: a queue in PostgreSQL, else this process."""
     from heedful.service.jobs import Tools
     from heedful.service.setup import NoWork
 
@@ -167,8 +180,9 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     else:
         from heedful.service.worker import LocalQueue
 
-        held: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
-        tools = Tools(setup.store, setup.model, setup.embedder, **held, **asdict(setup.reflections))
+        limits: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
+        modes = asdict(setup.reflections)
+        tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     if setup.model is not None:
@@ -176,28 +190,28 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
 
 
 def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
-    """Say where the service is, what it works with, who is let in, and what to do next."""
+    """Say where the service is, what it works with, who may call it, and what to do next."""
     from heedful import __version__
 
     server = values.db.startswith(POSTGRES)
     show(f"heedful {__version__} serves {url}")
     show(f"  store  {shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})")
     if not server:
-        show(f"  model  {wording(setup.model)}")
+        show(f"  model  {describe_writer(setup.model)}")
     elif setup.model is not None:
-        show(f"  model  {setup.model.name} judges and dreams where asked; a worker's words lessons")
+        show(f"  model  {setup.model.name} judges and dreams on request; workers word lessons")
     show(f"  docs   {url}/docs")
     if server:
         show("  work   on the queue; heedful worker does it")
     if keys:
         show("  keys   needed; heedful key list shows them")
         return
-    show("  keys   none: only this machine is let in, and whoever calls may do everything")
+    show("  keys   none: only this machine may call, and every caller may do everything")
     show(following("key", "create", "--name", "NAME", db=values.db))
 
 
 def _log() -> None:
-    """What the service logs goes to stderr: requests without bodies, failures without secrets."""
+    """Log to stderr: requests without bodies, failures without secrets."""
     log = logging.getLogger("heedful")
     if not log.handlers:
         handler = logging.StreamHandler()
@@ -206,4 +220,67 @@ def _log() -> None:
         log.setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").addHandler(log.handlers[0])
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    away()
+    report_lost_database()
+
+
+# What `heedful worker` shares
+
+
+class _LostDatabase(logging.Handler):
+    """Says once a minute that the database is away; drivers log it again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._throttle = Seldom()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it was said within the last minute."""
+        if self._throttle.now("away"):
+            say("the database does not answer; heedful waits for it, nothing has to be restarted")
+
+
+LOST_DATABASE = _LostDatabase()
+
+
+def report_lost_database() -> None:
+    """Report the loss of the database in one line instead of its drivers' logs."""
+    for driver in DRIVERS:
+        logging.getLogger(driver).addHandler(LOST_DATABASE)
+
+
+@contextmanager
+def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
+    """Send spans and metrics as OTLP to where the standard OTEL_* environment says.
+
+    What is left goes out at the end. Raises PackageMissing.
+    """
+    if not wanted:
+        yield
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
+    from heedful import telemetry
+
+    # The environment's own name for the service wins.
+    resource = Resource({"service.name": "heedful"}).merge(Resource.create())
+    tracers = TracerProvider(resource=resource)
+    if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none":
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    metrics = os.environ.get("OTEL_METRICS_EXPORTER", "otlp") != "none"
+    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if metrics else []
+    meters = MeterProvider(readers, resource)
+    telemetry.begin(content=content, tracers=tracers, meters=meters)
+    try:
+        yield
+    finally:
+        telemetry.end()
+        tracers.shutdown()
+        meters.shutdown()

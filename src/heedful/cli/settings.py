@@ -1,6 +1,7 @@
-"""Settings: options, then the environment, then `heedful.toml`, then `[tool.heedful]`.
+"""What a command works with: its settings, and the store, memory and model opened from them.
 
-The files are those of the current folder. Only the command line reads any of them.
+Settings come from options, then the environment, then `heedful.toml`, then `[tool.heedful]` in
+`pyproject.toml`, both of the current folder. Only the command line reads any of them.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -21,33 +24,41 @@ from pydantic import (
     ValidationError,
 )
 
-from heedful.errors import UsageError
+from heedful.cli.progress import drive
+from heedful.errors import NotFound, UsageError
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
-from heedful.store import shown
+from heedful.memory.memory import Memory
+from heedful.models.contract import Embedder, Model
+from heedful.store import POSTGRES, shown
+from heedful.store.store import Store
 
+T = TypeVar("T")
+Progress = Callable[[str, int, int, str], None]
 PREFIX = "HEEDFUL_"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 LONGEST = 1000  # characters of a policy as text
 MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
 Written = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
+EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 
 
-def _table_of(given: Any) -> Any:
-    """A table as a variable of the environment holds it, in JSON; from a file it is one."""
+def _parse_table(given: Any) -> Any:
+    """Parse a table, which is JSON in a variable of the environment."""
     return json.loads(given) if isinstance(given, str) else given
 
 
 class Settings(BaseModel):
-    """What the command line takes from its surroundings.
+    """What the command line reads from its surroundings.
 
-    `cache` is the folder for weights, `threads` and `context` (tokens) are for embedded models,
-    `policy` is one as people write it (`heedful.policy`), `holdout` is the share of what recall
-    ranks into prompts that is withheld, `timeout` is in seconds an attempt.
+    `cache` is the folder for weights; `threads` and `context` (tokens) are for embedded models;
+    `policy` is written as for `heedful.policy`; `holdout` is the share of recalled lessons that is
+    withheld from prompts; `timeout` is in seconds an attempt.
 
-    The others are those of `heedful serve`: `rate` is in requests a second and key, `body` and
-    `traces` are in bytes, `drain` is in seconds, `checks` are those that a request may name. So
-    many seconds after its last span a trace whose root has ended is `settled`.
+    The others are for `heedful serve`: `rate` in requests a second and key, `body` and `traces` in
+    bytes, `drain` in seconds, `checks` are those that a request may name. A trace counts as
+    complete `settled` seconds after its last span, once its root has ended.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -67,7 +78,7 @@ class Settings(BaseModel):
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
-    checks: Annotated[dict[Name, dict[str, Any]], BeforeValidator(_table_of)] = {}
+    checks: Annotated[dict[Name, dict[str, Any]], BeforeValidator(_parse_table)] = {}
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False
@@ -82,7 +93,7 @@ class Settings(BaseModel):
 
 
 def settings(**options: Any) -> Settings:
-    """The settings with the given options on top; None is not given. Raises UsageError.
+    """Return the settings, with the options that are not None on top. Raises UsageError.
 
     The error names where the wrong value comes from, the field and what is allowed.
     """
@@ -93,12 +104,12 @@ def settings(**options: Any) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         fields = {str(one["loc"][0]): one for one in reversed(error.errors())}
-        told = [_problem(field, one, places) for field, one in reversed(fields.items())]
-        raise UsageError("; ".join(told)) from error
+        problems = [_problem(field, one, places) for field, one in reversed(fields.items())]
+        raise UsageError("; ".join(problems)) from error
 
 
 def policy_of(option: str | None) -> Policy:
-    """The policy that an option asks for, or else the setting. Raises UsageError."""
+    """Return the policy that the option names, or else the setting. Raises UsageError."""
     from heedful.loop.policies import policy
 
     if option is not None:
@@ -111,7 +122,7 @@ def policy_of(option: str | None) -> Policy:
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Where values come from, as a user would point at it; the last one that has one counts."""
+    """Return the values by the place that they come from; a later place wins."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
@@ -129,26 +140,147 @@ def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
 def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) -> str:
     where = _place(field, places)
     if error["type"] == "extra_forbidden":
-        return f"{where}: no setting is called so; there are: {', '.join(Settings.model_fields)}"
-    said = error["msg"].replace("Input should be", "it must be")
-    said = said.replace("String should have", "it must have")
+        return f"{where}: there is no such setting; there are: {', '.join(Settings.model_fields)}"
+    allowed = error["msg"].replace("Input should be", "it must be")
+    allowed = allowed.replace("String should have", "it must have")
     if field == "policy":
-        said = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
+        allowed = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
     given = repr(shown(value) if isinstance(value := error["input"], str) else value)
     given = given if len(given) <= SHOWN else f"{given[: SHOWN - 1]}…"
-    return f"{where} is {given}; {said[:1].lower()}{said[1:]}"
+    return f"{where} is {given}; {allowed[:1].lower()}{allowed[1:]}"
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:
-    """The values of one table of a TOML file; none where there is no file."""
+    """Return the values of one table of a TOML file; nothing if there is no file."""
     try:
         found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}; mend or remove it") from error
+        raise UsageError(f"{file} cannot be read: {error}; correct or remove it") from error
     for key in keys:
         found = found.get(key, {}) if isinstance(found, dict) else {}
     if not isinstance(found, dict):
         raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
     return found
+
+
+# Opened as the settings say
+
+
+def ask(
+    db: str | None,
+    question: Callable[[Memory], Awaitable[T]],
+    *,
+    new: bool = False,
+    progress: Progress | None = None,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the memory and return what `question` answers. Raises NotFound, StoreError.
+
+    `new` allows a file that does not exist; `progress` shows fetches; Ctrl-C says `stopped`.
+    """
+
+    async def opened() -> T:
+        values = settings(db=db)
+        async with stored(values, new=new) as store:
+            return await question(memory_of(values, store, progress))
+
+    return drive(opened(), lambda: stopped)
+
+
+def scope_of(values: Settings) -> Scope:
+    """Return the scope that the settings name."""
+    return Scope(values.tenant, values.project)
+
+
+@asynccontextmanager
+async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
+    """Open the store. Raises NotFound if there is no such file, unless it may be `new`."""
+    from heedful.store import open_store
+
+    if not new:
+        _check_file(values.db)
+    store = open_store(values.db)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _check_file(db: str) -> None:
+    if not db.startswith(POSTGRES) and not Path(db).exists():
+        where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
+        raise NotFound("database", db, where)
+
+
+@asynccontextmanager
+async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
+    """Open the model, and fetch missing weights first: no attempt's time pays for it."""
+    from heedful.models import weights
+
+    model = _open_model(values)
+    try:
+        if needed := weights.needed(values.model):
+            await weights.fetch(needed, cache=values.cache, progress=progress)
+        yield model
+    finally:
+        await model.close()
+
+
+def model_here(values: Settings) -> Model | None:
+    """Open the model without fetching; None if the default one is not on this machine."""
+    from heedful.models import weights
+
+    if needed := weights.needed(values.model):
+        there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
+        if not there and values.model == Settings.model_fields["model"].default:
+            return None
+    return _open_model(values)
+
+
+def _open_model(values: Settings) -> Model:
+    from heedful.models import open_model
+
+    return open_model(
+        values.model,
+        cache=values.cache,
+        threads=values.threads,
+        context=values.context,
+        timeout=values.timeout,
+    )
+
+
+def describe_writer(model: Model | None) -> str:
+    """Describe what words the lessons that traces teach."""
+    return model.name if model is not None else "none: rules word what runs teach"
+
+
+def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
+    """Return the memory of the scope, with the embedder that settings and machine allow."""
+    from heedful.memory.memory import Memory
+
+    embedder = embedder_of(values, progress)
+    return Memory(store, scope_of(values), embedder, holdout=values.holdout)
+
+
+def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
+    """Open the embedder; None if recall compares words."""
+    from heedful.models import open_embedder
+
+    if not by_meaning(values):
+        return None
+    return open_embedder("minilm", cache=values.cache, progress=progress)
+
+
+def by_meaning(values: Settings) -> bool:
+    """Return True if recall compares meanings.
+
+    `auto` does so if the packages are installed and the weights are in the cache.
+    """
+    from heedful.models import weights
+
+    if values.embedder != "auto":
+        return values.embedder == "minilm"
+    there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)
+    return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))

@@ -1,8 +1,12 @@
-"""Task files: JSON Lines, YAML or TOML with one schema, and errors that name the line."""
+"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names the line."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+import tomllib
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time
@@ -14,13 +18,12 @@ import yaml
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.cli.lines import Entry, json_lines, text_of
-from heedful.errors import InvalidInput, TaskFileError, UsageError
+from heedful.errors import InvalidInput, LineError, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, agreeing
 
-# Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.
+# Values of one entry, counted at every YAML alias: a file of 1 kB can stand for 10⁹.
 MOST_VALUES = 1_000_000
 LONGEST_ID = 200
 KEYS = ("id", "task", "context", "goals", "checks", "policy")
@@ -41,8 +44,16 @@ _TOML_HEAD = re.compile(r"""\s*\[\[\s*(tasks|"tasks"|'tasks')\s*\]\]""")
 
 
 @dataclass(frozen=True)
+class Entry:
+    """An entry of a file and the line where it begins, from 1; 0 if the line is unknown."""
+
+    line: int
+    value: Any
+
+
+@dataclass(frozen=True)
 class Task:
-    """One entry of a task file; `line` is where it begins, from 1, 0 where that is not known."""
+    """A task of a file; `line` is where it begins, from 1, or 0 if the line is unknown."""
 
     id: str
     task: str
@@ -54,15 +65,15 @@ class Task:
 
     @property
     def family(self) -> str:
-        """What its context says it belongs to; "" where it says nothing."""
+        """Return the family that its context names, or ""."""
         named = self.context.get("family") if isinstance(self.context, Mapping) else None
         return "" if named is None else str(named)
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """The tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
+    """Read the tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
 
-    Checks are loaded, and modules that they name are looked for beside the file first. Raises
+    Checks are loaded; the modules that they name are looked for beside the file first. Raises
     TaskFileError with the line.
     """
     readers: Mapping[str, Callable[[Path, str], list[Entry]]] = {
@@ -97,12 +108,15 @@ def _task(path: Path, entry: Entry) -> Task:
             if key not in KEYS:
                 raise InvalidInput("a key", key, f"one of {', '.join(KEYS)}")
         value = {"goals": [], **{key: given for key, given in value.items() if given is not None}}
+        id, task = _fit(value, "id"), _fit(value, "task")
+        goals = tuple(map(goal, _fit(value, "goals")))
+        agreeing(goals)
         return Task(
-            _fitting(value, "id"),
-            _fitting(value, "task"),
+            id,
+            task,
             value.get("context"),
-            _goals(_fitting(value, "goals")),
-            tuple(load(spec, folder=path.parent) for spec in _fitting(value, "checks")),
+            goals,
+            tuple(load(spec, folder=path.parent) for spec in _fit(value, "checks")),
             policy(value["policy"]) if "policy" in value else None,
             entry.line,
         )
@@ -112,13 +126,7 @@ def _task(path: Path, entry: Entry) -> Task:
         raise TaskFileError(str(path), entry.line, "it is nested too deeply") from error
 
 
-def _goals(written: list[Any]) -> tuple[Goal, ...]:
-    goals = tuple(map(goal, written))
-    agreeing(goals)
-    return goals
-
-
-def _fitting(value: Mapping[str, Any], key: str) -> Any:
+def _fit(value: Mapping[str, Any], key: str) -> Any:
     fits, allowed = FITTING[key]
     if not fits(value.get(key)):
         raise InvalidInput(key, value.get(key), allowed)
@@ -126,7 +134,7 @@ def _fitting(value: Mapping[str, Any], key: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON would hold it, whichever format it came from. Raises InvalidInput."""
+    """Return the value as JSON would hold it, whatever its format. Raises InvalidInput."""
     room = iter(range(MOST_VALUES))
 
     def plain(one: Any) -> Any:
@@ -138,7 +146,10 @@ def _plain(value: Any) -> Any:
             case date() | time():
                 return one.isoformat()
             case Mapping():
-                return {_key(key): plain(each) for key, each in one.items()}
+                for key in one:
+                    if not isinstance(key, str):
+                        raise InvalidInput("a key", key, "text (quote it)")
+                return {key: plain(each) for key, each in one.items()}
             case list() | tuple():
                 return [plain(each) for each in one]
             case _:
@@ -148,21 +159,15 @@ def _plain(value: Any) -> Any:
     return plain(value)
 
 
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise InvalidInput("a key", key, "text (quote it)")
-    return key
-
-
-# libyaml is about ten times as quick; not every build has it.
+# The formats. libyaml is about ten times as quick; not every build has it.
 _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Refuses a key that is given twice, of which YAML would silently keep the last."""
+    """Refuses a key that is given twice; YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping. Raises ConstructorError."""
+        """Return the mapping. Raises ConstructorError."""
         keys = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
@@ -194,8 +199,6 @@ def _yaml(path: Path, text: str) -> list[Entry]:
 
 
 def _toml(path: Path, text: str) -> list[Entry]:
-    import tomllib
-
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -210,3 +213,55 @@ def _toml(path: Path, text: str) -> list[Entry]:
     heads = [n for n, line in enumerate(text.split("\n"), 1) if _TOML_HEAD.match(line)]
     lines = heads if len(heads) == len(tasks) else [0] * len(tasks)
     return list(map(Entry, lines, tasks))
+
+
+def text_of(path: Path, kind: type[LineError]) -> str:
+    """Read a file as text, unpacked if its name ends in .gz. Raises `kind`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        what = f"it cannot be read ({error.strerror or error}); check the path"
+        raise kind(str(path), 0, what) from error
+    try:
+        data = gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        what = f"it is no whole gzip file ({error}); fetch it again, or take .gz off its name"
+        raise kind(str(path), 0, what) from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        raise kind(str(path), line, what) from error
+
+
+def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
+    """Parse the JSON object of every line that is not empty. Raises `kind`."""
+    entries = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line, object_pairs_hook=_refuse_twice, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            what = str(error)
+            if isinstance(error, RecursionError):
+                what = "it is nested too deeply"
+            elif isinstance(error, json.JSONDecodeError):  # its own line is always 1
+                what = f"{error.msg} (column {error.colno})"
+            raise kind(str(path), number, f"not one JSON object on one line: {what}") from error
+        entries.append(Entry(number, value))
+    return entries
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice!r} is given twice")
+    return made
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

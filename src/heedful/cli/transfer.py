@@ -1,26 +1,25 @@
-"""`heedful export` and `heedful import`: what was learnt, as a file."""
+"""`heedful export`, `import`, `reembed`, `db` and `migrate`: move lessons and whole stores."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from heedful.cli.interrupt import drive
-from heedful.cli.opening import memory_of, stored
-from heedful.cli.output import Db, Json, counted, following, print_json, say, show, table
+from heedful.cli.app import group
+from heedful.cli.lessons import spaces_of, warn_of
+from heedful.cli.output import By, Db, Json, Why, counted, following, print_json, say, show, table
 from heedful.cli.progress import Progress
-from heedful.cli.reembed import warn
-from heedful.cli.settings import settings
+from heedful.cli.settings import ask, settings
 from heedful.errors import UsageError
-from heedful.memory.memory import Spaces
-from heedful.memory.transfer import Exported, Imported
+from heedful.memory.memory import Memory, Spaces
+from heedful.memory.transfer import Imported
+from heedful.store import POSTGRES, needs_psycopg, shown
 
-LOST = "stopped; nothing was written under that name"
-REST = "stopped; the same command takes in the rest, and nothing twice"
 HEADS = ("from", "new", "merged", "known", "quarantined")
 KB = 1_000
 
@@ -28,32 +27,30 @@ KB = 1_000
 def export(
     file: Annotated[str, typer.Argument(help="The file; - writes to standard output.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, typer.Option(help="With vectors, or half as large.")] = True,
+    vectors: Annotated[bool, typer.Option(help="With vectors; without them half as large.")] = True,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Write all that was learnt to a file, for another machine or another person.
+    """Write all that was learnt to a file.
 
-    Lessons with their examples, sightings, sources and rulings, and what came of showing them. The
-    last line tells whether the file is whole.
+    For another machine or another person: lessons with their examples, sightings, sources and
+    rulings, and what came of showing them. The last line of the file shows whether it is complete.
     """
     if file == "-" and json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
     if file != "-" and not force and Path(file).is_file():
-        raise UsageError(f"{file!r} is there already; name another, or overwrite it by --force")
+        raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
 
-    async def written(progress: Progress) -> Exported:
-        def told(what: str, done: int, total: int) -> None:
-            progress.counted(what, done, total, "lessons")
-
-        values = settings(db=db)
-        async with stored(values) as store:
-            target = sys.stdout.buffer if file == "-" else file
-            memory = memory_of(values, store)
-            return await memory.export(target, vectors=vectors, force=force, progress=told)
-
+    target = sys.stdout.buffer if file == "-" else file
     with Progress() as progress:
-        done = drive(written(progress), lambda: LOST)
+        watch = partial(progress.counted, noun="lessons")
+        options: Any = {"vectors": vectors, "force": force, "progress": watch}
+        done = ask(
+            db,
+            lambda memory: memory.export(target, **options),
+            progress=progress.fetched,
+            stopped="stopped; nothing was written under that name",
+        )
     size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     if json:
         print_json({"file": file, **asdict(done)})
@@ -70,31 +67,30 @@ def import_(
     trust: Annotated[
         str, typer.Option(help="external: it waits in quarantine; operator: you vouch for it.")
     ] = "external",
-    by: Annotated[str, typer.Option(help="Who vouches for it.")] = "",
-    why: Annotated[str, typer.Option(help="The reason.")] = "",
+    by: By = "",
+    why: Why = "",
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Take in what was exported, each thing once, however often.
+    """Import an export; a repeated import adds nothing twice.
 
-    What others have learnt waits in quarantine. Your own memory is as it was where it comes from,
-    if you vouch for it. A damaged file is refused before anything is written.
+    What others have learnt waits in quarantine. If you vouch for it with --trust operator, it is
+    as it was in the memory that it comes from. A damaged file is refused before anything is
+    written.
     """
 
-    async def taken(progress: Progress) -> tuple[Imported, Spaces | None]:
-        def told(what: str, done: int, total: int) -> None:
-            progress.counted(what, done // KB, total // KB, "KB")
+    def watch(what: str, done: int, total: int) -> None:
+        progress.counted(what, done // KB, total // KB, "KB")
 
-        values = settings(db=db)
-        async with stored(values, new=True) as store:
-            memory = memory_of(values, store)
-            source = sys.stdin.buffer if file == "-" else file
-            given: Any = {"trust": trust, "by": by, "why": why}
-            done = await memory.import_(source, progress=told, **given)
-            return done, await memory.spaces() if memory.embedder is not None else None
+    async def read(memory: Memory) -> tuple[Imported, Spaces | None]:
+        source = sys.stdin.buffer if file == "-" else file
+        options: Any = {"trust": trust, "by": by, "why": why}
+        done = await memory.import_(source, progress=watch, **options)
+        return done, await spaces_of(memory)
 
+    rest = "stopped; the same command imports the rest, and nothing twice"
     with Progress() as progress:
-        done, spaces = drive(taken(progress), lambda: REST)
+        done, spaces = ask(db, read, new=True, progress=progress.fetched, stopped=rest)
     if json:
         print_json({"file": file, **asdict(done)})
         return 0
@@ -103,8 +99,120 @@ def import_(
     if done.left:
         show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
-        show(f"it is called {done.source}, by which it can be revoked")
-        show(following("quarantine", "list", db=db or ""))
-    if spaces is not None:
-        warn(spaces, db or "")
+        show(f"its source is {done.source}; revoke it by this name")
+        show(following("quarantine", "list", db=db))
+    warn_of(spaces, db)
+    return 0
+
+
+def reembed(db: Db = None, json: Json = False) -> int:
+    """Give vectors to examples that have none.
+
+    Recall compares them by meaning only then. For examples of another embedder, or learnt without
+    one. It can be stopped at any time and continues where it stopped; recall works meanwhile.
+    """
+
+    async def embed(memory: Memory) -> tuple[int, Spaces]:
+        if memory.embedder is None:
+            raise UsageError(
+                "recall compares words here, which needs no vectors; for meanings install "
+                "heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
+            )
+        watch = partial(progress.counted, "embedding", noun="examples")
+        return await memory.reembed(watch), await memory.spaces()
+
+    rest = "stopped; heedful reembed continues where it stopped"
+    with Progress() as progress:
+        done, spaces = ask(db, embed, progress=progress.fetched, stopped=rest)
+    if json:
+        print_json({"embedded": done, **asdict(spaces)})
+    else:
+        show(f"{counted(done, 'example')} embedded; {spaces}")
+    return 0
+
+
+# Whole stores
+
+db: typer.Typer = group("Copy a whole store: to another engine, or as a backup.")
+DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
+
+
+@db.command("copy")
+def copy_(
+    source: Annotated[str, typer.Argument(help="A file, or a postgresql:// URL of the owner.")],
+    target: Annotated[str, typer.Argument(help="The same; it must be empty.")],
+    json: Json = False,
+) -> int:
+    """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
+
+    What was written is read back and compared before it is committed. Stop the writers of the
+    source first: what they write after the beginning is not copied. The same command can be
+    repeated.
+    """
+    from heedful.store.copying import copy
+
+    with Progress() as progress:
+
+        def watch(name: str, rows: int) -> None:
+            if rows:
+                progress.say(f"{name}: {counted(rows, 'row')}")
+
+        done = copy(source, target, watch)
+    if json:
+        tables = [one._asdict() for one in done.contents]
+        where = {"source": shown(source), "target": shown(target)}
+        print_json({**where, "rows": done.rows, "again": done.again, "tables": tables})
+        return 0
+    table(("table", "rows"), [(one.table, one.rows) for one in done.contents if one.rows])
+    many = counted(done.rows, "row")
+    there = f"{shown(target)} holds the {many} of {shown(source)}"
+    show(f"{there} already" if done.again else f"{there}, read again and compared")
+    show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
+    return 0
+
+
+def migrate(
+    store: Annotated[
+        str | None, typer.Option("--store", help="The database, a postgresql:// URL. [setting db]")
+    ] = None,
+    part: Annotated[
+        Literal["pre", "post", "all"],
+        typer.Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
+    ] = "all",
+    role: Annotated[
+        str, typer.Option(help="The service's role: created if it is missing, and given access.")
+    ] = "",
+    json: Json = False,
+) -> int:
+    """Bring a PostgreSQL database to the schema it needs.
+
+    Run it as the role that is to own the tables; the service has another one. All of it is done
+    or nothing. A SQLite file needs no migration: it is brought up to date when it is opened.
+    """
+    url = settings(db=store).db
+    if not url.startswith(POSTGRES):
+        raise UsageError(
+            f"{url} is no postgresql:// URL; a SQLite file is migrated when it is opened"
+        )
+    needs_psycopg()
+    from heedful.store.migrations import migrate as migrate_schema
+
+    done = migrate_schema(url, part, role)
+    if json:
+        waiting = [one._asdict() for one in done.waiting]
+        applied = [one._asdict() for one in done.applied]
+        where = {"store": shown(url), "role": role}
+        print_json({**where, "applied": applied, "waiting": waiting, "schema": done.schema})
+        return 0
+    if done.applied:
+        table(("part", "migration"), [(one.part, one.number) for one in done.applied])
+    show(f"{shown(url)} has schema {done.schema}, {counted(len(done.applied), 'part')} applied")
+    if role:
+        show(f"role {role} may serve; name it in the URL of the service")
+    if not done.waiting:
+        show(DOCTOR)
+        return 0
+    then = done.waiting[0].part
+    when = " when no older heedful runs any more" if then == "post" else ""
+    show(f"Next: heedful migrate --part {then}{when}")
     return 0

@@ -1,4 +1,4 @@
-"""`heedful worker`: does what services hand over, beside any number of others."""
+"""`heedful worker`: does the jobs of services, beside any number of other workers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,28 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.exporting import Content, Telemetry, exporting
-from heedful.cli.opening import embedder_of, model_here, model_of, stored, wording
+from heedful.cli.loops import seconds
 from heedful.cli.output import MOST, Db, counted, say
-from heedful.cli.override import seconds
 from heedful.cli.progress import Progress
-from heedful.cli.settings import Settings, settings
+from heedful.cli.serve import Content, Telemetry, exporting, report_lost_database
+from heedful.cli.settings import (
+    Settings,
+    describe_writer,
+    embedder_of,
+    model_here,
+    model_of,
+    settings,
+    stored,
+)
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.feedback import clean
 from heedful.models.contract import Model
 from heedful.service.jobs import Job, Opens, Tools
 from heedful.store import POSTGRES, lessons, shown
-from heedful.telemetry import Seldom
 
-KILLED = 143  # as of a process that SIGTERM ended
+KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
-DRIVERS = ("psycopg.pool", "procrastinate.utils")
 
 
 def worker(
@@ -59,31 +64,34 @@ def worker(
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
-    """Reflect, embed, dream, prune, prove and drive loops: what services hand over.
+    """Do the jobs of services.
 
-    Any number of workers share the work of one PostgreSQL. SIGTERM lets what runs finish; what a
-    killed worker had begun is done by another. Dreams by itself unless HEEDFUL_REFLECTION_MODE is
-    lite; neither reflects nor dreams where HEEDFUL_REFLECTION_ENABLED is false.
+    Reflect, embed, dream, prune, prove and drive loops. Any number of workers share the jobs of one
+    PostgreSQL. SIGTERM lets running jobs finish; a job of a killed worker is done by another. It
+    dreams by itself unless HEEDFUL_REFLECTION_MODE is lite; it neither reflects nor dreams if
+    HEEDFUL_REFLECTION_ENABLED is false.
     """
+    from heedful.compat.reflections import Reflections
+
     values = settings(db=db, model=model)
-    logging.getLogger("heedful").addHandler(logging.NullHandler())  # what fails is told below
-    away()
+    logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
+    report_lost_database()
     sys.path.insert(0, str(Path.cwd()))  # models and loops may be named module:function
-    given: dict[str, Any] = {
-        "loops": dict(map(_drives, drives or ())),
+    limits: dict[str, Any] = {
+        "loops": dict(map(_loop, drives or ())),
         "unused_for": None if unused_for is None else seconds("--unused-for", unused_for),
         "keep": keep,
-        **_reflections(),
+        **asdict(Reflections.of(os.environ)),
     }
     options = {"queues": _queues(queues), "concurrency": concurrency, "once": once}
     with exporting(telemetry, telemetry_content), Progress() as progress:
-        return asyncio.run(_until_asked(_worked(values, bool(model), given, options, progress)))
+        return asyncio.run(_until_signal(_work(values, bool(model), limits, options, progress)))
 
 
-async def _worked(
+async def _work(
     values: Settings,
     asks: bool,
-    given: Mapping[str, Any],
+    limits: Mapping[str, Any],
     options: Mapping[str, Any],
     progress: Progress,
 ) -> int:
@@ -91,58 +99,33 @@ async def _worked(
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values))
-        if asks:  # else nothing is fetched
+        if asks:  # otherwise nothing is fetched
             model: Model | None = await stack.enter_async_context(
                 model_of(values, progress.fetched)
             )
         elif (model := model_here(values)) is not None:
             stack.push_async_callback(model.close)
         embedder = embedder_of(values, progress.fetched)
-        tools = Tools(store, model, embedder, values.holdout, values.max_entries, **given)
-        heard = _Heard(progress)
+        tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
+        journal = _Journal(progress)
+        work = _on_queue if values.db.startswith(POSTGRES) else _on_file
         try:
-            if values.db.startswith(POSTGRES):
-                await _queued(values.db, tools, options, heard)
-            else:
-                await _inside(values.db, tools, options, heard)
+            await work(values.db, tools, options, journal)
         except asyncio.CancelledError:
-            heard.sum_up()
+            journal.sum_up()
             raise
-        heard.sum_up()
-        return 1 if heard.failed else 0
+        journal.sum_up()
+        return 1 if journal.failed else 0
 
 
-class _Away(logging.Handler):
-    """Says once a minute that the database is away, which drivers log again and again."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._said = Seldom()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say it, unless it was said just now."""
-        if self._said.now("away"):
-            say("the database does not answer; it is waited for, nothing has to be restarted")
-
-
-AWAY = _Away()
-
-
-def away() -> None:
-    """Have the loss of the database told in a line, in place of what its drivers log of it."""
-    for driver in DRIVERS:
-        logging.getLogger(driver).addHandler(AWAY)
-
-
-class _Heard:
-    """What became of jobs, a line each."""
+class _Journal:
+    """Prints what became of each job, and counts."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self.done = self.failed = 0
 
     def __call__(self, job: Job, what: str) -> None:
-        """One thing that became of a job."""
         self.done += what.startswith("done")
         self.failed += what.startswith("given up")
         if what == "begun":
@@ -152,22 +135,22 @@ class _Heard:
         self._progress.say(clean(f"{about}: {what}", WORDS))
 
     def sum_up(self) -> None:
-        """Say how many there were."""
+        """Print how many jobs there were."""
         self._progress.say(f"{counted(self.done, 'job')} done, {self.failed} given up")
 
 
-async def _queued(url: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
+async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(url) as queue:
         if not options["once"]:
             many = counted(options["concurrency"], "job")
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {wording(tools.model)}")
-        await queue.work(tools, listener=heard, **options)
+        say(f"model: {describe_writer(tools.model)}")
+        await queue.work(tools, listener=journal, **options)
 
 
-async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Heard) -> None:
+async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
     from heedful.service.jobs import sweep
     from heedful.service.worker import LocalQueue
 
@@ -176,25 +159,25 @@ async def _inside(db: str, tools: Tools, options: Mapping[str, Any], heard: _Hea
             f"{clean(db, WORDS)} is a SQLite file, whose work is done in the process of heedful "
             "serve; heedful worker --once does what waits, and workers need a postgresql:// URL"
         )
-    say(f"model: {wording(tools.model)}")
+    say(f"model: {describe_writer(tools.model)}")
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
-    work = LocalQueue(tools, listener=heard, **given)
+    work = LocalQueue(tools, listener=journal, **given)
     await sweep(work, tools)
     for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
         await work.defer("embed", scope)
     await work.drain()
 
 
-async def _until_asked(work: Coroutine[Any, Any, int]) -> int:
-    """What the work answers; 0 where a signal ends it, the second one at once."""
+async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Return what the work answers, or 0 after a signal; the second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    asked: list[str] = []
+    received: list[str] = []
 
     def stop(name: str) -> None:
-        if asked:
+        if received:
             os._exit(KILLED)
-        asked.append(name)
-        say(f"{name}: begins nothing new; what runs may finish, or press again")
+        received.append(name)
+        say(f"{name}: begins nothing new; running jobs may finish, or press again")
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -203,13 +186,13 @@ async def _until_asked(work: Coroutine[Any, Any, int]) -> int:
     try:
         return await task
     except asyncio.CancelledError:
-        if not asked:
+        if not received:
             raise
         return 0
 
 
 def _queues(text: str) -> Sequence[str] | None:
-    """The queues of a list with commas; None for all. Raises UnknownName."""
+    """Parse a list of queues with commas; None for all. Raises UnknownName."""
     from heedful.service.jobs import QUEUES
 
     names = [one.strip() for one in text.split(",") if one.strip()]
@@ -219,8 +202,8 @@ def _queues(text: str) -> Sequence[str] | None:
     return names or None
 
 
-def _drives(text: str) -> tuple[str, Opens]:
-    """What `name=module:function` names. Raises UsageError."""
+def _loop(text: str) -> tuple[str, Opens]:
+    """Import what `name=module:function` names. Raises UsageError."""
     name, _, path = text.partition("=")
     module, _, attribute = path.partition(":")
     if not (name and module and attribute):
@@ -235,10 +218,3 @@ def _drives(text: str) -> tuple[str, Opens]:
         raise UsageError(f"--drives {text}: {module} has no function {attribute}")
     opens: Callable[..., Any] = found
     return name, opens
-
-
-def _reflections() -> dict[str, Any]:
-    """Whether it reflects and dreams, and how. Raises InvalidInput."""
-    from heedful.compat.reflections import Reflections
-
-    return asdict(Reflections.of(os.environ))

@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from heedful.checks import critic
+from heedful.checks.critic import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
-from heedful.checks.roles import BIASES
 from heedful.compat.shapes import (
     ALIGNMENT,
     BIAS,
     DRIFT,
-    NAME,
     DecisionResult,
     GuardrailsOverride,
     GuardrailsStatus,
@@ -315,7 +314,8 @@ class GuardedLoops:
             one.value,
             evaluation=one.evaluation,
             checks=judges_of(one, self.judge, self.critics, goal),
-            labels={NAME: name, **personas},
+            labels=personas,
+            reported_as=name,
             vouched=self.vouched,
         )
         with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one

@@ -15,13 +15,12 @@ from heedful.lessons.learn import Reflection, Trust
 from heedful.lessons.lesson import Filter, Found, Scope
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
 from heedful.lessons.trust import fraction, integer, several, texts
-from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
 from heedful.models.contract import Model
 from heedful.store.store import Store
-from heedful.traces.gather import Limits, opaque
-from heedful.traces.lines import Lines
+from heedful.traces.episode import Episode, Limits, safe_id
+from heedful.traces.messages import EpisodeReader
 
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
@@ -266,7 +265,7 @@ def _episode(context: Mapping[str, Any]) -> Episode:
         value = json.loads(json.dumps(dict(context), default=str))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("context", type(context).__name__, "data that JSON can say") from error
-    (episode,) = Lines(Limits()).add(value)
+    (episode,) = EpisodeReader(Limits()).add(value)
     return episode
 
 
@@ -278,4 +277,4 @@ def _text(context: Mapping[str, Any], name: str) -> str:
 
 
 def _of_session(one: Reflection, session: str) -> Reflection:
-    return replace(one, meta={**one.meta, "session_id": opaque(session)})
+    return replace(one, meta={**one.meta, "session_id": safe_id(session)})

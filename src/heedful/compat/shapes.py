@@ -23,7 +23,6 @@ from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 
 LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
-NAME = "loop_id"  # the label of an attempt that says under what name it was reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ async def find(store: Store, scope: Scope, name: str) -> Place:
 
 def name_of(stored: StoredLoop, number: int) -> str:
     """The name of an attempt that was made: the one it was reported under, if it was."""
-    name = stored.loop.attempts[number - 1].labels.get(NAME)
+    name = stored.loop.attempts[number - 1].reported_as
     return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
 

@@ -20,6 +20,7 @@ from heedful.drive.journal import LoopRecorder, attempted, cancelled, decided, j
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
+from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden, spent
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import (
@@ -36,7 +37,7 @@ from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redacted
-from heedful.store.records import JournalEntry
+from heedful.store.records import Head, JournalEntry, Kind, StageHead
 from heedful.store.store import Store
 
 C = TypeVar("C")
@@ -161,6 +162,7 @@ class Run(Generic[C]):
         self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
         remembers = memory if memory is None else Memory.of(memory, scope)
         self._timeout, self._labels = timeout, dict(labels or {})
+        self.stage: StageHead | None = None  # a pipeline says so before the first attempt
         self._temperature, self._seed = temperature, seed
         there = scope or (remembers.scope if remembers else None)
         self._journal = journal(store, there, self.id, known=bool(id))
@@ -256,7 +258,10 @@ class Run(Generic[C]):
 
     async def _opened(self) -> _State:
         """The state that the journal holds, or a fresh one."""
-        stored = await self._journal.open(self._task, self._goals, self.policy)
+        kind: Kind = "loop" if self.stage is None else "stage"
+        goals = [goal_to(goal) for goal in self._goals]
+        head = Head(self._task, goals, policy_to(self.policy), None, kind, self.stage)
+        stored = await self._journal.open(head)
         self._began = self._began or (stored.created if stored else time.time())
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
@@ -342,7 +347,17 @@ class Run(Generic[C]):
         usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
         seen = find_near_repeat(candidate, loop.attempts) if loop.attempts else None
         greedy = self._samples and at.temperature == 0
-        return value, Attempt(number, candidate, evaluation, usage, seen, self._labels, greedy)
+        judged_by = self.stage.checks if self.stage else ()
+        return value, Attempt(
+            number,
+            candidate,
+            evaluation,
+            usage,
+            seen,
+            self._labels,
+            greedy,
+            judged_by=judged_by,
+        )
 
     async def _produced(self, state: _State, at: Context) -> Produced:
         if at.attempt == 1 and self._initial is not None:

@@ -21,9 +21,8 @@ from heedful.lessons.learn import Reflection
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import Outcome
 from heedful.lessons.ranking import Briefing, outcome
-from heedful.loop.codec import goal_to, policy_to
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing
-from heedful.loop.record import Attempt, Candidate, Goal, Loop
+from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import loops, open_store
@@ -78,7 +77,7 @@ class LoopJournal(Journal, Protocol):
         """Hold the loop while an attempt is under way."""
         ...
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
+    async def open(self, head: Head) -> StoredLoop | None:
         """What is stored of the loop; None where it begins."""
         ...
 
@@ -100,7 +99,7 @@ class MemoryJournal:
         """Nothing to hold."""
         return nullcontext()
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
+    async def open(self, head: Head) -> StoredLoop | None:
         """Nothing is stored."""
         return None
 
@@ -155,10 +154,9 @@ class StoreJournal:
                 beat.exception()  # told above, or too late to matter
             leave(self._owner)
 
-    async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
+    async def open(self, head: Head) -> StoredLoop | None:
         """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
-        _storable(task)
-        head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
+        _storable(head.task)
         stored = await self.claim(head) if self._known else None
         same = stored is not None and _same(stored.head, head)
         self._head = None if same else head
@@ -222,8 +220,9 @@ def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool
 
 
 def _same(one: Head, other: Head) -> bool:
-    """Whether goals and policy are the same."""
-    return (list(one.goals), dict(one.policy)) == (list(other.goals), dict(other.policy))
+    """Whether all but task and context is the same."""
+    same = (one.kind, one.stage) == (other.kind, other.stage)
+    return same and (list(one.goals), dict(one.policy)) == (list(other.goals), dict(other.policy))
 
 
 def _storable(task: Any) -> None:

@@ -86,7 +86,7 @@ async def override(
         before = replace(before, echoes=turn.known.echoes)
         after, verdict = overridden(before, policy, was, given)
         turn.free()
-        verdict = reworded(after, verdict)
+        verdict = reworded(after, verdict, stored.head.stage)
         stopped = isinstance(was, Done)
         entry = decided(before, policy, verdict) if stopped else JournalEntry(loop, 0)
         await turn.commit(replace(entry, override=given))
@@ -113,11 +113,7 @@ def _policy(stored: StoredLoop) -> Policy:
 
 
 LONGEST = 200  # characters of an id: it stands in addresses and lists
-# Who judged an attempt, one name a line; `REPORT` where its evaluation came with it.
-EVALUATED_BY = "evaluated_by"
-REPORT = "report"
-# An attempt with this label came with an evaluation of somebody whose word is no measurement.
-UNVOUCHED = "unvouched"
+REPORT = "report"  # judged an attempt whose evaluation came with its report
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +132,7 @@ class Told:
     checks: Sequence[Check] = ()
     usage: Usage = NOTHING
     labels: Mapping[str, str] = field(default_factory=dict)
+    reported_as: str = ""
     said: Any = None
     vouched: bool = True
 
@@ -143,7 +140,15 @@ class Told:
     def name(self) -> str:
         """Tells it from every other report: 32 hex digits of SHA-256 over canonical JSON."""
         judged, usage = evaluation_to(self.evaluation), sparse(self.usage)
-        parts = (self.output, self.digest, judged, usage, dict(self.labels), self.said)
+        parts = (
+            self.output,
+            self.digest,
+            judged,
+            usage,
+            dict(self.labels),
+            self.said,
+            self.reported_as,
+        )
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -174,7 +179,7 @@ class Reported:
     @property
     def evaluated_by(self) -> list[str]:
         """The checks and critics that judged it, `report` where the report did; else nothing."""
-        return self.loop.attempts[-1].labels.get(EVALUATED_BY, "").splitlines()
+        return list(self.loop.attempts[-1].judged_by)
 
 
 async def open_loop(
@@ -304,11 +309,19 @@ class _Judging:
             self._judged = await self._evaluated(stored, number)
         judged, candidate = self._judged, told.candidate(stored.id, number)
         usage = told.usage + judged.usage if judged is not None else told.usage
-        labels = {**told.labels, **({EVALUATED_BY: "\n".join(names)} if names else {})}
-        if told.evaluation is not None and not told.vouched:
-            labels[UNVOUCHED] = "true"
         seen = find_near_repeat(candidate, earlier) if earlier else None
-        return Attempt(number, candidate, judged, usage, seen, labels, report=told.name)
+        return Attempt(
+            number,
+            candidate,
+            judged,
+            usage,
+            seen,
+            told.labels,
+            report=told.name,
+            reported_as=told.reported_as,
+            judged_by=tuple(names),
+            vouched=told.evaluation is None or told.vouched,
+        )
 
     async def _evaluated(self, stored: StoredLoop, number: int) -> Evaluation:
         told, last = self.told, latest(stored.decisions)
@@ -341,7 +354,7 @@ async def _record(
 ) -> LoopRecorder:
     """The journal of the loop and its memory, told what it was shown."""
     known, task = turn.known, text_of(turn.known.stored.head.task)
-    vouched = not any(UNVOUCHED in one.labels for one in loop.attempts)
+    vouched = all(one.vouched for one in loop.attempts)
     record = LoopRecorder(turn, memory, task, judged=True, measured=vouched)
     if memory is None:
         return record

@@ -72,8 +72,7 @@ class QuarantinedLesson:
     """An entry of the quarantine: what was to be learnt, and from whom.
 
     `id` is that of its row among the examples, `example` None where it is a lesson without one.
-    `source` is its own, `seen` counts the sightings of its pattern. `score` (0..1, the worse the
-    higher) and `why` are what the screen says of its texts; they decide nothing.
+    `source` is its own, `seen` counts the sightings of its pattern.
     """
 
     id: int
@@ -90,15 +89,7 @@ class QuarantinedLesson:
     importance: float
     seen: int
     at: float
-    score: float = 0.0
-    why: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All of its own words."""
-        one = self.example
-        return (self.lesson, *filter(None, _texts(one))) if one else (self.lesson,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +100,6 @@ class RevocationResult:
     lessons: int = 0
     sightings: int = 0
     vectors: int = 0
-
-
-def _texts(one: Example) -> tuple[str, ...]:
-    return one.task, one.accepted, one.rejected, one.wrong, one.evidence, one.context
 
 
 def lowest(trusts: Iterable[Trust]) -> Trust:

@@ -92,6 +92,9 @@ def attempt_to(attempt: Attempt) -> Plain:
         **({"labels": dict(attempt.labels)} if attempt.labels else {}),
         **({"greedy": True} if attempt.greedy else {}),
         **({"report": attempt.report} if attempt.report else {}),
+        **({"reported_as": attempt.reported_as} if attempt.reported_as else {}),
+        **({"judged_by": list(attempt.judged_by)} if attempt.judged_by else {}),
+        **({} if attempt.vouched else {"vouched": False}),
     }
 
 
@@ -106,6 +109,9 @@ def attempt_from(plain: Mapping[str, Any]) -> Attempt:
         plain.get("labels", {}),
         plain.get("greedy", False),
         plain.get("report", ""),
+        plain.get("reported_as", ""),
+        tuple(plain.get("judged_by", ())),
+        plain.get("vouched", True),
     )
 
 

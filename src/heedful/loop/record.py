@@ -267,7 +267,10 @@ class Attempt:
     """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
 
     The host finds it once. `labels` name who took part. `greedy`: it was sampled without chance,
-    which gives the rejected answer again. `report` names the report from outside that it is of.
+    which gives the rejected answer again. `report` names the report from outside that it is of, and
+    `reported_as` is the name that this report gave to the attempt. `judged_by` names the checks and
+    critics of its evaluation, "report" where that came with the report; it is not `vouched` where
+    the one who sent it is not believed as a measurement.
     """
 
     number: int
@@ -278,6 +281,9 @@ class Attempt:
     labels: Mapping[str, str] = field(default_factory=dict)
     greedy: bool = False
     report: str = ""
+    reported_as: str = ""
+    judged_by: tuple[str, ...] = ()
+    vouched: bool = True
 
 
 @dataclass(frozen=True, slots=True)

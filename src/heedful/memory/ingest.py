@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.memory.filing import file
+from heedful.memory.reflect import file
 from heedful.store import episodes as episode_store
 from heedful.store.episodes import Bounds, Unfinished
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.traces.otlp import Span, from_json, from_request
-from heedful.traces.pieces import Piece, episodes, pieces
+from heedful.traces.spans import Piece, episodes, pieces
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
 MOST = 50_000

@@ -1,7 +1,7 @@
 """What became of a text that was to be remembered, in the log `heedful`: never its content.
 
 Where texts lie in the space of an embedder, and how a memory moves into another one.
-The quarantine of one scope: what tools and documents said, until a person rules on it.
+The quarantine of one scope: lessons from tools and documents, until a person rules on them.
 Memory, bound to one scope: remember, seen, recall, render.
 """
 
@@ -156,73 +156,59 @@ async def reembed(
     return done
 
 
-REVIEW_BATCH = 100  # entries that are screened in one go: about 0.1 s
 IDS = "ids of what waits in quarantine"
 
 
 class Quarantine:
-    """What waits for a ruling, and the sources of all that was learnt. Every ruling is on record.
+    """The entries of one scope that wait for a ruling; every ruling is recorded.
 
-    Bound to a scope: `Memory.quarantine`. All raise StoreError.
+    Made by `Memory.quarantine`. All methods raise StoreError.
     """
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store, self._scope = store, scope
 
-    async def waiting(
-        self,
-        limit: int = 50,
-        progress: Progress | None = None,
-        after: tuple[float, int] | None = None,
-    ) -> list[QuarantinedLesson]:
-        """What waits, the worst by the screen first, then the newest. Raises InvalidInput.
+    async def waiting(self, limit: int = 50, after: int | None = None) -> list[QuarantinedLesson]:
+        """Return the entries that wait, the newest first. Raises InvalidInput.
 
-        The score is an order to read in; it keeps nothing out and lets nothing in. All that waits
-        is screened, beside the event loop; `progress` is told how many of how many were. `after`:
-        what comes after the entry of that score and id.
+        `after` is the id of an entry: only older ones are returned.
         """
         integer("limit", limit)
         held = await self._store.read(self._scope, quarantine_store.entries, None)
-        found: list[QuarantinedLesson] = []
-        for n in range(0, len(held), REVIEW_BATCH):
-            found += await asyncio.to_thread(screened, held[n : n + REVIEW_BATCH])
-            if progress is not None:
-                progress(len(found), len(held))
-        if after is not None:
-            found = [one for one in found if (one.score, one.id) < after]
-        return sorted(found, key=lambda one: (-one.score, -one.id))[:limit]
+        older = [entry for entry in held if after is None or entry.id < after]
+        return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """An example, waiting or not, and where it comes from. Raises NotFound, InvalidInput."""
+        """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
         numbered(id)
         for one in await self._store.read(self._scope, quarantine_store.entries, [id]):
             provenance = await self._store.read(self._scope, quarantine_store.provenance, one)
-            return replace(_screened(one), provenance=provenance)
+            return replace(one, provenance=provenance)
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
         raise NotFound("example", str(id), where)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Let these be recalled, with the trust of the operator `by`: all of them, or none.
+        """Let these entries be recalled, with the trust of an operator: all of them, or none.
 
-        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined where somebody
+        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
         ruled before.
         """
         several("ids", ids, int, IDS)
         await self._store.write(self._scope, quarantine_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Retire these: the same text comes back no more. All or none; raises as `release`."""
+        """Retire these entries; the same text does not return. All or none; raises as `release`."""
         several("ids", ids, int, IDS)
         await self._store.write(self._scope, quarantine_store.settle, ids, "reject", by, why)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
     ) -> RevocationResult:
-        """Remove all that rests on `source`, and what it saw, in one transaction.
+        """Remove everything that depends on `source`, and its sightings, in one transaction.
 
-        Also what was derived from it, and what loops learnt with it in their prompts. A lesson that
-        others have said, too, stays in their words. With `dry_run` nothing is removed, and nobody
-        need answer for it. Raises NotFound where the source left nothing, InvalidInput without a
+        This includes what was derived from it and what loops learnt with it in their prompts. A
+        lesson that other sources gave too stays in their words. With `dry_run` nothing is removed
+        and no actor is needed. Raises NotFound if the source left nothing, InvalidInput without a
         name or an actor.
         """
         texts(source=source)
@@ -231,20 +217,6 @@ class Quarantine:
         return await self._store.write(
             self._scope, quarantine_store.revoke, source, by, why, dry_run
         )
-
-
-def screened(held: Sequence[QuarantinedLesson]) -> list[QuarantinedLesson]:
-    """The same with their scores, 0.3 ms each for 600 characters."""
-    return [_screened(one) for one in held]
-
-
-def _screened(one: QuarantinedLesson) -> QuarantinedLesson:
-    from heedful.memory.screen import screen  # whose many words only this needs
-
-    # Each by itself, since of a long text the screen reads the ends, and all, lest one is split.
-    told = dict.fromkeys((*one.texts, "\n".join(one.texts)))
-    said = max(map(screen, told), key=lambda screening: screening.score)
-    return replace(one, score=said.score, why=said.why)
 
 
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more

@@ -1,4 +1,4 @@
-"""What a model is asked about an episode, and how its answer is read and held against it. Pure."""
+"""The prompt that asks a model about an episode, and the check of its answer against it. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.lessons.trust import lowest
 from heedful.loop.feedback import clean
-from heedful.memory.course import read, text_of
-from heedful.memory.drafting import SENTENCES, UNSURE, Draft
-from heedful.memory.episode import Ended
-from heedful.memory.grounded import Claim, cited, claim, sentences, supported, unheld
-from heedful.memory.signal import Signal
-from heedful.memory.study import Study
+from heedful.memory.draft import (
+    SENTENCES,
+    UNSURE,
+    Claim,
+    Draft,
+    Study,
+    cited,
+    claim,
+    sentences,
+    supported,
+    unheld,
+)
 from heedful.models.contract import Message, tokens
 from heedful.redact import redacted
 from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.traces.episode import Ended
+from heedful.traces.signals import Signal, ends, event_text
 
 # Tokens of all events and signals that are shown: with all else they fit a context of 4,096.
 BUDGET = 1_600
@@ -64,10 +72,10 @@ numbers of the events that prove it
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What a model is told to do with an episode, by how it ended; `dreaming` with lessons.
+    """The instructions for a model, by how an episode ended; `dreaming` is for lessons.
 
-    A failure may be a timeout or an error, too. Each says what to write, in plain words; the data,
-    how it is delimited, and the form of the answer are added.
+    `failure` also serves timeouts and errors. Each says in plain words what to write; the data, its
+    delimiters and the form of the answer are added.
     """
 
     failure: str = _FAILURE
@@ -76,29 +84,32 @@ class Prompts:
     dreaming: str = _DREAMING
 
     def of(self, outcome: Ended) -> str:
-        """The one for that outcome."""
+        """Return the instruction for that outcome."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a model is shown of an episode: the positions of the events, and all texts by name."""
+    """The part of an episode a model sees: positions of events, and all texts by name."""
 
     events: tuple[int, ...]
     texts: Mapping[str, str]
 
 
 def shown(found: Study, budget: int = BUDGET) -> Shown:
-    """The task, the error, the signals and the decisive events, numbered from 1 in their order.
+    """Return the task, the error, the signals and the decisive events, numbered from 1 in order.
 
-    Of events and signals at most so many tokens. Without secrets, controls and role tokens.
+    Events and signals take at most `budget` tokens. Secrets, controls and role tokens are removed.
     """
     episode = found.episode
     lines: dict[int, str] = {}
     strongest = _strongest(found)
-    room = budget - sum(tokens(_safe(one.words, EVENT)) for one in strongest)
+    room = budget - sum(tokens(_safe(signal.words, EVENT)) for signal in strongest)
     for at in found.decisive():
-        line = _event(found, at)
+        event = episode.events[at]
+        names = (event.type, event.agent and f"of {event.agent}", event.tool)
+        head = " ".join(clean(name, TAG) for name in names if name)
+        line = f"{head}: {_safe(event_text(event), EVENT)}"
         if tokens(line) <= room:
             lines[at] = line
             room -= tokens(line)
@@ -118,24 +129,17 @@ def shown(found: Study, budget: int = BUDGET) -> Shown:
 
 
 def _strongest(found: Study) -> list[Signal]:
-    return sorted(found.signals, key=lambda one: -one.strength)[:SIGNALS]
-
-
-def _event(found: Study, at: int) -> str:
-    event = found.episode.events[at]
-    names = (event.type, event.agent and f"of {event.agent}", event.tool)
-    head = " ".join(clean(one, TAG) for one in names if one)
-    return f"{head}: {_safe(text_of(event), EVENT)}"
+    return sorted(found.signals, key=lambda signal: -signal.strength)[:SIGNALS]
 
 
 def _safe(text: str, most: int) -> str:
-    return neutral(cut(redacted(read(text)), most)).strip()
+    return neutral(cut(redacted(ends(text)), most)).strip()
 
 
-def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
-    """The messages that ask for a reflection; `wrong` is why the last answer was of no use."""
-    mark = mark_of("reflector", told.texts)
-    parts = between(mark, told.texts)
+def chat(instruction: str, texts: Shown, wrong: str = "") -> list[Message]:
+    """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
+    mark = mark_of("reflector", texts.texts)
+    parts = between(mark, texts.texts)
     if wrong:
         parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
     parts.append(f"Reflect on the run of {mark} now, as JSON.")
@@ -143,9 +147,9 @@ def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
     return [Message("system", system), Message("user", "\n\n".join(parts))]
 
 
-def schema(told: Shown) -> Mapping[str, Any]:
-    """The JSON Schema of an answer: only events that were shown can be cited."""
-    numbers = list(range(1, max(1, len(told.events)) + 1))
+def schema(texts: Shown) -> Mapping[str, Any]:
+    """Return the JSON Schema of an answer; it can cite only events that were shown."""
+    numbers = list(range(1, max(1, len(texts.events)) + 1))
     event = {"type": "integer", "enum": numbers}
     events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
     text = {"type": "string", "maxLength": SENTENCE}
@@ -165,39 +169,40 @@ def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**shape, "additionalProperties": False}
 
 
-def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
-    """What a model answered, without the sentences that their events do not hold.
+def drafted(answer: str, found: Study, texts: Shown, by: str) -> Draft:
+    """Read the answer of a model, without the sentences that their events do not hold.
 
-    The reflection may be a text, too, with its events in brackets, or without: then the first event
-    that holds a sentence is its proof. One that says nothing that can be checked stays, marked.
-    Raises InvalidInput where nothing is left.
+    The reflection may also be a text, with or without events in brackets; a sentence without any is
+    proved by the first event that holds it. A sentence with nothing to check stays, marked. Raises
+    InvalidInput if nothing is left.
     """
     value = _parsed(answer)
-    claims = [_held(text, numbers, found, told) for text, numbers in _said(value)]
-    kept = [one for one in claims if not one.unheld][:SENTENCES]
+    claims = [_checked_claim(text, cites, found, texts) for text, cites in _sentences_in(value)]
+    kept = [each for each in claims if not each.unheld][:SENTENCES]
     if not kept:
         wrong = "made of sentences that the events which they cite hold"
         raise InvalidInput("reflection", value.get("reflection"), wrong)
-    places = {*told.events, *(at for one in _strongest(found) for at in (one.at, *one.evidence))}
-    trust = lowest(("model", *map(found.floor, places), *_given(found)))
+    episode = found.episode
+    places = {at for signal in _strongest(found) for at in (signal.at, *signal.evidence)}
+    places |= {*texts.events}
+    if episode.fault is not None:  # the origin of the error that ended the run is unknown
+        places.add(len(episode.events))
+    given = (found.given,) if episode.task or episode.goal else ()
+    trust = lowest(("model", *map(found.floor, places), *given))
+    confidence, listed = _share(value, "confidence"), value.get("tags")
+    tags = [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
+    words = (_safe(tag, 200)[:TAG].strip() for tag in tags)
     return Draft(
         tuple(kept),
-        _rule(value.get("strategy"), told),
-        UNSURE if (sure := _share(value, "confidence")) is None else sure,
-        _tags(value.get("tags")),
+        _rule(value.get("strategy"), texts),
+        UNSURE if confidence is None else confidence,
+        tuple(dict.fromkeys(filter(None, words)))[:TAGS],
         by,
         _share(value, "importance"),
         trust,
         trust,
-        tuple(one for one in claims if one.unheld),
+        tuple(each for each in claims if each.unheld),
     )
-
-
-def _given(found: Study) -> tuple[Any, ...]:
-    """Whose the task is, and whose the error that ended the run: nobody knows who made that."""
-    episode = found.episode
-    whose = (found.given,) if episode.task or episode.goal else ()
-    return whose if episode.fault is None else (*whose, found.floor(len(episode.events)))
 
 
 def _parsed(answer: str) -> Mapping[str, Any]:
@@ -210,60 +215,52 @@ def _parsed(answer: str) -> Mapping[str, Any]:
     return value
 
 
-def _said(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """The sentences of a reflection, each with the names of events that it cites."""
+def _sentences_in(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the sentences of a reflection, each with the names of the events it cites."""
     given = value.get("reflection")
     if isinstance(given, str):
-        return [(one, []) for one in sentences(_safe(given, SENTENCES * SENTENCE))]
+        return [(text, []) for text in sentences(_safe(given, SENTENCES * SENTENCE))]
     if not isinstance(given, list):
         raise InvalidInput("reflection", given, "a text, or a list of sentences")
-    said = []
-    for one in given:
-        text, events = (one.get("text"), one.get("events")) if isinstance(one, dict) else (one, [])
+    found = []
+    for each in given:
+        text, cites = (
+            (each.get("text"), each.get("events")) if isinstance(each, dict) else (each, [])
+        )
         if isinstance(text, str) and text.strip():
-            listed = events if isinstance(events, list) else [events]
-            said.append((_safe(text, SENTENCE), [str(each) for each in listed]))
-    return said
+            listed = cites if isinstance(cites, list) else [cites]
+            found.append((_safe(text, SENTENCE), [str(name) for name in listed]))
+    return found
 
 
-def _held(text: str, numbers: Sequence[str], found: Study, told: Shown) -> Claim:
-    names = {str(n): at for n, at in enumerate(told.events, 1)}
-    names |= {event.id: at for at, event in _named(found, told)}
+def _checked_claim(text: str, cites: Sequence[str], found: Study, texts: Shown) -> Claim:
+    events = found.episode.events
+    names = {str(n): at for n, at in enumerate(texts.events, 1)}
+    names |= {events[at].id: at for at in texts.events if re.search(r"\D", events[at].id)}
     bare, places, unknown = cited(text, names)
-    places = tuple(dict.fromkeys([*places, *(names[n] for n in numbers if n in names)]))
-    unknown += tuple(n for n in numbers if n not in names)
+    places = tuple(dict.fromkeys([*places, *(names[name] for name in cites if name in names)]))
+    unknown += tuple(name for name in cites if name not in names)
     if unknown:
-        return Claim(bare, places, tuple(f"event {one}" for one in unknown))
+        return Claim(bare, places, tuple(f"event {name}" for name in unknown))
     if places:
         return claim(bare, places, found.episode)
-    one = supported(bare, found.episode, told.events)
-    held = "\n".join(told.texts.values())
-    return one if one.grounded else Claim(bare, (), tuple(unheld(bare, held)))
+    proved = supported(bare, found.episode, texts.events)
+    held = "\n".join(texts.texts.values())
+    return proved if proved.grounded else Claim(bare, (), tuple(unheld(bare, held)))
 
 
-def _named(found: Study, told: Shown) -> list[tuple[int, Any]]:
-    events = found.episode.events
-    return [(at, events[at]) for at in told.events if re.search(r"\D", events[at].id)]
-
-
-def _rule(given: Any, told: Shown) -> str:
-    """The strategy, "" where it says what nothing that was shown holds."""
+def _rule(given: Any, texts: Shown) -> str:
+    """Return the strategy, "" if it says something that nothing shown holds."""
     if not isinstance(given, str):
         return ""
     text = " ".join(sentences(_safe(given, RULES * SENTENCE))[:RULES])
-    bare = cited(text, {str(n): n for n in range(1, len(told.events) + 1)})[0]
-    return "" if any(unheld(bare, "\n".join(told.texts.values()))) else bare
+    bare = cited(text, {str(n): n for n in range(1, len(texts.events) + 1)})[0]
+    return "" if any(unheld(bare, "\n".join(texts.texts.values()))) else bare
 
 
 def _share(value: Mapping[str, Any], key: str) -> float | None:
-    """A number of 0 to 1; None for what is none."""
+    """Return a number of 0 to 1, None for anything else."""
     given = value.get(key)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         return None
     return float(given)
-
-
-def _tags(given: Any) -> tuple[str, ...]:
-    listed = given if isinstance(given, list) else []
-    words = [_safe(one, 200)[:TAG].strip() for one in listed if isinstance(one, str)]
-    return tuple(dict.fromkeys(filter(None, words)))[:TAGS]

@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, ModelError
+from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.lessons.signature import Signature, digest_of
 from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
-from heedful.loop.record import NOTHING, Usage
-from heedful.memory.attribution import Suspect
-from heedful.memory.drafting import Draft, Score, by_outcome, by_rules, name_of
-from heedful.memory.episode import LOOP, Episode
-from heedful.memory.filing import OnRecord, failed, file, unfiled
-from heedful.memory.grounded import Claim
+from heedful.loop.decide import Verdict
+from heedful.loop.record import NOTHING, Loop, Usage
+from heedful.memory.draft import (
+    Claim,
+    Draft,
+    Score,
+    Study,
+    by_outcome,
+    by_rules,
+    name_of,
+    study,
+    turns,
+    unlearnt,
+)
 from heedful.memory.memory import Memory, placed, space_of
-from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
-from heedful.memory.signal import Signal
-from heedful.memory.study import Study, study, turns, unlearnt
+from heedful.memory.prompts import Prompts, chat, drafted, schema, shown
 from heedful.models.call import asked
 from heedful.models.contract import Model
 from heedful.redact import redacted
 from heedful.store import episodes, exposures, patterns, quarantine
-from heedful.store.records import StoredEpisode
+from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
+from heedful.traces.episode import LOOP, Episode, Limits
+from heedful.traces.episode import episode_of as of_loop
+from heedful.traces.messages import write
+from heedful.traces.reading import read
+from heedful.traces.signals import Signal
 
 _log = logging.getLogger("heedful")
 MAX_TOKENS = 500
+# Events of a record that waits.
+RECORDED = 2_000
 # A strategy is worth more than what it was drawn from.
 STRONGER = 1.1
 DEFAULT = Prompts()
@@ -39,14 +55,14 @@ DEFAULT = Prompts()
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """What came of reflecting on one episode.
+    """The result of reflecting on one episode.
 
     `reflection` and `strategy` are the lessons as they are written, `claims` the sentences of the
-    first with the events that they cite, `dropped` those that their events do not hold. `step` is
-    the step that went wrong. `known` counts how often the same was seen before: then no model was
-    asked. `error` says why the model's answer was not used. `stored` answers for the two lessons,
-    empty where nothing was written; `again`: this very episode was reflected on before, or it is
-    `busy`: another is at work on it, or was killed some seconds ago.
+    reflection with the events they cite, `dropped` those that their events do not hold. `signals`
+    list the events that speak of a mistake. `known` counts how often the same was seen before: then
+    no model was asked. `error` says why the model's answer was not used. `stored` holds the answers
+    of the store for both lessons, empty if nothing was written. `again`: this very episode was
+    reflected on before; `busy`: another process is at work on it, or was killed seconds ago.
     """
 
     reflection: Reflection
@@ -54,7 +70,6 @@ class Reflected:
     claims: tuple[Claim, ...]
     dropped: tuple[Claim, ...]
     signals: tuple[Signal, ...]
-    step: Suspect | None
     usage: Usage = NOTHING
     known: int = 0
     error: str = ""
@@ -69,13 +84,31 @@ class Reflected:
 
     @property
     def by(self) -> str:
-        """Who worded it: "rules", or the name of a model."""
+        """Who worded it: "rules" or the name of a model."""
         return str(self.reflection.meta["by"])
 
     @property
     def quarantined(self) -> bool:
-        """Whether any of it waits for an operator."""
+        """Whether any of it waits for a ruling in quarantine."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
+
+
+def episode_of(
+    loop: Loop | StoredLoop, task: str = "", verdict: Verdict | None = None, goal: str = ""
+) -> Episode:
+    """Turn a finished loop into an episode: each attempt is an llm_response, then its findings.
+
+    A stored loop brings its task and its last verdict. An error is an error_event with its check as
+    the code, any other finding a system_event. The outcome is success if the verdict passed
+    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
+    on, else failure. Secrets are redacted.
+    """
+    if isinstance(loop, StoredLoop):
+        verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
+        known = loop.head.task
+        task = task or (known if isinstance(known, str) else json.dumps(known, ensure_ascii=False))
+        loop = loop.loop
+    return of_loop(loop, task, verdict, goal)
 
 
 async def reflect(
@@ -91,31 +124,36 @@ async def reflect(
     related: Sequence[str] = (),
     max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
-    """What an episode teaches, in the words of a program or of a `model`; None where it is empty.
+    """Return what an episode teaches, worded by rules or by a `model`; None if it is empty.
 
-    Memory is asked first: of what is known a sighting is counted, and no model is asked. An episode
-    is reflected on once, however often it is handed over and by how many at a time. A model that
-    fails, or whose sentences the events do not hold, leaves the words of the program, marked; or
-    with "raise" the episode waits to be tried again. `score` says how much it matters, 0..1.
-    Without `store` nothing is written. `trust` is from whom the task and the user's words are: what
-    rests on them, or on what tools said, has no higher one, and is quarantined below that of a
-    model. `related` are ids that are kept with it. Raises InvalidInput, ModelError, StoreError.
+    Memory is asked first: a known mistake counts one more sighting, and no model is asked. An
+    episode is reflected on once, however often and by however many processes it is handed over. If
+    the model fails, or the events do not hold its sentences, the words of the rules are used and
+    marked; with "raise" the episode waits for another try. `score` rates the importance, 0..1.
+    Without `store` nothing is written. `trust` is the trust of the task and the user's words: a
+    lesson that depends on them, or on results of tools, has no higher trust; below that of a model
+    it is quarantined. `related` are ids kept with it. Raises InvalidInput, ModelError, StoreError.
     """
-    _checked(episode, on_model_error, trust, related)
-    _usable(model, prompts)
+    if not isinstance(episode, Episode):
+        raise InvalidInput("episode", episode, "an Episode")
+    if on_model_error not in ("keep", "raise"):
+        raise InvalidInput("on_model_error", on_model_error, "keep or raise")
+    if trust not in ORDER:
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    several("related", related, str, "ids, each a text")
+    _check_model(model, prompts)
     if not episode.events and episode.fault is None:
         return None
     kept = None if memory is None else Memory.of(memory, None)
-    keeps = kept if store else None
     digest = episode.digest
-    work = _Work(kept, model, prompts, score, on_model_error, max_tokens)
-    if keeps is not None:
-        filed = await asyncio.to_thread(file, episode, digest, trust)
-        if state := await episodes.admit(keeps.store, keeps.scope, filed):
-            found = await work.found(episode, trust)
+    work = _Reflector(kept, model, prompts, score, on_model_error, max_tokens)
+    if kept is not None and store:
+        entry = await asyncio.to_thread(file, episode, digest, trust)
+        if state := await episodes.admit(kept.store, kept.scope, entry):
+            found = await work.study(episode, trust)
             made = await work.lessons(found, by_rules(found), digest, related)
             return replace(made, again=True, busy=state != "reflected")
-    return await work.done(episode, digest, trust, related, keeps)
+    return await work.reflect(episode, digest, trust, related, kept if store else None)
 
 
 async def reflect_waiting(
@@ -128,45 +166,34 @@ async def reflect_waiting(
     score: Score = by_outcome,
     max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or failed, or on that of a digest; None without.
+    """Reflect on the oldest episode that waits or failed, or on that of a digest; None without one.
 
-    Of those that were tried since `before`, in seconds since 1970, none, so that a host that calls
-    it until it answers None comes to an end. What fails raises, and waits on. Raises ModelError,
-    StoreError.
+    Episodes tried since `before`, in seconds since 1970, are skipped, so that a host can call this
+    until it returns None. A failure is raised and the episode waits. Raises ModelError, StoreError.
     """
-    _usable(model, prompts)
+    _check_model(model, prompts)
     kept = Memory.of(memory, None)
-    filed = await kept.store.write(kept.scope, episodes.take, before, digest)
-    if filed is None:
+    entry = await kept.store.write(kept.scope, episodes.take, before, digest)
+    if entry is None:
         return None
-    work = _Work(kept, model, prompts, score, "raise", max_tokens)
-    episode, trust = await asyncio.to_thread(unfiled, filed)
-    return await work.done(episode, filed.digest, trust, (), kept)
+    work = _Reflector(kept, model, prompts, score, "raise", max_tokens)
+    episode, trust = await asyncio.to_thread(unfiled, entry)
+    return await work.reflect(episode, entry.digest, trust, (), kept)
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
-    """Write what was reflected on without storing it; nothing where the episode was before.
+    """Store a reflection made with `store=False`; nothing if the episode was stored before.
 
     Raises StoreError, QuotaExceeded.
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
-    one = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
-    if await episodes.admit(kept.store, kept.scope, one) is not None:
+    entry = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
+    if await episodes.admit(kept.store, kept.scope, entry) is not None:
         return ()
-    return await _written(kept, one.digest, made)
+    return await _write_lessons(kept, entry.digest, made)
 
 
-def _checked(episode: object, on_model_error: str, trust: str, related: object) -> None:
-    if not isinstance(episode, Episode):
-        raise InvalidInput("episode", episode, "an Episode")
-    if on_model_error not in ("keep", "raise"):
-        raise InvalidInput("on_model_error", on_model_error, "keep or raise")
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    several("related", related, str, "ids, each a text")
-
-
-def _usable(model: object, prompts: object) -> None:
+def _check_model(model: object, prompts: object) -> None:
     if model is not None and not isinstance(model, Model):
         raise InvalidInput("model", model, "a Model, as open_model gives one, or None")
     if not isinstance(prompts, Prompts):
@@ -174,8 +201,8 @@ def _usable(model: object, prompts: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What one call of `reflect` works with."""
+class _Reflector:
+    """The arguments of one call of `reflect`."""
 
     memory: Memory | None
     model: Model | None
@@ -184,103 +211,77 @@ class _Work:
     on_model_error: str
     max_tokens: int
 
-    async def done(
+    async def reflect(
         self,
         episode: Episode,
         digest: str,
         trust: Trust,
         related: Sequence[str],
-        keeps: Memory | None,
+        writes_to: Memory | None,
     ) -> Reflected:
-        """The reflection, worded and written; what fails is put on record, to be tried again."""
-        async with OnRecord(keeps, digest):
-            return await self._reflected(episode, digest, trust, related, keeps)
+        """Word and write the reflection; a failure is recorded, to be tried again."""
+        async with _claim_kept(writes_to, digest):
+            scope, count = self.memory.scope if self.memory else Scope(), len(episode.events)
+            fields: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
+            fields |= {"outcome": episode.outcome, "event_count": count}
+            _log.info("reflection_generation_started", extra=fields)
+            found = await self.study(episode, trust)
+            known = 0
+            if self.memory is not None:
+                store = self.memory.store
+                seen = await store.read(scope, patterns.seen, found.signature)
+                known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
+            draft, usage, error = await self._draft(found, known)
+            made = await self.lessons(found, draft, digest, related)
+            made = replace(made, usage=usage, known=known, error=error)
+            fields = {"importance": made.reflection.importance, "confidence": draft.confidence}
+            fields["has_strategy"] = made.strategy is not None
+            _log.info("reflection_generated", extra=fields)
+            if writes_to is not None:
+                made = replace(made, stored=await _write_lessons(writes_to, digest, made))
+            return made
 
-    async def _reflected(
-        self,
-        episode: Episode,
-        digest: str,
-        trust: Trust,
-        related: Sequence[str],
-        keeps: Memory | None,
-    ) -> Reflected:
-        scope = self.memory.scope if self.memory else Scope()
-        _tell(
-            "started",
-            tenant=scope.tenant,
-            project=scope.project,
-            outcome=episode.outcome,
-            event_count=len(episode.events),
-        )
-        found = await self.found(episode, trust)
-        known = await self._known(found.signature)
-        draft, usage, wrong = await self._drafted(found, known)
-        made = await self.lessons(found, draft, digest, related)
-        made = replace(made, usage=usage, known=known, error=wrong)
-        one = made.reflection
-        _tell(
-            "generated",
-            importance=one.importance,
-            confidence=draft.confidence,
-            has_strategy=made.strategy is not None,
-        )
-        if keeps is not None:
-            made = replace(made, stored=await _written(keeps, digest, made))
-        return made
-
-    async def found(self, episode: Episode, trust: Trust) -> Study:
-        """What a program finds, without what heedful itself had put into the prompts."""
+    async def study(self, episode: Episode, trust: Trust) -> Study:
+        """Study the episode without what heedful itself put into its prompts."""
         if self.memory is not None:
             said = {Example(task, answer).digest: at for at, task, answer in turns(episode)}
-            ours = (
-                await self.memory.store.read(self.memory.scope, episodes.known_examples, said)
-                if said
-                else ()
-            )
-            places = frozenset(at for one in ours for at in (said[one], said[one] + 1))
-            episode = unlearnt(episode, places)
+            if said:
+                store, scope = self.memory.store, self.memory.scope
+                ours = await store.read(scope, episodes.known_examples, said)
+                places = frozenset(at for each in ours for at in (said[each], said[each] + 1))
+                episode = unlearnt(episode, places)
         return await asyncio.to_thread(study, episode, trust)
 
-    async def _known(self, name: Signature) -> int:
-        """How often the same was reflected on."""
-        if self.memory is None:
-            return 0
-        seen = await self.memory.store.read(self.memory.scope, patterns.seen, name)
-        return sum(one["seen"] for one in seen.lessons if one["kind"] == "reflection")
-
-    async def _drafted(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
-        """The words, what they cost, and why those of the model were not used."""
+    async def _draft(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
+        """Return the words, their cost, and why those of the model were not used."""
         if self.model is None or known:
             return by_rules(found), NOTHING, ""
-        told = shown(found)
+        texts, instruction = shown(found), self.prompts.of(found.episode.outcome)
+        name = self.model.name
         try:
-            draft, usage = await self._asked(self.model, found, told)
+            draft, usage = await asked(
+                self.model,
+                lambda wrong: chat(instruction, texts, wrong),
+                lambda answer: drafted(answer, found, texts, name),
+                schema(texts),
+                who="reflector",
+                max_tokens=self.max_tokens,
+            )
         except ModelError as error:
             if self.on_model_error == "raise":
                 raise
-            failed(error)
+            log_failure(error)
             usage = getattr(error, "usage", None) or NOTHING
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
 
-    async def _asked(self, model: Model, found: Study, told: Shown) -> tuple[Draft, Usage]:
-        instruction = self.prompts.of(found.episode.outcome)
-        return await asked(
-            model,
-            lambda wrong: chat(instruction, told, wrong),
-            lambda answer: drafted(answer, found, told, model.name),
-            schema(told),
-            who="reflector",
-            max_tokens=self.max_tokens,
-        )
-
     async def lessons(
         self, found: Study, draft: Draft, digest: str, related: Sequence[str]
     ) -> Reflected:
-        """A draft as lessons, with what is known of them, and of whom."""
+        """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, found.episode)
         fraction("importance", importance)
-        parents, whole = await self._shown(found.episode)
+        parents, whole = await self._examples_shown(found.episode)
         meta = _meta(found, draft, digest, related)
         task = redacted(found.episode.task)[:LONGEST]
         given: tuple[Trust, ...] = (found.given,) if task else ()
@@ -305,56 +306,49 @@ class _Work:
                 meta=meta,
             )
 
-        text = draft.text(found.episode)
-        one = lesson("reflection", text, draft.trust, importance)
-        rule = None
+        reflection = lesson("reflection", draft.text(found.episode), draft.trust, importance)
+        strategy = None
         if draft.strategy:
             stronger = min(1.0, round(importance * STRONGER, 6))
-            rule = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
-        return Reflected(one, rule, draft.claims, draft.dropped, found.signals, found.step)
+            strategy = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
+        return Reflected(reflection, strategy, draft.claims, draft.dropped, found.signals)
 
-    async def _shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
-        """The examples that a loop of one's own was shown, and whether all are there still."""
+    async def _examples_shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
+        """Return the examples that a loop of this installation saw, and whether all still exist."""
         if self.memory is None or episode.source != LOOP or not episode.id:
             return (), True
         store, scope = self.memory.store, self.memory.scope
         past = await store.read(scope, exposures.past, episode.id)
-        ids = {id for one in past.exposures if one.shown for id in one.examples}
-        there = (
-            tuple(sorted(one.id for one in await store.read(scope, quarantine.entries, list(ids))))
-            if ids
-            else ()
-        )
-        return there, len(there) == len(ids)
+        ids = {id for each in past.exposures if each.shown for id in each.examples}
+        if not ids:
+            return (), True
+        entries = await store.read(scope, quarantine.entries, list(ids))
+        return tuple(sorted(entry.id for entry in entries)), len(entries) == len(ids)
 
 
-async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
-    """Both lessons in one transaction, by the place of the task they are found by."""
-    lessons = [one for one in (made.reflection, made.strategy) if one is not None]
+async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
+    """Write both lessons in one transaction, with the embedding of the task that finds them."""
+    lessons = [each for each in (made.reflection, made.strategy) if each is not None]
     if memory.embedder is not None:
-        texts = [one.example.task if one.example else one.text for one in lessons]
+        texts = [each.example.task if each.example else each.text for each in lessons]
         space = space_of(memory.embedder)
         vectors = await placed(memory.embedder, texts)
         pairs = zip(lessons, vectors, strict=True)
-        lessons = [each for one, at in pairs for each in located([one], space, at)]
+        lessons = [lesson for each, at in pairs for lesson in located([each], space, at)]
     most = memory.max_entries or 0
     answers = await memory.store.write(
         memory.scope, episodes.record_lessons, digest, lessons, most=most, quota=memory.quota
     )
-    _tell("stored", id=answers[0].id, importance=made.reflection.importance)
+    fields = {"id": answers[0].id, "importance": made.reflection.importance}
+    _log.info("reflection_stored", extra=fields)
     return tuple(answers)
 
 
-def _tell(what: str, **fields: Any) -> None:
-    name = {"stored": "reflection_stored", "generated": "reflection_generated"}
-    _log.info(name.get(what, f"reflection_generation_{what}"), extra=fields)
-
-
 def named(name: Signature, strategy: str = "") -> Signature:
-    """The signature of a reflection, or of the `strategy` that came with it: one of its own.
+    """Return the signature of a reflection, or of the `strategy` that came with it.
 
-    Lest one failure is counted twice, and another rule for it is taken for the same. It has no
-    words of either: those of the failure may be trusted less than the rule.
+    A strategy has a signature of its own, so that one failure is not counted twice and two rules
+    for it stay apart. It holds no words of the failure, which may be trusted less than the rule.
     """
     if not strategy:
         return name
@@ -364,14 +358,14 @@ def named(name: Signature, strategy: str = "") -> Signature:
 
 
 def source_of(digest: str) -> str:
-    """What an episode is called as a source, by which all that it taught can be revoked."""
+    """Return the name of an episode as a source, by which everything it taught can be revoked."""
     return f"episode:{digest[:16]}"
 
 
 def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
     """What is known of a lesson beside its words, as JSON data."""
     episode = found.episode
-    events = sorted({at for one in draft.claims for at in one.events})
+    events = sorted({at for claim in draft.claims for at in claim.events})
     return {
         "by": draft.by,
         "layer": "rm",
@@ -384,6 +378,62 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "error_category": found.category,
         "source_event_ids": [name_of(episode, at) for at in events],
         "related_memory_ids": list(related),
-        "ungrounded": [n for n, one in enumerate(draft.claims, 1) if not one.grounded],
+        "ungrounded": [n for n, claim in enumerate(draft.claims, 1) if not claim.grounded],
         "episode": digest,
     }
+
+
+def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
+    """Turn an episode into what a store keeps; a long one keeps its first and last events."""
+    events, half = episode.events, RECORDED // 2
+    if len(events) > RECORDED:
+        left = episode.omitted + len(events) - RECORDED
+        episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
+    (line,) = write([episode])
+    record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
+    return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
+
+
+def unfiled(entry: StoredEpisode) -> tuple[Episode, Trust]:
+    """Return the episode that a store kept, and the trust of its task."""
+    line = json.dumps(entry.record["episode"]).encode("ascii")
+    limits = Limits(events=RECORDED, bytes=len(line))
+    (episode,) = read(line, "heedful", limits)
+    return replace(episode, source=entry.record["source"]), entry.record["trust"]
+
+
+@asynccontextmanager
+async def _claim_kept(memory: Memory | None, digest: str) -> AsyncIterator[None]:
+    """Renew the claim on an episode, so that no other process takes it, and record how work failed.
+
+    An error is recorded in `memory` and logged; after an interruption the episode is free again.
+    """
+
+    async def beat(memory: Memory) -> None:
+        while True:
+            await asyncio.sleep(episodes.LEASE / 3)
+            with suppress(StoreError):  # the next one may get through
+                await memory.store.write(memory.scope, episodes.beat, digest)
+
+    beats = None if memory is None else asyncio.create_task(beat(memory))
+    try:
+        yield
+    except BaseException as error:
+        words = ""
+        if isinstance(error, Exception):
+            log_failure(error)
+            words = f"{type(error).__name__}: {error}"
+        if memory is not None:
+            with suppress(StoreError):  # what went wrong first is raised
+                await memory.store.write(memory.scope, episodes.record_failure, digest, words)
+        raise
+    finally:
+        if beats is not None:
+            beats.cancel()
+
+
+def log_failure(error: Exception) -> None:
+    """Log a failure without any text that was read or answered."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    fields = {"error": type(error).__name__, "traceback": where}
+    _log.warning("reflection_generation_failed", extra=fields)

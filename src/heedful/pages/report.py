@@ -21,7 +21,7 @@ from heedful.pages import words
 from heedful.pages.drawing import FIRST, Line, axis, change, readable, spans
 from heedful.pages.words import cut, visible
 from heedful.redact import redacted_data
-from heedful.store.runs import AttemptReport, Checked, Report, StageReport, iso
+from heedful.store.runs import Checked, Report, StageAttempt, StageReport, iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,7 +39,7 @@ class AttemptView:
     feedback.
     """
 
-    attempt: AttemptReport
+    attempt: StageAttempt
     before: int
     checks: tuple[Checked, ...]
     lines: tuple[Line, ...]
@@ -139,7 +139,7 @@ def fence(text: str, kind: str = "") -> str:
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
-def write_attempt(attempt: AttemptReport, folder: str | os.PathLike[str]) -> Path:
+def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
     """Write the JSON file of one attempt, and make the folder if it is missing.
 
     Raises StoreUnavailable.

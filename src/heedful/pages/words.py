@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from heedful.redact import redacted
-from heedful.store.runs import AttemptReport, Checked, Report, StageReport
+from heedful.store.runs import Checked, Report, StageAttempt, StageReport
 
 SIGNS: Mapping[str, str] = {
     "passed": "✓",
@@ -134,7 +134,7 @@ def standing(report: Report) -> dict[str, list[int]]:
     return said
 
 
-def feedback_heading(stage: StageReport, attempt: AttemptReport) -> str:
+def feedback_heading(stage: StageReport, attempt: StageAttempt) -> str:
     """Return the heading of the feedback on an attempt."""
     last = attempt is stage.attempts[-1]
     return (

@@ -2,10 +2,10 @@
 
 from heedful.pipeline.pipeline import Guardrails, Pipeline
 from heedful.pipeline.questions import RunAnswer, answer, statistics
-from heedful.store.runs import AttemptReport, Checked, Report, StageReport, report_of
+from heedful.store.runs import Checked, Report, StageAttempt, StageReport, report_of
 
 __all__ = [
-    "AttemptReport",
+    "StageAttempt",
     "Checked",
     "Guardrails",
     "Pipeline",

@@ -17,7 +17,7 @@ from typing import Any
 from heedful.lessons.proof import Estimate, share
 from heedful.lessons.words import difference
 from heedful.loop.feedback import clean
-from heedful.store.runs import AttemptReport, Checked, Report, StageReport
+from heedful.store.runs import Checked, Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
 OUTPUT = 20_000  # characters of an output that are compared
@@ -298,19 +298,19 @@ class _Query:
                 yield from self._findings(made)
                 yield from _feedback_facts(made, after)
 
-    def _concerns(self, made: AttemptReport, after: AttemptReport | None) -> bool:
+    def _concerns(self, made: StageAttempt, after: StageAttempt | None) -> bool:
         """Return True if the question names the attempt or the one that it led to, or none."""
         numbers = {made.attempt, after.attempt if after else 0}
         return not self.attempts or bool(numbers & {*self.attempts})
 
-    def _findings(self, made: AttemptReport) -> Iterator[Fact]:
+    def _findings(self, made: StageAttempt) -> Iterator[Fact]:
         """Yield what did not pass, in a summary with the warnings; of named checks, everything."""
         levels = (*WORST, "warning") if self.topic == SUMMARY else WORST
         for check in made.checks:
             if check.check_name in self.checks or (not self.checks and check.status in levels):
                 yield _check_fact(made, check)
 
-    def _changes(self, before: AttemptReport, after: AttemptReport) -> Iterator[Fact]:
+    def _changes(self, before: StageAttempt, after: StageAttempt) -> Iterator[Fact]:
         if not self._concerns(before, after):
             return
         was, now = _said(before), _said(after)
@@ -328,18 +328,18 @@ class _Query:
             yield _fact(after, f"the output of attempt {after.attempt} {same}")
 
 
-def _fact(made: AttemptReport, text: str, check: str = "", quote: str = "") -> Fact:
+def _fact(made: StageAttempt, text: str, check: str = "", quote: str = "") -> Fact:
     return Fact(text, made.run, made.stage_name, made.attempt, check, made.file, quote)
 
 
-def _check_fact(made: AttemptReport, check: Checked) -> Fact:
+def _check_fact(made: StageAttempt, check: Checked) -> Fact:
     verbs = {"failed": "failed", "warning": "warned", "not_validated": "could not judge"}
     text = f"{verbs.get(check.status, 'passed')}: {clean(check.message, LONGEST)}".rstrip(" :")
     fix = f"; fix: {clean(check.suggestion, LONGEST)}" if check.suggestion else ""
     return _fact(made, text + fix, check.check_name)
 
 
-def _feedback_facts(made: AttemptReport, after: AttemptReport | None) -> Iterator[Fact]:
+def _feedback_facts(made: StageAttempt, after: StageAttempt | None) -> Iterator[Fact]:
     if after is None:
         return
     if made.feedback_for_agent:
@@ -357,7 +357,7 @@ def _feedback_facts(made: AttemptReport, after: AttemptReport | None) -> Iterato
     yield _fact(after, f"attempt {after.attempt} {ending}")
 
 
-def _said(made: AttemptReport) -> dict[str, str]:
+def _said(made: StageAttempt) -> dict[str, str]:
     said: dict[str, list[str]] = defaultdict(list)
     for check in made.checks:
         words = f"{check.status.replace('_', ' ')} {clean(check.message, LONGEST)}"
@@ -374,7 +374,7 @@ class AttemptCost:
     tokens: int = 0
 
     @classmethod
-    def of(cls, attempts: Iterable[AttemptReport]) -> AttemptCost:
+    def of(cls, attempts: Iterable[StageAttempt]) -> AttemptCost:
         """Add up the cost of these attempts."""
         made = list(attempts)
         seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
@@ -458,7 +458,7 @@ def _retry_cost(stages: Iterable[StageReport]) -> AttemptCost:
 
 def _check_count(name: str, stages: Sequence[StageReport]) -> CheckCount:
     judged = failed = ended = recovered = 0
-    followers: list[AttemptReport] = []
+    followers: list[StageAttempt] = []
     for stage in stages:
         fails = []
         for made in stage.attempts:

@@ -32,11 +32,10 @@ from heedful.memory.memory import Memory
 from heedful.pipeline.stages import Stage, StageState, fields_of, reports_of, tell
 from heedful.sanitize import neutral
 from heedful.store import exposures, loops, patterns
-from heedful.store.records import Head, JournalEntry, StoredLoop
+from heedful.store.records import Head, JournalEntry, StageHead, StoredLoop
 from heedful.store.runs import (
-    POLICY,
-    AttemptReport,
     Report,
+    StageAttempt,
     StageReport,
     head_of,
     loop_of,
@@ -78,7 +77,7 @@ class PipelineRun:
         reports_of(self._state)
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
-            stored = await self._journal.open(head_of(pipeline.name, names), (), POLICY)
+            stored = await self._journal.open(head_of(pipeline.name, names))
             self._ended = max((one.at for one in stored.decisions), default=0.0) if stored else 0.0
             if pipeline.store is not None:
                 self._stored = await stages_of(pipeline.store, pipeline.scope, self.id, names)
@@ -204,11 +203,11 @@ class StageRunner:
             id=self.loop,
             scope=pipeline.scope,
             data=self._attempts.state,
-            labels=self._labels(),
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
         )
+        run.stage = self._head()
         made = len(self._attempts.made)
         while True:
             self._progress.attempt_begins(self._place, stage.name, made + 1, _most(stage))
@@ -256,16 +255,17 @@ class StageRunner:
 
         return judged
 
-    def _labels(self) -> dict[str, str]:
+    def _head(self) -> StageHead:
         stage = self._stage
-        return {
-            "pipeline": self._pipeline.name,
-            "stage": stage.name,
-            "checks": "\n".join(stage.names),
-            "on_exhausted": stage.on_exhausted,
-            "on_unvalidated": stage.on_unvalidated,
-            **({"model": stage.writer.model.name} if stage.writer else {}),
-        }
+        return StageHead(
+            self._run,
+            stage.name,
+            self._pipeline.name,
+            stage.names,
+            stage.on_exhausted,
+            stage.on_unvalidated,
+            stage.writer.model.name if stage.writer else "",
+        )
 
     async def _feedback(self, evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
         memory = self._pipeline.memory
@@ -315,7 +315,8 @@ class StageRunner:
         now = time.time()
         self._decisions.append(Decision(len(loop.attempts), verdict, at=now))
         kept = tuple(self._decisions)
-        return StoredLoop(self.loop, Head(None), loop, (), kept, {}, 1, self._began, now)
+        head = Head(None, kind="stage", stage=self._head())
+        return StoredLoop(self.loop, head, loop, (), kept, {}, 1, self._began, now)
 
 
 def _instead(check: str, error: CheckFailed | ModelError) -> Finding:
@@ -346,7 +347,7 @@ class Progress:
         of = f" of {most}" if most else ""
         self._say(f"[{place}/{self._stages}] {stage}: attempt {attempt}{of} …")
 
-    def attempt_ends(self, place: int, report: AttemptReport, again: bool) -> None:
+    def attempt_ends(self, place: int, report: StageAttempt, again: bool) -> None:
         """Say how an attempt ended, and whether another one follows (`again`)."""
         how = f"{SIGNS[report.overall_status]} attempt {report.attempt} "
         how += report.overall_status.replace("_", " ") if report.checks else "done, nothing checked"

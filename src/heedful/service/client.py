@@ -45,10 +45,10 @@ from heedful.loop.decide import Decision, Policy, Standing, Verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures
 from heedful.memory.dream import Dream
-from heedful.memory.episode import Episode
 from heedful.models.contract import Message
 from heedful.service.codes import refused
 from heedful.store.records import EpisodeState, Head, StoredLoop
+from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
     import httpx
@@ -258,8 +258,17 @@ def _attempt(plain: Mapping[str, Any]) -> Attempt:
         Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
     )
     evaluation, usage = evaluation_from(plain["evaluation"]), Usage(**plain["usage"])
-    labels = plain["labels"]
-    return Attempt(plain["number"], candidate, evaluation, usage, plain["repeats"], labels)
+    return Attempt(
+        plain["number"],
+        candidate,
+        evaluation,
+        usage,
+        plain["repeats"],
+        plain["labels"],
+        reported_as=plain["reported_as"],
+        judged_by=tuple(plain["judged_by"]),
+        vouched=plain["vouched"],
+    )
 
 
 def _decision(plain: Mapping[str, Any]) -> Decision:
@@ -294,7 +303,7 @@ class Quarantine:
         self._ask = ask
 
     async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """What waits, the worst by the screen first, then the newest."""
+        """Return the entries that wait, the newest first."""
         page = await self._ask("GET", "quarantine", limit=limit)
         return read(list[QuarantinedLesson], page["items"])
 

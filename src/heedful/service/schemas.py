@@ -33,7 +33,6 @@ from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override,
 from heedful.loop.replay import Figures
 from heedful.loop.stop import Stop
 from heedful.memory.dream import Dream
-from heedful.memory.episode import Ended, Event, Fault
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
 from heedful.redact import redacted
@@ -42,6 +41,7 @@ from heedful.store.history import State as LoopState
 from heedful.store.history import explained, state_after
 from heedful.store.keys import Key
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
+from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction calls itself for each
 
@@ -302,13 +302,25 @@ class AttemptRecord:
     usage: dict[str, JsonValue]
     repeats: int | None
     labels: dict[str, str]
+    reported_as: str
+    judged_by: list[str]
+    vouched: bool
 
     @classmethod
     def of(cls, attempt: Attempt, value: Any) -> Self:
         """Return an attempt with what it produced."""
         judged, usage = codec.evaluation_to(attempt.evaluation), codec.sparse(attempt.usage)
-        rest = attempt.repeats, dict(attempt.labels)
-        return cls(attempt.number, attempt.candidate.digest, value, judged, usage, *rest)
+        rest = attempt.repeats, dict(attempt.labels), attempt.reported_as
+        return cls(
+            attempt.number,
+            attempt.candidate.digest,
+            value,
+            judged,
+            usage,
+            *rest,
+            list(attempt.judged_by),
+            attempt.vouched,
+        )
 
 
 @dataclass(frozen=True, slots=True)

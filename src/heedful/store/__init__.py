@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from heedful.errors import InvalidInput, PackageMissing, UnknownName
-from heedful.store.store import Store
+
+if TYPE_CHECKING:  # records are imported without asyncio
+    from heedful.store.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
 

@@ -1,7 +1,7 @@
-"""What one database is copied from or into, row by row; and a file of SQLite as either.
+"""Copy one database into another: every row of every scope, all or nothing, then compared.
 
-A database of PostgreSQL as one side of a copy: the role owns its tables, so it sees all rows.
-One database into another: every row of every scope, all of it or nothing, and then compared.
+Either may be a file of SQLite or a database of PostgreSQL, there as the role that owns its tables
+and so sees all rows.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreCorrupt, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store.lessons import short, token
-from heedful.store.postgres import Session
 from heedful.store.sqlite import BUSY_SECONDS, Connection, connected, typed
 
+if TYPE_CHECKING:  # needs psycopg, which a copy of files can do without
+    from heedful.store.postgres import Session
+
 Cells = Sequence[Any]
-# What a file has for itself: SQLite gives the number of what is gone again, unless it is told.
+# A table of files alone: without it, SQLite would give the number of a deleted row again.
 OWN_TABLES = ("gone",)
 OWN_COLUMNS = {"corpus": {"id", "changed"}, "vector": {"changed"}}
 # What triggers keep is compared, and not copied.
@@ -229,7 +231,7 @@ def _given(table: Table) -> str:
     return f"select coalesce(pg_sequence_last_value({sequence}::regclass), 0)"
 
 
-Told = Callable[[str, int], None]  # of which table, and how many rows so far
+Told = Callable[[str, int], None]  # a table, and how many of its rows are copied
 _HOLDS = (
     "holds other rows already (in {}); copy into an empty database, or bring lessons together by "
     "heedful export and heedful import"

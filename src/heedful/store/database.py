@@ -1,7 +1,7 @@
 """What the rooms of a store ask of a database: named statements, their rows, and transactions.
 
 A room is a module of plain functions `work(db, scope, ...)` over the statements of `sql/`, which
-has a file a room; what one dialect says its own way stands in another. `Store.read` and
+has a file a room and one for what each dialect says its own way. `Store.read` and
 `Store.write` run such a function in a transaction. A function that changes rows is decorated with
 `holds` where it needs other locks than those of the memory of its scope.
 """
@@ -147,30 +147,15 @@ class Kept:
 
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 ROOMS = (
-    "loops",
-    "lessons",
-    "search",
-    "proof",
-    "trust",
-    "grouping",
-    "size",
-    "places",
-    "transfer",
-    "dreams",
-    "episodes",
-    "keys",
-    "audit",
-    "answers",
-    "pending",
-)
+    "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
+    "idempotency",
+)  # fmt: skip
 
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
     """Name -> SQL, read once."""
-    names = (name for room in ROOMS for name in (f"{room}.sql", f"{dialect}_{room}.sql"))
-    there = set(os.listdir(FOLDER))
-    text = "".join(read_sql(name) for name in names if name in there)
+    text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 

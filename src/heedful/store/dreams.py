@@ -1,4 +1,4 @@
-"""Dreams in SQL: what they see and supersede, in one transaction, and how that is undone."""
+"""Dreams: what a consolidation sees, supersedes in one transaction, and how that is undone."""
 
 from __future__ import annotations
 

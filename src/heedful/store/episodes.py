@@ -1,6 +1,7 @@
-"""Episodes in SQL: each kept once, reflected on by one worker at a time, tried again.
+"""Episodes of agents, each kept once, and the spans of traces that have not ended yet.
 
-Spans that wait for the rest of their trace, in SQL: bounded, each once, not for ever.
+One worker at a time reflects on an episode, and one that failed is tried again. Spans wait, each
+once and within bounds, until their trace has ended and becomes an episode.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
 from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import Store
-from heedful.traces.pieces import Piece
+from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
 # Seconds after which a worker that did not renew its claim has lost its episode. It renews it three
@@ -71,7 +72,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
-    """Write down that whoever took the episode is still at work on it."""
+    """Renew the claim of the worker that took the episode."""
     db.named("beat_episode", {**_key(scope, digest), "now": time.time()})
 
 

@@ -1,4 +1,4 @@
-"""What loops were shown, what came of it, and what was ruled on that, in SQL."""
+"""What loops were shown of lessons, what came of it, and what was ruled on that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stored loop, told: its state, and why it went on and why it stopped."""
+"""A stored loop, explained and replayed: its state, and why it went on and why it stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from heedful.loop.explain import Explanation, explain
 from heedful.loop.replay import Figures, Recorded
 from heedful.loop.stop import MaxAttempts
 from heedful.store.records import StoredLoop
-from heedful.store.runs import is_run
 
 State = Literal["open", "passed", "stopped"]
 # What is replayed to know what the record holds.
@@ -42,9 +41,9 @@ def explained(stored: StoredLoop) -> Explanation:
 def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
     """Those of the loops, the newest first, that have an attempt, the oldest first, to replay.
 
-    The run of a pipeline is none: its stages are, each with its own attempts.
+    The run of a pipeline is left out; its stages have loops with attempts of their own.
     """
-    told = [one.loop for one in reversed(found) if one.loop.attempts and not is_run(one)]
+    told = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
     return list(map(Recorded, told))
 
 

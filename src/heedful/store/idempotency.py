@@ -1,8 +1,7 @@
-"""What is done beside an effect, in its transaction: an entry of the audit, a step of a call.
+"""What is written with the effects of a call, and answers to calls that come again.
 
-A caller says so for all that runs within `beside`; the store then does it where it writes.
-
-Answers in SQL: what calls with an idempotency key did, and what they were answered.
+Within `beside` every write of the call also writes its entry of the audit and its effect, in one
+transaction. A call that comes again with its idempotency key has no effect twice.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 class Beside:
     """What goes with the effects of one call, in order; made in the task that makes the call.
 
-    An effect is a write, but for taking a loop over, which may be done again. `record` writes down
-    the number of an effect and what it came to, as plain data; `known` are those of the same call
-    when it was made before: they are not done again, the call goes on with what they came to.
+    Every write is an effect, except taking a loop over, which may be done again. `record` writes
+    down the number of an effect and its value, as plain data. `known` are those of the same call
+    when it was made before: they are not done again, the call goes on with their values.
     """
 
     def __init__(
@@ -140,7 +139,7 @@ def _value(plain: Any) -> Any:
 
 
 def _kind(name: str) -> Any:
-    """The value class of that name. Raises StoreCorrupt where it is none of heedful's."""
+    """Return the value class of that name. Raises StoreCorrupt if heedful has no such class."""
     module, _, inner = name.partition(":")
     kind = None
     if module.startswith("heedful."):

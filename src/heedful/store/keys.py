@@ -1,6 +1,7 @@
-"""Keys in SQL: who may call a service, for which tenant and projects, and what they may.
+"""Keys of a service, and the audit of what was done through it.
 
-The audit in SQL: what was done through a service, by whom; a row is chained to that before.
+A key is kept as the hash of its secret. A row of the audit has the hash of the row before, so that
+one which is changed or removed is found.
 """
 
 from __future__ import annotations
@@ -200,8 +201,8 @@ class Verified:
     """What became of looking at every row of a tenant's audit.
 
     `broken` is the number of the first row that is not what was written, or is missing; 0 where all
-    are whole. `head` is the hash of the last row: whoever keeps it elsewhere can see that nobody
-    wrote the whole chain anew.
+    are whole. `head` is the hash of the last row: keep it elsewhere to see later that the chain
+    was not written again as a whole.
     """
 
     tenant: str

@@ -1,9 +1,8 @@
-"""What a superseded lesson has, beside what took its place, in SQL.
+"""Lessons: counted, ruled on, bounded and forgotten.
 
-Trust in SQL: as what a text is written, what it rests on, how much one source may say.
-Lessons in SQL: the upsert and the indexed read.
-What was ruled on lessons, by whom and why, in SQL.
-Keeping memory small in SQL: a bound that evicts, and lessons removed on request.
+A lesson is one row for each kind and signature, which every sighting counts. Its examples carry
+what it rests on, so that a revoked source takes along all that derives from it. The trust and the
+state with which a text is written are decided here, whatever wrote it.
 """
 
 from __future__ import annotations
@@ -34,6 +33,21 @@ from heedful.lessons.trust import (
 from heedful.redact import redacted, redacted_data
 from heedful.store.database import ALL, Db, Row
 
+Plain = dict[str, Any]
+Wrote = Literal["nothing", "new", "raised"]
+NOBODY = "[]"
+DAY = 86_400.0
+NOT_KEPT = Remembered(0, created=False, seen=0)
+NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
+# How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
+HALVES, LARGEST_HALF = 16_000, 65_504
+SIGNED = "sig:"  # how a tag begins that is an exact signature
+CLEARED = (
+    "lineage", "origins", "dreams", "links", "exposures", "outcomes", "taught", "episodes",
+    "spans", "traces",
+)  # fmt: skip
+LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
+
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
     """Give the successor copies of the examples of a lesson that may be recalled.
@@ -55,7 +69,7 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 def follow(db: Db, values: dict[str, Any]) -> None:
     """Let what was just learnt of a superseded lesson be recalled with what took its place.
 
-    Of one that is not superseded there is nothing to do.
+    Do nothing where it is not superseded.
     `values`: the scope, and its `kind`, `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
@@ -65,15 +79,11 @@ def follow(db: Db, values: dict[str, Any]) -> None:
             carry(db, row["dream"], values["reflection"], row["id"])
 
 
-Plain = dict[str, Any]
-NOBODY = "[]"
-
-
 def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
-    """The reflection with the trust and state that it is written with, and all its parents.
+    """Return the reflection with the trust, state and parents that it is written with.
 
-    `key` names the scope: `tenant`, `project`, and its token as `scope`. None for the lesson of a
-    loop that was shown what is revoked or forgotten by now: nobody could say what it rests on.
+    `key` names the scope: `tenant`, `project`, and its token as `scope`. Return None for the lesson
+    of a loop that was shown what is revoked or forgotten by now: what it rests on is unknown.
     Raises InvalidInput where a parent is unknown.
     """
     parents = set(one.parents)
@@ -142,17 +152,6 @@ def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     values = {**key, "subject": lesson, "digest": digest}
     row = db.named("ruled_last", values).fetchone()
     return row is not None and row["action"] == "reject"
-
-
-Wrote = Literal["nothing", "new", "raised"]
-# How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
-HALVES, LARGEST_HALF = 16_000, 65_504
-SIGNED = "sig:"  # how a tag begins that is an exact signature
-CLEARED = (
-    "lineage", "origins", "dreams", "links", "exposures", "outcomes", "taught", "episodes",
-    "spans", "traces",
-)  # fmt: skip
-LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
 def upsert(
@@ -340,7 +339,7 @@ def clear(db: Db, scope: Scope) -> int:
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
     """Return all scopes that have lessons; those where traces or episodes wait with `waiting`.
 
-    Whoever asks sees no more of them than their names.
+    The caller sees no more of them than their names.
     """
     rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
@@ -359,8 +358,8 @@ def key_of(scope: Scope) -> dict[str, Any]:
 def storable(text: str) -> str:
     """Text without secrets that every database can hold.
 
-    A lone surrogate, of which UTF-8 has none, becomes a question mark, and so does the character 0,
-    of which PostgreSQL has none.
+    A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the character 0,
+    which PostgreSQL cannot hold.
     """
     text = redacted(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
@@ -374,7 +373,7 @@ def blob(vector: Sequence[float]) -> bytes:
 
 
 def placed(db: Db, space: str, data: bytes) -> Plain:
-    """A vector as the statements that write one take it: to PostgreSQL its short form is told."""
+    """Return the values that the statements take for a vector; PostgreSQL's short form, too."""
     return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
 
 
@@ -390,9 +389,6 @@ def short(data: bytes) -> str | None:
 def plain(row: Row) -> Mapping[str, Any]:
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     return {**dict(row), **flags, "tags": json.loads(row["tags"])}
-
-
-NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
 def rule(
@@ -422,17 +418,13 @@ def rule(
     db.named("insert_ruling", values)
 
 
-DAY = 86_400.0
-NOT_KEPT = Remembered(0, created=False, seen=0)
-
-
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
     """Bring a scope that grew back to `most` lessons; the answers, with those that are not kept.
 
     And to as many examples: one lesson may have any number of them.
 
-    What is new goes last, lest a full memory learn nothing more; but new or not, what is
-    quarantined goes before all else.
+    New lessons go last, so that a full memory still learns; but what is quarantined goes before
+    all else, new or not.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()

@@ -1,6 +1,7 @@
-"""Who drives a loop: a token that tells whether its process still lives.
+"""Loops: claimed by one driver, written entry by entry, read whole.
 
-Loops in SQL: claim, commit, read. Every function runs inside one transaction.
+A driver holds a loop by a lease, and its token says whether its process still lives: what a killed
+process drove is free at once on its own machine. The `epoch` of a loop fences off an older driver.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
 from heedful.store.database import MEMORY, Db, Row, holds
-from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.lessons import storable
+from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -51,7 +53,7 @@ def alive(owner: str, lease: float, now: float) -> bool:
     """Whether the owner may still be at work.
 
     The lease ends at `lease` (seconds since 1970). On this host a process that is gone ends it at
-    once, and within this process whoever is not at work has let go.
+    once, and within this process an owner that is not at work has let go.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
@@ -94,6 +96,7 @@ def _started(pid: int) -> str:
 
 Plain = Mapping[str, Any]
 HEAD = ("task", "goals", "policy", "context")
+SETTINGS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
 
 def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
@@ -186,7 +189,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
         extra = dump(codec.sparse(entry.extra))
         db.named("set_extra", {"n": n, "extra": extra})
     if entry.cancelled:
-        cancelled = reflections.storable(entry.cancelled)
+        cancelled = storable(entry.cancelled)
         db.named("set_cancelled", {"n": n, "cancelled": cancelled})
     if entry.override is not None:
         _override(db, at, entry.override)
@@ -259,12 +262,30 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
         "goals": dump(list(head.goals)),
         "policy": dump(dict(head.policy)),
         "context": dump(head.context),
+        **_kind(head),
         "owner": owner,
         "lease": now + LEASE_SECONDS if owner else 0.0,
         "now": now,
     }
     row = one(db, "insert_loop", values)
     return int(row["n"]) if row else 0
+
+
+def _kind(head: Head) -> dict[str, str]:
+    """The columns that say what a loop is."""
+    stage = head.stage
+    run, name = (stage.run, stage.name) if stage else ("", "")
+    settings = {one: getattr(stage, one) for one in SETTINGS} if stage else None
+    kind = {"kind": head.kind, "run": storable(run), "stage": storable(name)}
+    return {**kind, "settings": dump(settings)}
+
+
+def _stage_of(row: Row) -> StageHead | None:
+    if row["kind"] != "stage":
+        return None
+    settings = json.loads(row["settings"])
+    settings["checks"] = tuple(settings["checks"])
+    return StageHead(row["run"], row["stage"], **settings)
 
 
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
@@ -286,7 +307,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
-            db.named("set_head", {"n": row["n"], **head})
+            db.named("set_head", {"n": row["n"], **head, **_kind(entry.head)})
         return int(row["n"])
     if entry.head is None or one(db, "find_loop", key) is not None:
         raise _lost(entry.id)
@@ -327,8 +348,8 @@ def _override(db: Db, at: Plain, override: Override) -> None:
     values = {
         **at,
         "rule": override.rule,
-        "by": reflections.storable(override.by),
-        "why": reflections.storable(override.why),
+        "by": storable(override.by),
+        "why": storable(override.why),
         "decisions": override.decisions,
         "until": override.until,
     }
@@ -344,7 +365,8 @@ def _stored(db: Db, row: Row) -> StoredLoop:
     )
     overrides = db.named("read_overrides", n).fetchall()
     steps = db.named("read_steps", n).fetchall()
-    head = Head(*(json.loads(row[part]) for part in HEAD))
+    task, goals, policy, context = (json.loads(row[part]) for part in HEAD)
+    head = Head(task, goals, policy, context, row["kind"], _stage_of(row))
     loop = Loop(
         row["id"],
         tuple(codec.goal_from(g) for g in head.goals),

@@ -1,6 +1,6 @@
-"""The schema of procrastinate, the queue that lives in the same PostgreSQL.
+"""The schema of PostgreSQL, in numbered migrations of two parts, and that of its queue.
 
-The schema of PostgreSQL, in numbered migrations of two parts.
+The part `pre` may be applied while the old version still serves, `post` once it is gone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _part(name: str) -> str:
 
 Part = Literal["pre", "post", "all"]
 # The lock that migrators of one database take one after the other: "heedful" as a number.
-LOCK: Final = 0x657272617461
+LOCK: Final = 0x6865656466756C
 _MAY = (
     "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
     "database (grant create on database … to …); with --role for one that may create roles, too"

@@ -1,9 +1,7 @@
-"""The learned level in SQL: patterns that count as one, by evidence, and apart again.
+"""Patterns of errors that count as one, and lessons listed page by page and edited.
 
-Rows are never merged. Every pattern keeps its own lesson; which of them are a group is a reading of
-the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
-
-Lessons listed page by page, and edited by a person, in SQL.
+Rows are never merged. Every pattern keeps its own lesson; which of them are a group is computed
+from the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class Learned:
         self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """What the first patterns of the type teach, whoever wrote them."""
+        """Return what the first patterns of the type teach, from any author."""
         from heedful.lessons.patterns import MOST_PATTERNS
 
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
@@ -183,7 +181,7 @@ EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, the newest first, without words that are held back.
 
-    Each with its `edition`, which changes with all that an editor sees but for counters.
+    Each with its `edition`, which changes with all that an editor sees, except counters.
     """
     values = {
         **key_of(scope),

@@ -1,15 +1,9 @@
-"""Whose turn it is among the tasks of this process that need the same.
+"""PostgreSQL: a pool of connections, each transaction on a thread of its own.
 
-Who waits here needs no thread and no connection; those are for whom nothing but other processes can
-keep waiting. Without it 64 writers of one scope kept a reader of another waiting for 1.3 s, and
-wrote at two thirds of the rate.
-
-The migrations of PostgreSQL that this version knows, by the files of `sql/`.
-One connection to PostgreSQL that speaks the named statements, a transaction at a time.
-The URL of a PostgreSQL database: what libpq takes of it, and what a person may see.
-psycopg's errors as ours: what happened, what to do about it, and whether to begin again.
-Whether a connection may serve: its role, its server and its schema.
-PostgreSQL: a pool of connections, each transaction on a thread of its own.
+A connection is refused where row-level security would not hold its role. A transaction that was
+turned back by the database, or whose connection was lost before its commit, runs again. Tasks of
+this process that need the same lock wait here, without a thread or a connection: without that 64
+writers of one scope kept a reader of another waiting for 1.3 s, at two thirds of the rate.
 """
 
 from __future__ import annotations
@@ -327,7 +321,7 @@ OPTIONS = (
 )
 # For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
 PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
-# libpq's parameters unless the URL has its own: seconds, but for the last, which has milliseconds.
+# libpq's parameters unless the URL has its own: in seconds, the last one in milliseconds.
 DEFAULTS = {
     "fallback_application_name": "heedful",
     "connect_timeout": "5",
@@ -564,7 +558,11 @@ class Database:
 
 
 class _Pool:
-    """At most `size` threads, and as many connections: the one used last is used first."""
+    """At most `size` threads, and as many connections: the one used last is used first.
+
+    psycopg_pool connects on threads of its own and tries again until a time-out: a refused role or
+    an older schema would be a time-out, not an error that says what to do.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address

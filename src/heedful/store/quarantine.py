@@ -1,4 +1,4 @@
-"""The quarantine in SQL: what waits, what is released or rejected, and sources revoked."""
+"""The quarantine: what waits, what is released or rejected, and sources revoked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
 
 Plain = dict[str, Any]
-# How many sightings of a lesson are told, the newest.
+# How many sightings of a lesson are shown, the newest first.
 TOLD = 20
 DONE = {"release": "released", "reject": "rejected"}
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Loops and episodes as a store keeps them, and what one transaction adds to a loop."""
 
 from __future__ import annotations
 
@@ -11,18 +11,40 @@ from heedful.lessons.proof import Exposure, Outcome
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 
+Kind = Literal["loop", "run", "stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageHead:
+    """What the loop of a stage says of it: its name and settings, and those of its pipeline's run.
+
+    `checks` are the names under which its checks report. `model` writes its output; "" where a
+    function does.
+    """
+
+    run: str
+    name: str
+    pipeline: str = ""
+    checks: tuple[str, ...] = ()
+    on_exhausted: str = "continue"
+    on_unvalidated: str = "continue"
+    model: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """What is stored when a loop begins: its task, and its goals and policy as plain data.
 
-    `context` is what its checks find as `Context.data` where whoever drives it gives nothing else.
+    `context` is what its checks find as `Context.data` where its driver gives nothing else. `kind`
+    says whether it is a loop of its own, the run of a pipeline, or one of the run's stages.
     """
 
     task: Any
     goals: Sequence[Mapping[str, Any]] = ()
     policy: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
+    kind: Kind = "loop"
+    stage: StageHead | None = None
 
 
 @dataclass(frozen=True, slots=True)

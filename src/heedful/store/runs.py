@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from heedful.errors import NotFound, UnknownName
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import sparse
+from heedful.loop.codec import policy_to, sparse
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import neutral
 from heedful.store import loops
-from heedful.store.records import StoredLoop
+from heedful.store.records import Head, StageHead, StoredLoop
 from heedful.store.store import Store
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
@@ -53,7 +53,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptReport:
+class StageAttempt:
     """One attempt of one stage, `attempt` counts from 1.
 
     `timestamp` is when it was decided, in seconds since 1970. `requires_retry` is True if it did
@@ -122,7 +122,7 @@ class StageReport:
     name: str
     status: Status | Literal["open", "not_run"]
     action: Action
-    attempts: tuple[AttemptReport, ...] = ()
+    attempts: tuple[StageAttempt, ...] = ()
     kept: int | None = None
 
     @property
@@ -234,15 +234,13 @@ def stage_feedback(
     return neutral(feedback(evaluation, goals, head, tail))
 
 
-def reworded(loop: Loop, verdict: Verdict) -> Verdict:
+def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
     """Return the verdict; if the loop is that of a stage, with the feedback of that stage."""
     last = loop.attempts[-1] if loop.attempts else None
-    if last is None or not last.evaluation or not {"pipeline", "stage"} <= last.labels.keys():
+    if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
-    if not isinstance(verdict, Again):
-        return verdict
-    said = stage_feedback(last.labels["stage"], last.evaluation, loop.goals)
-    return replace(verdict, feedback=said)
+    feedback = stage_feedback(stage.name, last.evaluation, loop.goals)
+    return replace(verdict, feedback=feedback)
 
 
 def unvalidated(check: str) -> str:
@@ -251,30 +249,30 @@ def unvalidated(check: str) -> str:
 
 
 def stage_report(stored: StoredLoop, run: str) -> StageReport:
-    """Return the report of a stage from its stored loop, whose labels name stage and checks."""
+    """Return the report of a stage from its stored loop."""
     loop = stored.loop
-    labels = loop.attempts[-1].labels if loop.attempts else {}
-    name = labels.get("stage", stored.id.removeprefix(f"{run}/"))
+    stage = stored.head.stage or StageHead(run, stored.id.removeprefix(f"{run}/"))
+    name = stage.name
     last = stored.verdicts[-1] if stored.verdicts else None
-    told = {one.attempt: one for one in stored.decisions}
+    decisions = {decision.attempt: decision for decision in stored.decisions}
     attempts = tuple(
-        _attempt(name, run, one, told.get(one.number), loop.goals) for one in loop.attempts
+        _attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
+        for attempt in loop.attempts
     )
     if not isinstance(last, Done):
         return StageReport(name, "open", "open", attempts)
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
         return StageReport(name, status, "passed", attempts, len(attempts))
-    exhausted, unjudged = (labels.get(one, "") for one in ("on_exhausted", "on_unvalidated"))
     if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
-        action: Action = _unjudged(attempts[-1], unjudged)
+        action: Action = _unjudged(attempts[-1], stage.on_unvalidated)
         return StageReport(name, status, action, attempts, len(attempts))
-    kept = last.best if exhausted == "best" else len(attempts) or None
+    kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
-    return StageReport(name, "failed", how.get(exhausted, "continued"), attempts, kept)
+    return StageReport(name, "failed", how.get(stage.on_exhausted, "continued"), attempts, kept)
 
 
-def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
+def _unjudged(last: StageAttempt, on_unvalidated: str) -> Action:
     """A stage without checks passes; a stage whose check raised is degraded or halted."""
     if not any(one.status == "not_validated" for one in last.checks):
         return "passed"
@@ -282,39 +280,39 @@ def _unjudged(last: AttemptReport, on_unvalidated: str) -> Action:
 
 
 def _attempt(
-    stage: str, run: str, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
-) -> AttemptReport:
+    stage: StageHead, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
+) -> StageAttempt:
     evaluation = attempt.evaluation or Evaluation()
-    names = [name for name in attempt.labels.get("checks", "").split("\n") if name]
+    names = attempt.judged_by
     verdict = decision.verdict if decision else None
     failed = bool(evaluation.errors or evaluation.unmet(goals))
-    said = verdict.feedback if isinstance(verdict, Again) else ""
-    return AttemptReport(
-        stage,
-        run,
+    feedback = verdict.feedback if isinstance(verdict, Again) else ""
+    return StageAttempt(
+        stage.name,
+        stage.run,
         attempt.number,
         _status(evaluation, goals, names),
         tuple(_checked(evaluation, goals, names)),
         round(1000 * attempt.usage.seconds, 3),
         decision.at if decision else 0.0,
         failed or isinstance(verdict, Again),
-        said or (stage_feedback(stage, evaluation, goals) if failed else ""),
+        feedback or (stage_feedback(stage.name, evaluation, goals) if failed else ""),
         _output(attempt, stage),
         attempt.usage,
     )
 
 
-def _output(attempt: Attempt, stage: str) -> str:
+def _output(attempt: Attempt, stage: StageHead) -> str:
     """Return the text of a model; else the output as JSON, with all else that it changed."""
     text = attempt.candidate.text or ""
-    if "model" in attempt.labels:
+    if stage.model:
         return text
     try:
         changed, *more = json.loads(text).values()
     except (ValueError, AttributeError):  # a value that only Python can write
         return text
-    whole = more or changed.keys() != {stage}
-    return text if whole else json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+    whole = more or changed.keys() != {stage.name}
+    return text if whole else json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
 
 
 def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:
@@ -381,9 +379,10 @@ def file_safe(name: str) -> str:
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
 
 
-def head_of(pipeline: str, stages: Sequence[str]) -> dict[str, Any]:
-    """Return the task of the loop of a run."""
-    return {"pipeline": pipeline, "stages": list(stages)}
+def head_of(pipeline: str, stages: Sequence[str]) -> Head:
+    """Return the head of the loop of a run."""
+    task = {"pipeline": pipeline, "stages": list(stages)}
+    return Head(task, (), policy_to(POLICY), kind="run")
 
 
 def loop_of(run: str, stage: str) -> str:
@@ -393,9 +392,7 @@ def loop_of(run: str, stage: str) -> str:
 
 def is_run(stored: StoredLoop) -> bool:
     """Return True if a loop is a run of a pipeline."""
-    task = stored.head.task
-    named = isinstance(task, Mapping) and isinstance(task.get("stages"), list)
-    return named and stored.head.policy.get("name") == POLICY.name
+    return stored.head.kind == "run"
 
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:

@@ -1,8 +1,7 @@
-"""Full text of a scope: which examples have the rare words of a query, and how well they fit it.
+"""Search of examples: by words with BM25, by vectors, and the vectors' places.
 
-Vectors of a scope in RAM, as int8: derived from the database, which alone says what is true.
-The two legs of a search in SQL: by full text, and by vector.
-Vectors in SQL: how many lie in which space, which are missing, and where they go.
+Both ways stay within the scope. SQLite compares vectors by codes of 8 bits that a connection keeps
+in memory, and again exactly where they are near; PostgreSQL compares them itself.
 """
 
 from __future__ import annotations

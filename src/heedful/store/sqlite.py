@@ -1,6 +1,6 @@
-"""One SQLite connection on one thread, with group commit; and SQLite's errors as ours.
+"""SQLite: one file, a write-ahead log, `synchronous=FULL`, one writer thread a process.
 
-SQLite: one file, WAL, synchronous=FULL, one writer thread a process.
+All that waits for the writer is committed together: one fsync for the whole group.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet, finalize
 
-from heedful.errors import InvalidInput, StoreCorrupt, StoreError, StoreNewer, StoreUnavailable
+from heedful.errors import (
+    InvalidInput,
+    StoreCorrupt,
+    StoreError,
+    StoreNewer,
+    StoreOlder,
+    StoreUnavailable,
+)
 from heedful.lessons.lesson import Scope
-from heedful.store import lessons
 from heedful.store.database import MEMORY, Dialect, Kept, Work, read_sql, statements
 from heedful.store.store import Store
 
@@ -80,7 +86,7 @@ class Thread:
         db: Connection | None = None
         while (group := self._group()) is not None:
             db = self._done(db, group)
-            group.clear()  # while it waits, it keeps nobody's objects
+            group.clear()  # while it waits, it keeps no object of a caller alive
         if db is not None:
             db.close()
 
@@ -149,7 +155,7 @@ def _each(db: Connection, group: list[_Job]) -> None:
 
 
 def _undone(db: Connection | None) -> Connection | None:
-    """The connection without an open transaction; None where it has to be opened anew."""
+    """The connection without an open transaction; None where it has to be opened again."""
     try:
         if db is not None and db.in_transaction:
             db.execute("rollback")
@@ -212,8 +218,9 @@ if hasattr(os, "register_at_fork"):
 
 
 K = TypeVar("K")
-APPLICATION = 0x65727261  # "erra", so that a stranger's database is not taken for ours
-SCHEMA = 7
+APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
+BEFORE = 0x65727261  # what files had before the first release, when their schema was another one
+SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 _open: dict[str, Store] = {}
 _guard = threading.Lock()
@@ -340,10 +347,15 @@ def _reading(connect: Callable[[], Connection]) -> Connection:
 
 
 def _is_current(db: Connection, path: str) -> bool:
-    """Whether the schema is ours and up to date. Raises StoreNewer, StoreCorrupt."""
+    """Return True if the schema is up to date. Raises StoreNewer, StoreOlder, StoreCorrupt."""
     application = db.execute("pragma application_id").fetchone()[0]
     version = db.execute("pragma user_version").fetchone()[0]
     tables = db.execute("select count(*) from sqlite_schema").fetchone()[0]
+    if application == BEFORE:
+        raise StoreOlder(
+            f"{path} was made before the first release of heedful and cannot be read any more; "
+            "export its lessons with the version that made it, or move the file away"
+        )
     if application != APPLICATION and (tables or version):
         raise StoreCorrupt(f"{path} is another program's database; name another file")
     if version > SCHEMA:
@@ -357,21 +369,12 @@ def _migrate(db: Connection, path: str) -> None:
     db.execute("begin immediate")
     if not _is_current(db, path):  # another process may have come first
         version = db.execute("pragma user_version").fetchone()[0]
-        db.create_function("words", 1, _words)
-        db.create_function("token", 2, lambda *scope: lessons.token(Scope(*scope)))
         for number in range(version + 1, SCHEMA + 1):
             for statement in _statements(f"sqlite_{number:04}.sql"):
                 db.execute(statement)
         db.execute(f"pragma application_id = {APPLICATION}")
         db.execute(f"pragma user_version = {SCHEMA}")
     db.execute("commit")
-
-
-def _words(text: str) -> str:
-    """What the index holds of a text; only rows of older databases ask."""
-    from heedful.lessons.words import words
-
-    return " ".join(words(text))
 
 
 def _statements(name: str) -> list[str]:

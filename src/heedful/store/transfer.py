@@ -1,7 +1,7 @@
-"""What examples are called outside of their database, where their ids say nothing; and back.
+"""The records of an export, read from one scope and written into another.
 
-What a scope has learnt, read in SQL as the records of an export.
-The records of an export, written in SQL: each once, however often it comes.
+A database numbers examples its own way, so that outside they have names: kind, signature, digest.
+A record is written once, however often it comes.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ def absorb(
 
     What is known stays as it is, but that sightings are counted; and what an operator or a measured
     outcome said raises what neither has said here, as `remember` does. That is on record: `by` is
-    whoever vouches for the import, which is called `source`; "" where nobody does.
+    the person who vouches for the import, which is called `source`; "" without one.
     """
     sink = _Sink(db, scope, source, by, why, time.time())
     return [sink.write(record) for record in records]

@@ -1,7 +1,7 @@
-"""Traces of any agent -> episodes: `read` a file, `write` one."""
+"""Traces of any agent -> episodes, and what these show: `read` a file, `write` one."""
 
-from heedful.traces.gather import Limits
-from heedful.traces.lines import write
+from heedful.traces.episode import Limits
+from heedful.traces.messages import write
 from heedful.traces.reading import FORMATS, read
 
 __all__ = ["FORMATS", "Limits", "read", "write"]

@@ -40,11 +40,11 @@ from heedful.compat.shapes import (
 )
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
-from heedful.memory.episode import Ended
 from heedful.service.auth import Approving, Caller, Project, Reading, Writing
 from heedful.service.problems import Problem, answer
 from heedful.service.setup import RouteSetup, Setup
 from heedful.service.wire import Name, Share
+from heedful.traces.episode import Ended
 
 PREFIX = "/orchestrator"
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")

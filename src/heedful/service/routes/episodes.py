@@ -10,10 +10,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.memory.episode import Episode
-from heedful.memory.filing import file
 from heedful.memory.ingest import receive
-from heedful.memory.reflect import reflect
+from heedful.memory.reflect import file, reflect
 from heedful.service.auth import Caller, Project, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.openapi import SCHEMAS
@@ -28,8 +26,8 @@ from heedful.service.schemas import (
 from heedful.service.setup import RouteSetup, Setup
 from heedful.service.wire import Cursor, Limit, Page, cursor_from
 from heedful.store import episodes
-from heedful.traces.gather import Limits
-from heedful.traces.lines import Lines
+from heedful.traces.episode import Episode, Limits
+from heedful.traces.messages import EpisodeReader
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
@@ -90,7 +88,7 @@ def _episode(new: NewEpisode) -> Episode:
     """The episode, of a bounded size and without secrets. Raises InvalidInput."""
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, where there is no fault")
-    [episode] = Lines(Limits()).add(new.plain())
+    [episode] = EpisodeReader(Limits()).add(new.plain())
     return episode
 
 

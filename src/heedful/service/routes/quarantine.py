@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 
@@ -37,11 +37,11 @@ async def waiting(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[QuarantineRow]:
-    """List what waits: what looks most like an attack first, then the newest."""
-    after: Any = cursor_from(cursor, float, int)
+    """List the entries that wait, the newest first."""
+    (after,) = cursor_from(cursor, int) or (None,)
     quarantine = setup.memory(caller.scope(project)).quarantine
     rows = await quarantine.waiting(limit + 1, after=after)
-    return Page[QuarantineRow].of(rows, limit, "score", "id")
+    return Page[QuarantineRow].of(rows, limit, "id")
 
 
 @router.get("/log")

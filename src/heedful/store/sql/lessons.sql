@@ -99,3 +99,261 @@ select coalesce(sum(lessons), 0) as n from tally where tenant = :tenant and proj
 
 -- name: clear_reflections
 delete from reflection where tenant = :tenant and project = :project;
+
+-- name: known_parents
+select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
+
+-- name: count_traced
+select count(distinct example) as n from origin
+where scope = :scope and example in (select atom from json_each(:parents));
+
+-- name: shown_to_loop
+select distinct e.atom as id from exposure x, json_each(x.examples) e
+where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
+
+-- name: is_own_ancestor
+with recursive before (id) as (
+  select atom from json_each(:parents)
+  union select l.parent from lineage l join before b on l.child = b.id
+)
+select 1 from before where id = :example;
+
+-- name: has_origin
+select 1 from origin where example = :example;
+
+-- name: drop_origin
+delete from origin where example = :example;
+
+-- name: drop_lineage
+delete from lineage where child = :example;
+
+-- name: insert_origin
+insert into origin (example, source, scope) values (:example, :source, :scope)
+on conflict do nothing;
+
+-- name: insert_lineage
+insert into lineage (child, parent)
+select :example, atom from json_each(:parents) where atom <> :example
+on conflict do nothing;
+
+-- name: set_author
+update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
+where id = :reflection and author is null;
+
+-- name: old_voice
+select id, lesson from example where reflection = :reflection and digest = 'lesson' and lesson <> :text;
+
+-- name: step_aside
+-- What waits goes on waiting; a guess of a model is no longer recalled.
+update example
+set digest = :digest,
+    state = case when state in ('candidate', 'verified') and trust = 'model' then 'superseded' else state end
+where id = :example
+  and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
+
+-- name: follow_author
+update reflection set (trust, state, source) = (
+  select e.trust, case when reflection.state = 'retired' then 'retired' else e.state end,
+         coalesce((select min(source) from origin where example = e.id), '')
+  from example e where e.id = author
+)
+where id = :reflection;
+
+-- name: take_voice
+-- Words that others said before become the row of the lesson itself, so that no words have two.
+update example set digest = 'lesson'
+where reflection = :reflection and digest = :mark
+  and not exists (select 1 from example where reflection = :reflection and digest = 'lesson');
+
+-- name: read_voices
+select id, digest, lesson from example where reflection = :reflection and (digest = 'lesson' or id = :example);
+
+-- name: set_digest
+-- Not `or ignore`, which would leave a row that stays as it is without its place in the full-text index.
+update example set digest = :digest
+where id = :example
+  and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
+
+-- name: count_held
+select count(*) as n from origin o join example e on e.id = o.example
+where o.scope = :scope and o.source = :source and e.state = 'quarantined';
+
+-- name: count_sightings
+select case
+  -- Those of all scopes stand in an index; whose they are, only their lessons tell.
+  when (select count(*) from occurrence where source = :source and trust in ('tool', 'external')) <= :most then 0
+  else (
+    select count(*) from occurrence o join reflection r on r.id = o.reflection
+    where o.source = :source and o.trust in ('tool', 'external') and r.tenant = :tenant and r.project = :project
+  )
+end as n;
+
+-- name: ruled_last
+select action from ruling
+where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
+  and json_extract(record, '$.digest') = :digest
+order by at desc, id desc limit 1;
+
+-- name: waiting
+select id from example where scope = :scope and state = 'quarantined';
+
+-- name: read_held
+select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
+       case when l.author = e.id then l.tags else '[]' end as tags,
+       case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
+         select group_concat(source, ', ') from (select source from origin where example = e.id order by source) as named
+       ), '') as source
+from example e join reflection l on l.id = e.reflection
+where e.scope = :scope and e.id in (select atom from json_each(:ids))
+order by e.id desc;
+
+-- name: rests_on
+with recursive before (id) as (
+  select cast(:example as bigint)
+  union select l.parent from lineage l join before b on l.child = b.id
+)
+select distinct source from origin where example in (select id from before) and source <> '' order by source;
+
+-- name: parents_of
+select parent from lineage where child = :example order by parent;
+
+-- name: children_of
+select child from lineage where parent = :example order by child;
+
+-- name: newest_sightings
+select o.text, o.source, o.trust, o.loop, o.at from occurrence o join reflection l on l.id = o.reflection
+where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
+order by o.id desc limit :most;
+
+-- name: rulings_on
+select action, subject, by, why, record, at from ruling
+where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
+  and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
+order by at desc, id desc;
+
+-- name: settle_example
+update example set state = :state, trust = :trust
+where id = :example and scope = :scope and state = 'quarantined'
+returning reflection, digest;
+
+-- name: read_voice
+select l.kind, l.signature, l.pattern, l.error_type, l.trust, l.state, l.author,
+       exists (select 1 from example where id = l.author) as spoken_for
+from reflection l where l.id = :reflection;
+
+-- name: best_example
+select id from example where reflection = :reflection
+order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
+
+-- name: best_sighting
+select text, source, trust, parents from occurrence where reflection = :reflection
+order by (select key from json_each(:order) where value = trust), id limit 1;
+
+-- name: give_back
+-- Where all that is left of a lesson are copies of examples, they go back to the lessons that it took the place of.
+delete from link
+where tenant = :tenant and project = :project and relation = 'became'
+  and parent = (select kind || '/' || signature from reflection where id = :reflection)
+  and not exists (
+    select 1 from example where reflection = :reflection
+      and id not in (select successor from supersession where what = 'example'));
+
+-- name: bring_back
+update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'candidate' end
+where id = :example and state = 'superseded';
+
+-- name: set_voice
+update reflection
+set tags = case when author = :example then tags else '[]' end,
+    importance = case when author = :example then importance else 0.5 end,
+    meta = case when author = :example then meta else '{}' end,
+    (text, trust, state, author, source) = (
+  select lesson, trust, case when :kept <> '' then :kept else e.state end, id,
+         coalesce((select min(source) from origin where example = e.id), '')
+  from example e where id = :example
+)
+where id = :reflection;
+
+-- name: rests_on_source
+with recursive rests (id) as (
+  select example from origin where scope = :scope and source = :source
+  union select l.child from lineage l join rests r on l.parent = r.id
+)
+select id from rests;
+
+-- name: delete_sightings
+delete from occurrence where id in (
+  select o.id from occurrence o join reflection r on r.id = o.reflection
+  where r.tenant = :tenant and r.project = :project and (
+    o.source = :source
+    or o.parents <> '[]' and exists (
+      select 1 from json_each(o.parents) where value in (select value from json_each(:ids))
+    )
+  )
+)
+returning reflection;
+
+-- name: delete_vectors
+delete from vector where example in (select atom from json_each(:ids));
+
+-- name: delete_examples
+delete from example where id in (select atom from json_each(:ids)) returning reflection;
+
+-- name: delete_origins
+delete from origin where example in (select atom from json_each(:ids));
+
+-- name: unsee
+update reflection
+set seen = max(1, seen - :n),
+    first_seen = coalesce((select min(at) from occurrence where reflection = :reflection), first_seen),
+    last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
+where id = :reflection;
+
+-- name: delete_reflection
+delete from reflection where id = :reflection;
+
+-- name: clear_lineage
+delete from lineage where child in (select example from origin where scope = :scope);
+
+-- name: clear_origins
+delete from origin where scope = :scope;
+
+-- name: insert_ruling
+insert into ruling (tenant, project, action, subject, by, why, record, at)
+values (:tenant, :project, :action, :subject, :by, :why, :record, :now);
+
+-- name: evict
+-- The same order as in the index reflection_useful: what cannot be recalled goes first, and of that what is
+-- quarantined; then what helps least as far as it is proven, matters least, and was longest of no use.
+delete from reflection where id in (
+  select id from reflection
+  where tenant = :tenant and project = :project and pinned = false
+    and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
+  order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
+           useful, importance, max(last_seen, last_shown), id
+  limit :excess
+)
+returning id;
+
+-- name: evict_examples
+delete from example where id in (
+  select e.id from example e join reflection l on l.id = e.reflection
+  where e.scope = :scope and e.indexed and e.digest not like 'lesson%' and not l.pinned
+  order by e.at, e.id limit :excess
+);
+
+-- name: prunable
+select id, kind, signature, error_type, text, state, trust, importance, seen, useful, last_seen, last_shown
+from reflection
+where tenant = :tenant and project = :project and pinned = false and useful <= 1
+  and max(last_seen, last_shown) >= :since and max(last_seen, last_shown) < :before
+order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
+         useful, importance, max(last_seen, last_shown), id
+limit :limit;
+
+-- name: delete_reflections
+delete from reflection where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
+
+-- name: set_pinned
+update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id
+returning kind, signature;

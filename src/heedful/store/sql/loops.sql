@@ -2,8 +2,12 @@
 select n, owner, epoch, lease from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: insert_loop
-insert into loop (tenant, project, id, task, goals, policy, context, owner, lease, created, updated)
-values (:tenant, :project, :id, :task, :goals, :policy, :context, :owner, :lease, :now, :now)
+insert into loop (
+  tenant, project, id, kind, run, stage, settings, task, goals, policy, context, owner, lease, created, updated
+)
+values (
+  :tenant, :project, :id, :kind, :run, :stage, :settings, :task, :goals, :policy, :context, :owner, :lease, :now, :now
+)
 returning n;
 
 -- name: take_over
@@ -25,17 +29,17 @@ where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n;
 
 -- name: read_loop
-select n, id, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
+select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: newest_loops
-select n, id, task, goals, policy, context, extra, cancelled, epoch, created, updated
+select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
 order by created desc, n desc limit :limit;
 
 -- name: loops_before
-select n, id, task, goals, policy, context, extra, cancelled, epoch, created, updated
+select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
   and (created, n) < (select created, n from loop where tenant = :tenant and project = :project and id = :id)
@@ -63,7 +67,8 @@ update loop set state = 'open' where n = :n and state <> 'open';
 update loop set extra = :extra where n = :n;
 
 -- name: set_head
-update loop set goals = :goals, policy = :policy where n = :n;
+update loop set goals = :goals, policy = :policy, kind = :kind, run = :run, stage = :stage, settings = :settings
+where n = :n;
 
 -- name: set_cancelled
 update loop set cancelled = :cancelled where n = :n;
@@ -97,7 +102,7 @@ on conflict (loop, key) do nothing;
 delete from step where loop = :n;
 
 -- name: echoing
-select n, id, task, goals, policy, context, extra, cancelled, epoch, created, updated
+select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop where tenant = :tenant and project = :project and id <> :id
 order by created desc, n desc limit :window;
 

@@ -8,7 +8,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
                                   where value in (select value from json_each(:tags))));
 
 -- name: read_examples
--- Of a lesson whose words are held back only what came with the example is told.
+-- A lesson whose words are held back shows only what came with the example.
 select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
        case when l.trust in ('tool', 'external') then '[]' else l.tags end as tags,
@@ -21,3 +21,20 @@ from json_each(:ids) i cross join example e cross join reflection l
      left join vector v on v.example = e.id and v.space = :space
 where e.id = i.atom and l.id = e.reflection
   and l.tenant = :tenant and l.project = :project and e.indexed;
+
+-- name: count_spaces
+select coalesce(v.space, '') as space, count(*) as n
+from reflection l cross join example e left join vector v on v.example = e.id
+where e.reflection = l.id and l.tenant = :tenant and l.project = :project
+  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified')
+  and trim(e.task, :blank) <> ''
+group by 1;
+
+-- name: unplaced
+-- In the order of the ids, so that each is looked at once however many batches there are.
+select e.id, e.task
+from example e cross join reflection l left join vector v on v.example = e.id
+where l.id = e.reflection and e.id > :after and l.tenant = :tenant and l.project = :project
+  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified')
+  and trim(e.task, :blank) <> '' and (v.example is null or v.space <> :space)
+order by e.id limit :limit;

@@ -1,0 +1,268 @@
+"""What a demonstration measured: figures with 95 % intervals, and the table and words on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from heedful.cli.output import show, table
+from heedful.cli.run import Row
+from heedful.errors import InvalidInput
+from heedful.lessons.proof import Estimate, paired, share
+
+from .stories import Story
+
+WITHOUT, MEMORY = "without memory", "with memory"
+RUNS = {WITHOUT: "without", MEMORY: "with"}
+ALL, SECOND = "all tasks", "second half"
+POOLED, FOLLOWED = "all families", "families it follows"
+CAN_FOLLOW = 0.8  # share right at once, after three right examples, of a family that counts
+RESAMPLES = 4_000
+COLUMNS = (
+    *("family", "arm", "tasks", "right at once", "second half", "solved", "calls"),
+    *("tokens", "seconds"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One arm over some tasks: shares of them, and sums; `seconds` is what the loops took."""
+
+    tasks: int
+    at_once: Estimate
+    solved: Estimate
+    calls: int
+    tokens: int
+    seconds: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Figures:
+        """Sum up at least one row."""
+        return cls(
+            len(rows),
+            share(sum(row.at_once for row in rows), len(rows)),
+            share(sum(row.passed for row in rows), len(rows)),
+            sum(row.calls for row in rows),
+            sum(row.tokens for row in rows),
+            round(sum(row.seconds for row in rows), 2),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Both arms over the same tasks.
+
+    `gain` is how much larger the share right at once is with memory; `calls` are the model calls
+    with memory divided by those without.
+    """
+
+    group: str
+    part: str
+    without: Figures
+    memory: Figures
+    gain: Estimate
+    calls: Estimate
+
+    @classmethod
+    def of(cls, group: str, part: str, without: Sequence[Row], memory: Sequence[Row]) -> Compared:
+        """Compare rows that stand in the same order of tasks."""
+        pairs = list(zip(memory, without, strict=True))
+        strata: dict[str, list[tuple[float, float]]] = {}
+        for one, other in pairs:
+            strata.setdefault(one.group, []).append((one.calls, other.calls))
+        gained = gain([(one.at_once, other.at_once) for one, other in pairs])
+        figures = (Figures.of(without), Figures.of(memory))
+        return cls(group, part, *figures, gained, ratio(list(strata.values())))
+
+
+def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
+    """Return how much larger the share of the first is than that of the second.
+
+    The interval holds whenever one stops, also if tasks depend on each other: a task may rest on
+    what an earlier task taught (`heedful.lessons.proof`).
+    """
+    first = sum(a and not b for a, b in pairs)
+    second = sum(b and not a for a, b in pairs)
+    value = (first - second) / len(pairs)
+    low, high = paired(first, len(pairs) - first - second, second, 0.025)
+    return Estimate(value, min(low, value), max(high, value))
+
+
+def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Estimate:
+    """Return the sum of the first over the sum of the second, with a bootstrap interval.
+
+    Pairs are drawn with replacement within each stratum. The same seed gives the same interval.
+    """
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    drawn = np.zeros((RESAMPLES, 2))
+    whole = np.zeros(2)
+    for stratum in strata:
+        pairs = np.asarray(stratum, dtype=float).reshape(-1, 2)
+        if len(pairs):
+            drawn += pairs[random.integers(len(pairs), size=(RESAMPLES, len(pairs)))].sum(axis=1)
+            whole += pairs.sum(axis=0)
+    if not whole[1]:
+        raise InvalidInput("sum of the second", 0, "above 0, to be divided by")
+    low, high = np.quantile(drawn[:, 0] / np.maximum(drawn[:, 1], 1e-9), (0.025, 0.975))
+    return Estimate(float(whole[0] / whole[1]), float(low), float(high))
+
+
+def second_half(rows: Sequence[Row]) -> list[Row]:
+    """Return the later half of each family's tasks, the middle one included."""
+    chosen: set[str] = set()
+    for group in {row.group for row in rows}:
+        ids = [row.id for row in rows if row.group == group]
+        chosen |= set(ids[len(ids) // 2 :])
+    return [row for row in rows if row.id in chosen]
+
+
+def comparisons(
+    without: Sequence[Row], memory: Sequence[Row], follows: Mapping[str, Estimate]
+) -> list[Compared]:
+    """Compare each family and all of them, over all tasks and over the second half.
+
+    `follows` is the share that each family reached with three right examples, if it was measured;
+    then the families that the model can follow are pooled, too.
+    """
+    names = list(dict.fromkeys(row.group for row in without))
+    followed = [name for name in names if name in follows and follows[name].value >= CAN_FOLLOW]
+    pools = [(name, [name]) for name in names]
+    pools += [(POOLED, names)] if len(names) > 1 else []
+    pools += [(FOLLOWED, followed)] if followed else []
+    made = []
+    for title, members in pools:
+        a, b = ([row for row in rows if row.group in members] for rows in (without, memory))
+        made.append(Compared.of(title, ALL, a, b))
+        made.append(Compared.of(title, SECOND, second_half(a), second_half(b)))
+    return made
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What was run: the rows of both arms in task order, the stories to tell, the gold.
+
+    `stories` are by kind, each of one task: the telling story and that of the other arm.
+    `follows` is each family's share right at once after three right examples. `seconds` is the
+    time of this command alone, without what earlier ones did.
+    """
+
+    without: tuple[Row, ...]
+    memory: tuple[Row, ...]
+    stories: dict[str, tuple[Story, Story]]
+    follows: dict[str, Estimate] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that table, picture, report and result.json say; `commands` are to type next."""
+
+    ran: Ran
+    compared: tuple[Compared, ...]
+    lessons: tuple[Mapping[str, Any], ...]
+    settings: Mapping[str, str]
+    machine: Mapping[str, str]
+    commands: tuple[tuple[str, str], ...]
+
+    def pooled(self, part: str) -> Compared:
+        """Return all families over one part of the tasks."""
+        pools = [one for one in self.compared if one.part == part]
+        return next((one for one in pools if one.group == POOLED), pools[0])
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        arms = {WITHOUT: self.ran.without, MEMORY: self.ran.memory}
+        return {
+            "settings": dict(self.settings),
+            "machine": dict(self.machine),
+            "figures": [asdict(one) for one in self.compared],
+            "words": {part: in_words(self.pooled(part)) for part in (ALL, SECOND)},
+            "follows_gold": {name: asdict(one) for name, one in self.ran.follows.items()},
+            "rows": {RUNS[arm]: [asdict(row) for row in rows] for arm, rows in arms.items()},
+            "lessons": [dict(one) for one in self.lessons],
+            "seconds": self.ran.seconds,
+            "commands": [line for _, line in self.commands],
+        }
+
+
+def print_summary(measured: Measured) -> None:
+    """Print the table and what its intervals say."""
+    show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
+    pairs = by_group(measured)
+    table(COLUMNS, [cells(*pair, arm) for pair in pairs for arm in (WITHOUT, MEMORY)], text=2)
+    for head, lines in sentences(measured):
+        show("\n".join([head, *(f"  {line}" for line in lines)]))
+
+
+def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:
+    """Return for each family and pool all its tasks and the second half; each pool once."""
+    halves = {one.group: one for one in measured.compared if one.part == SECOND}
+    pairs = [(one, halves[one.group]) for one in measured.compared if one.part == ALL]
+    every = {one.group: one.memory.tasks for one, _ in pairs}
+    same = every.get(FOLLOWED) == every.get(POOLED)
+    return [pair for pair in pairs if pair[0].group != FOLLOWED or not same]
+
+
+def cells(whole: Compared, half: Compared, arm: str, number: str = "d") -> tuple[str, ...]:
+    """Return one arm's row for the columns; `number` is the format of tokens."""
+    every, later = (one.memory if arm == MEMORY else one.without for one in (whole, half))
+    name, tasks = (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
+    shares = (percent(every.at_once), percent(later.at_once), percent(every.solved))
+    counts = (str(every.calls), f"{every.tokens:{number}}", f"{every.seconds:.0f}")
+    return (name, arm, tasks, *shares, *counts)
+
+
+def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
+    """Say in words what the intervals mean: a head and its sentences."""
+    for part in (SECOND, ALL):
+        one = measured.pooled(part)
+        yield f"{POOLED}, {part} ({one.memory.tasks} tasks)", in_words(one)
+    if follows := measured.ran.follows:
+        shares = [f"{name or 'tasks'} {percent(one)}" for name, one in follows.items()]
+        yield "right at once after three right examples", [", ".join(shares)]
+        least = f"{100 * CAN_FOLLOW:.0f} %"
+        halves = [one for one in measured.compared if (one.group, one.part) == (FOLLOWED, SECOND)]
+        for one in halves:
+            yield f"families with at least {least} there, second half", in_words(one)
+        if not halves:
+            yield f"no family reaches {least} there", ["this model cannot follow examples"]
+    named = [(one.group or "tasks", one) for one, _ in by_group(measured)]
+    worse = [name for name, one in named if one.gain.value <= 0 and name not in (POOLED, FOLLOWED)]
+    if worse:
+        yield "families without a gain at once", [", ".join(worse)]
+
+
+def in_words(one: Compared) -> list[str]:
+    """Say what the intervals mean; an interval that covers no difference says so."""
+    better, worse = "more are right at once with memory", "FEWER are right at once with memory"
+    gain = f"uplift: {points(one.gain)} right at once; {_verdict(one.gain, 0, better, worse)}"
+    verdict = _verdict(one.calls, 1, "MORE calls with memory", "fewer calls with memory")
+    if one.calls.low == one.calls.high == 1:
+        verdict = "the same in every task"
+    ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
+    return [gain, f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}"]
+
+
+def percent(estimate: Estimate) -> str:
+    """Format a share with its interval, such as `50 % (22–78)`."""
+    ends = f"{100 * estimate.low:.0f}–{100 * estimate.high:.0f}"
+    return f"{100 * estimate.value:.0f} % ({ends})"
+
+
+def points(estimate: Estimate) -> str:
+    """Format a difference of shares, such as `−12 points (−40 to +15)`."""
+    return f"{_signed(estimate.value)} points ({_signed(estimate.low)} to {_signed(estimate.high)})"
+
+
+def _signed(value: float) -> str:
+    whole = round(100 * value)
+    return f"{whole:+d}".replace("-", "−") if whole else "0"
+
+
+def _verdict(estimate: Estimate, none: int, above: str, below: str) -> str:
+    if estimate.covers(none):
+        return f"insufficient data: the interval covers {none}"
+    return above if estimate.value > none else below

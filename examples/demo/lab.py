@@ -1,0 +1,316 @@
+"""`heedful demo`: the same tasks with and without memory on a real small model, then a report."""
+
+from __future__ import annotations
+
+import hashlib
+import json as jsonlib
+import os
+import platform
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import heedful
+from heedful.checks.evaluate import Context
+from heedful.cli.demo import announce, examples_folder, program
+from heedful.cli.output import NoPictures, print_json, say, show
+from heedful.cli.progress import Progress
+from heedful.cli.run import Row, ended
+from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
+from heedful.cli.tasks import Task, read_tasks
+from heedful.drive.generate import Writer
+from heedful.errors import ModelError
+from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Estimate, share
+from heedful.loop import policies
+from heedful.loop.decide import Policy
+from heedful.loop.stop import MaxAttempts
+from heedful.memory.memory import Memory
+from heedful.models import weights
+from heedful.models.contract import Embedder, Message, Model
+from heedful.store import lessons as lesson_store
+from heedful.store.store import Store
+
+from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_summary
+from .report import draw, page
+from .stories import HEADS, LEGEND, Screen, Story, kinds, story
+
+RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"
+SCOPE = Scope()
+ONCE = Policy((MaxAttempts(1),), name="once")
+# The system prompt says nothing about any rule.
+SYSTEM = "Answer with the result only, on one line."
+MAX_TOKENS = 48
+# 7 tasks of each of 9 families, twice: about 290 calls, 0.85 s each on one core: four minutes.
+PER_FAMILY = 7
+GOLD_EXAMPLES = 3
+TOP = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks in the order of both arms, and what else shapes the answers.
+
+    `source` is the digest of the task file and of the code of its checks; `by_meaning` says how
+    recall compares. A `full` plan has all tasks of the file, and measures the gold.
+    """
+
+    model: str
+    path: Path
+    tasks: tuple[Task, ...]
+    source: str
+    full: bool = False
+    by_meaning: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return a digest that differs for plans whose answers may differ."""
+        parts = [heedful.__version__, self.model, str(self.by_meaning), SYSTEM, str(MAX_TOKENS)]
+        parts += [self.source, *(task.id for task in self.tasks)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:6]
+
+
+def plan(
+    path: Path | None, model: str, *, full: bool = False, per_family: int = PER_FAMILY
+) -> Plan:
+    """Read the tasks and choose. Raises TaskFileError."""
+    path = path or examples_folder() / "house_rules" / "tasks.jsonl"
+    chosen = in_turn(read_tasks(path), None if full else per_family)
+    files = [path, *sorted(path.parent.glob("*.py"))]
+    source = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+    return Plan(model, path, tuple(chosen), source, full)
+
+
+def families(tasks: Sequence[Task]) -> dict[str, list[Task]]:
+    """Group the tasks by family, in their order."""
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.family, []).append(task)
+    return found
+
+
+def in_turn(tasks: Sequence[Task], most: int | None) -> list[Task]:
+    """Return the first `most` tasks of each family (None: all), the families in turn."""
+    every = [members[:most] for members in families(tasks).values()]
+    return [task for task in chain.from_iterable(zip_longest(*every)) if task is not None]
+
+
+def right_answer(task: Task) -> str:
+    """Return the right answer, for measurement only, from the task's context or a check; or "".
+
+    No loop reads it: prompts are made of the task's text, and checks have rules of their own.
+    """
+    given = task.context.get("answer") if isinstance(task.context, Mapping) else None
+    answers = [given, *(getattr(check, "expected", None) for check in task.checks)]
+    return next((answer for answer in answers if isinstance(answer, str)), "")
+
+
+def gold(tasks: Sequence[Task]) -> Iterator[tuple[str, list[Task], list[Task]]]:
+    """Yield for each family three tasks with right answers, and the tasks to ask with them.
+
+    Families without right answers, or with nothing left to ask, are left out. The second half is
+    asked, so that the share is over the tasks for which memory is scored.
+    """
+    for name, members in families(tasks).items():
+        shown = [task for task in members if right_answer(task)][:GOLD_EXAMPLES]
+        asked = [task for task in members[len(members) // 2 :] if task not in shown]
+        if len(shown) == GOLD_EXAMPLES and asked:
+            yield name, shown, asked
+
+
+@dataclass(frozen=True, slots=True)
+class Primed(Writer):
+    """A writer that shows the same worked examples before every task."""
+
+    examples: tuple[Message, ...] = ()
+
+    def messages(self, at: Context) -> list[Message]:
+        """Return the prompt of the attempt that `at` describes."""
+        return Writer.messages(self, replace(at, examples=self.examples))
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where a plan is run: one file for its loops and its memory, one model."""
+
+    plan: Plan
+    store: Store
+    model: Model
+    embedder: Embedder | None
+    screen: Screen
+
+    async def run(self) -> Ran:
+        """Run both arms, task by task in turn, then the gold; what is stored is not run again."""
+        began = time.perf_counter()
+        writer = Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS)
+        # Without a holdout: memory is compared with the arm that has none.
+        learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
+        memories = {WITHOUT: None, MEMORY: learning}
+        first: dict[str, tuple[Story, Story]] = {}
+        rows: dict[str, list[Row]] = {arm: [] for arm in memories}
+        with self.screen:
+            for number, task in enumerate(self.plan.tasks, 1):
+                stories = []
+                for arm, memory in memories.items():
+                    self.screen.arm(arm, rows[arm], task.id)
+                    rows[arm].append(await self._one(task, RUNS[arm], writer, memory))
+                    self.screen.arm(arm, rows[arm])
+                    stories.append(await story(self.store, SCOPE, rows[arm][-1].loop))
+                without, with_it = stories
+                self.screen.task(task.id, number, without, with_it)
+                for kind, one, other in kinds(without, with_it):
+                    if kind not in first:
+                        first[kind] = (one, other)
+                        self.screen.tell(HEADS[kind], one, other)
+        follows = await self._follows() if self.plan.full else {}
+        seconds = round(time.perf_counter() - began, 1)
+        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), first, follows, seconds)
+
+    async def _one(self, task: Task, run: str, writer: Writer, memory: Memory | None = None) -> Row:
+        options = {"generate": writer, "store": self.store, "memory": memory, "scope": SCOPE}
+        return await ended(task, f"{run}-{self.plan.key}", policies.default, **options)
+
+    async def _follows(self) -> dict[str, Estimate]:
+        """Measure each family's share right at once after three right answers."""
+        shares = {}
+        for name, shown, asked in gold(self.plan.tasks):
+            turns = [
+                message
+                for task in shown
+                for message in (
+                    Message("user", task.task),
+                    Message("assistant", right_answer(task)),
+                )
+            ]
+            writer = Primed(self.model, SYSTEM, max_tokens=MAX_TOKENS, examples=tuple(turns))
+            once = [replace(task, policy=ONCE) for task in asked]
+            rows = [await self._one(task, "gold", writer) for task in once]
+            shares[name] = share(sum(row.at_once for row in rows), len(rows))
+            part = f"{100 * shares[name].value:.0f} % of {len(rows)}"
+            self.screen.say(f"three right examples: {name or 'tasks'} {part} right at once")
+        return shares
+
+
+async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again: str) -> Measured:
+    """Run what is not stored yet, and measure. Raises ModelError, StoreError, UserCodeError."""
+    embedder = await fetch(values)
+    chosen = replace(chosen, by_meaning=embedder is not None)
+    db = out / f"demo-{chosen.key}.db"
+    if fresh:
+        for end in ("", "-wal", "-shm"):
+            db.with_name(db.name + end).unlink(missing_ok=True)
+    values = values.model_copy(update={"db": str(db)})
+    names = list(dict.fromkeys(task.family or "tasks" for task in chosen.tasks))
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(stored(values, new=True))
+        model = await stack.enter_async_context(model_of(values))
+        say(
+            f"{chosen.model}: {len(chosen.tasks)} tasks of {len(names)} families: "
+            f"{', '.join(names)}\neach task twice, first without memory, then with; only a check "
+            f"knows the rules\n{LEGEND}\n"
+        )
+        ran = await Lab(chosen, store, model, embedder, Screen(len(chosen.tasks))).run()
+        lessons = await store.read(SCOPE, lesson_store.top, TOP)
+    threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
+    return Measured(
+        ran,
+        tuple(comparisons(ran.without, ran.memory, ran.follows)),
+        tuple(lessons),
+        _settings(chosen) | {"threads": threads, "command": again},
+        machine(),
+        tuple(_commands(chosen, ran, db)),
+    )
+
+
+async def fetch(values: Settings) -> Embedder | None:
+    """Fetch missing weights, after saying how large they are; return the embedder or None.
+
+    Raises WeightsError for those of the model.
+    """
+    embedded = values.model.partition(":")[0] == "embedded"
+    wanted = values.embedder == "minilm" or (embedded and values.embedder == "auto")
+    meaning = [weights.find(name) for name in EMBEDDER] if wanted else []
+    needed = weights.needed(values.model)
+    model = [needed] if needed else []
+    announce([*model, *meaning], values.cache or weights.default_cache())
+    with Progress() as progress:
+        for one in model:
+            await weights.fetch(one, cache=values.cache, progress=progress.fetched)
+        try:
+            for one in meaning:
+                await weights.fetch(one, cache=values.cache, progress=progress.fetched)
+        except ModelError as error:
+            say(f"without the embedder, so recall compares words: {error}")
+            return None
+    return embedder_of(values)
+
+
+def machine() -> dict[str, str]:
+    """Describe the machine."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count() or "unknown"),
+        "python": platform.python_version(),
+        "heedful": heedful.__version__,
+    }
+
+
+def _settings(chosen: Plan) -> dict[str, str]:
+    policy, found = policies.default, weights.needed(chosen.model)
+    known = {"weights": f"{found.about}, SHA-256 {found.sha256[:12]}…"} if found else {}
+    here, path = Path.cwd(), chosen.path.resolve()
+    path = path.relative_to(here) if path.is_relative_to(here) else chosen.path
+    return {
+        "model": chosen.model,
+        **known,
+        "recall by": "meaning (all-MiniLM-L6-v2)" if chosen.by_meaning else "words",
+        "tasks": f"{len(chosen.tasks)} of {path}, {'all' if chosen.full else 'a subset'}",
+        "order": "one task of each family in turn, both arms the same, one call at a time",
+        "system prompt": SYSTEM,
+        "temperature": "0, warmer after a repeated answer",
+        "tokens an answer": f"at most {MAX_TOKENS}",
+        "policy": f"{policy.name}: {', '.join(map(str, policy.rules))}",
+        "memory": "empty at the start; holdout off; up to 3 earlier accepted answers as chat turns",
+    }
+
+
+def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
+    """Return three commands that work on what was stored, each with its purpose."""
+    stories = ran.stories
+    loops = [stories[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in stories]
+    loop = loops[0] if loops else ran.memory[0].loop
+    task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
+    lines = (
+        ("what it has learnt", ["lessons"]),
+        ("why a loop went on and why it ended", ["why", loop]),
+        ("what a task brings back", ["recall", task]),
+    )
+    return [(what, f"{program()} {shlex.join([*line, '--db', str(db)])}") for what, line in lines]
+
+
+def write(measured: Measured, out: Path, json: bool) -> None:
+    """Print table or JSON; leave picture, report and result.json in the folder."""
+    title = f"{measured.settings['model']}: {len(measured.ran.memory)} tasks, each once without "
+    arms = {MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}
+    pictures = None
+    try:
+        pictures = [draw(arms, f"{title}and once with memory", dark=dark) for dark in (False, True)]
+        (out / PICTURE).write_bytes(pictures[0])
+    except NoPictures as error:
+        say(f"heedful: {error}")
+    (out / REPORT).write_text(page(measured, pictures), "utf-8")
+    (out / RESULT).write_text(jsonlib.dumps(measured.plain(), indent=1) + "\n", "utf-8")
+    if json:
+        print_json(measured.plain())
+        return
+    print_summary(measured)
+    show(f"\nreport   {out / REPORT}")
+    if pictures:
+        show(f"picture  {out / PICTURE}")
+    show(f"figures  {out / RESULT}\n\nNext:")
+    for what, line in measured.commands:
+        show(f"  {line}\n      {what}")

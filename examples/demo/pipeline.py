@@ -1,0 +1,224 @@
+"""`heedful demo --pipeline`: stages that correct themselves, and are right the next time."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import fill
+
+from heedful.cli.demo import announce, program
+from heedful.cli.output import counted, print_json, say, show, table
+from heedful.cli.progress import Progress
+from heedful.cli.settings import Settings, model_of
+from heedful.errors import ModelError, ModelUnavailable, NotFound
+from heedful.loop.feedback import clean
+from heedful.memory.memory import Memory
+from heedful.models import weights
+from heedful.models.contract import Model
+from heedful.pages.words import failures, happened, worked
+from heedful.store import exposures
+from heedful.store.runs import Report, StageReport, loop_of, report_of
+
+from ..forecast import forecast
+
+DB = "heedful.db"
+BY_MODEL = "-model"
+LONGEST = 800  # characters of a model's text that are shown
+PAGES = ("html", "md", "json")
+HEADS = ("stage", "how it ended", "what had failed", "attempts", "seconds")
+TITLE = """\
+Five stages forecast tomorrow's maximum temperature in Seattle. Two of them, train and insights,
+stand in for an agent that writes code: at first they make things up, with feedback they correct it.
+"""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was run: by the stand-in, and by a model if there is one; `first` is the first run.
+
+    `helped` are the stages that memory helped at once; `lessons` counts what is known by now.
+    """
+
+    out: Path
+    report: Report
+    written: Report | None
+    first: Report
+    helped: tuple[str, ...]
+    lessons: int
+
+    @property
+    def reports(self) -> list[Report]:
+        """Return all runs of this command."""
+        return [self.report, *([self.written] if self.written else [])]
+
+    @property
+    def files(self) -> list[Path]:
+        """Return the reports of the runs, then those of attempts."""
+        runs = [self.out / f"{one.stem}.{end}" for one in self.reports for end in PAGES]
+        stages = [stage for one in self.reports for stage in one.stages]
+        return runs + [self.out / one.file for stage in stages for one in stage.attempts]
+
+    def commands(self, again: str) -> list[tuple[str, str]]:
+        """Return the commands to type next, each with its purpose."""
+        run, db = self.report.run, ("--db", str(self.out / DB))
+        asked = "why did the pipeline retry stage 4?"
+        lines = (
+            ("why a stage was run again, with the figures", ("why", run, "train", *db)),
+            ("an answer from the reports; no model is asked", ("ask", run, asked, *db)),
+            ("all runs", ("runs", *db)),
+        )
+        named = [(what, f"{program()} {shlex.join(line)}") for what, line in lines]
+        return [*named, ("once more: what it has learnt is told at once", again)]
+
+
+async def run(values: Settings, out: Path, fresh: bool) -> Shown:
+    """Run the pipeline, and once more with a model if there is one; reports stay in the folder.
+
+    Raises PackageMissing, ModelError, StoreError.
+    """
+    if fresh:
+        for end in ("", "-wal", "-shm"):
+            (out / f"{DB}{end}").unlink(missing_ok=True)
+    forecast.weather()  # raises before anything is made
+    async with AsyncExitStack() as stack:
+        model = await _model(values, stack)
+        memory = forecast.remembering(out)
+        stack.push_async_callback(memory.store.close)
+
+        async def ran(name: str, model: Model | None = None) -> Report:
+            made = forecast.pipeline(memory, out, model, True)
+            days = forecast.QUARTER if model else forecast.TEST
+            return await made.run(forecast.begun(out / name, test=days), id=name)
+
+        name = await _unended(memory, model)
+        say(f"\n{TITLE}")
+        report, written = await ran(name), None
+        if model is not None:
+            say(f"\nThe last quarter of 2013, and a model writes what it shows: {values.model}\n")
+            written = await ran(f"{name}{BY_MODEL}", model)
+        first = await report_of(memory.store, memory.scope, "forecast-1")
+        helped = [one.name for one in report.stages if await _recalled(memory, report, one)]
+        return Shown(out, report, written, first, tuple(helped), await memory.count())
+
+
+async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
+    """Open the model, its weights fetched; None if the default one cannot be had.
+
+    Raises ModelError, UsageError.
+    """
+    usual = values.model == Settings.model_fields["model"].default
+    try:
+        if usual and find_spec("xllamacpp") is None:
+            raise ModelUnavailable("it needs xllamacpp: pip install 'heedful[embedded]'")
+        needed = weights.needed(values.model)
+        announce([needed] if needed else [], values.cache or weights.default_cache())
+        with Progress() as progress:
+            return await stack.enter_async_context(model_of(values, progress.fetched))
+    except ModelError as error:
+        if not usual:
+            raise
+        say(f"heedful: no model writes the insights: {error}")
+        return None
+
+
+async def _report(memory: Memory, name: str) -> Report | None:
+    try:
+        return await report_of(memory.store, memory.scope, name)
+    except NotFound:
+        return None
+
+
+async def _unended(memory: Memory, model: Model | None) -> str:
+    """Return the name of the last run if it, or the model's run after it, was interrupted.
+
+    Otherwise return a new name.
+    """
+    last, number = None, 1
+    while found := await _report(memory, f"forecast-{number}"):
+        last, number = found, number + 1
+    if last is None:
+        return "forecast-1"
+    written = await _report(memory, f"{last.run}{BY_MODEL}") if model else last
+    over = last.ended and written and written.ended
+    return f"forecast-{number}" if over else last.run
+
+
+async def _recalled(memory: Memory, report: Report, stage: StageReport) -> bool:
+    past = await memory.store.read(memory.scope, exposures.past, loop_of(report.run, stage.name))
+    return any(one.shown for one in past.exposures)
+
+
+def write(shown: Shown, again: str, json: bool) -> None:
+    """Print what the runs came to, as words or as JSON."""
+    if not json:
+        _print(shown, again)
+        return
+    print_json(
+        {
+            "runs": [{**one.plain(), "attempts": _attempts(one)} for one in shown.reports],
+            "told_at_once": list(shown.helped),
+            "attempts": {"now": _attempts(shown.report), "first_run": _attempts(shown.first)},
+            "lessons": shown.lessons,
+            "files": [str(path) for path in shown.files],
+            "commands": [line for _, line in shown.commands(again)],
+        }
+    )
+
+
+def _attempts(report: Report) -> int:
+    return sum(len(stage.attempts) for stage in report.stages)
+
+
+def _print(shown: Shown, again: str) -> None:
+    rows = [
+        (
+            stage.name,
+            happened(stage),
+            ", ".join(failures(stage)),
+            len(stage.attempts),
+            f"{worked(stage) / 1000:.2f}",
+        )
+        for stage in shown.report.stages
+    ]
+    show()
+    table(HEADS, rows, text=3)
+    show(_remembered(shown))
+    if shown.written is not None:
+        stage = shown.written.stage("insights")
+        show(f"\ninsights by the model: {happened(stage)}")
+        for one in stage.attempts:
+            show(_folded(f"  attempt {one.attempt}: ", one.output))
+            for line in one.failed_checks_summary:
+                show(_folded("    ✗ ", line))
+    attempts = len(shown.files) - len(PAGES) * len(shown.reports)
+    for report in shown.reports:
+        show(f"\nreport   {shown.out / report.stem}.html")
+        show(f"also     {report.stem}.md, {report.stem}.json")
+    show(f"\n{counted(attempts, 'attempt')}, each in a file {shown.out}/guardrail_*.json\n\nNext:")
+    for what, line in shown.commands(again):
+        show(f"  {line}\n      {what}")
+
+
+def _remembered(shown: Shown) -> str:
+    """Say in figures what memory changed."""
+    known = counted(shown.lessons, "lesson")
+    if not shown.helped:
+        return f"memory   {known} learnt; the next run is told at once"
+    stages = ", ".join(
+        f"{name} {len(shown.report.stage(name).attempts)} (first run "
+        f"{len(shown.first.stage(name).attempts)})"
+        for name in shown.helped
+    )
+    now, first = _attempts(shown.report), _attempts(shown.first)
+    return (
+        f"memory   {known}; told at once to {', '.join(shown.helped)}\n"
+        f"         attempts now {now}, in {shown.first.run} {first}: {stages}"
+    )
+
+
+def _folded(begin: str, text: str) -> str:
+    """Fold a text into lines that begin below each other."""
+    return fill(clean(text, LONGEST), 100, initial_indent=begin, subsequent_indent=" " * len(begin))

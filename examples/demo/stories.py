@@ -1,0 +1,178 @@
+"""A stored loop as a story, and what a person sees of it while a demonstration runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from heedful.cli.progress import Progress
+from heedful.cli.run import Row
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_from
+from heedful.loop.decide import Done
+from heedful.loop.explain import explain
+from heedful.loop.feedback import clean
+from heedful.store import loops
+from heedful.store.store import Store
+
+LEGEND = "✓ right   ✗ wrong, told what is wrong, asked again   ■ stopped"
+HEADS = {
+    "corrected": "It was wrong, was told what is wrong, and put it right. The example is kept.",
+    "knew": "Now it is right at once: earlier accepted answers stood before the task.",
+    "stopped": "Not solved: it was stopped before it could spend more.",
+}
+WIDE = 88
+COLOURS = {"✓": "green", "✗": "red", "■": "yellow"}
+SHOWN = """
+select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')
+from exposure x, json_each(x.examples) s join example e on e.id = s.value
+where x.tenant = ? and x.project = ? and x.loop = ? and x.shown order by e.id
+"""
+
+
+class Try(NamedTuple):
+    """One answer, and what was wrong with it; nothing if it was accepted."""
+
+    answer: str
+    wrong: tuple[str, ...]
+
+
+class Shown(NamedTuple):
+    """An earlier task and its accepted answer, as they stood before the task."""
+
+    task: str
+    accepted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How one loop went; `stopped` is the rule that ended it and why, "" if it passed."""
+
+    loop: str
+    task: str
+    tries: tuple[Try, ...]
+    shown: tuple[Shown, ...]
+    passed: bool
+    stopped: str
+    explanation: str
+
+    @property
+    def at_once(self) -> bool:
+        """Return True if the first answer was accepted."""
+        return self.passed and len(self.tries) == 1
+
+    @property
+    def marks(self) -> str:
+        """Return one mark an attempt: ✗ rejected, ✓ accepted, ■ for a stop."""
+        return "✗" * (len(self.tries) - self.passed) + ("✓" if self.passed else "■")
+
+
+async def story(store: Store, scope: Scope, loop: str) -> Story:
+    """Read the story of a loop that has ended. Raises NotFound, StoreError."""
+    stored = await store.read(scope, loops.read, loop)
+    done = stored.verdicts[-1]
+    stops = done.stopped_by if isinstance(done, Done) else ()
+    tries = []
+    for value, attempt in zip(stored.values, stored.loop.attempts, strict=True):
+        errors = attempt.evaluation.errors if attempt.evaluation else ()
+        wrong = (f"{one.message.rstrip('. ')}. {one.fix}".strip() for one in errors)
+        tries.append(Try(str(value), tuple(wrong)))
+    return Story(
+        loop,
+        str(stored.head.task),
+        tuple(tries),
+        tuple(_shown(Path(store.url), scope, loop)),
+        isinstance(done, Done) and done.passed,
+        f"{stops[0].rule}: {stops[0].detail}" if stops else "",
+        str(explain(stored.loop, policy_from(stored.head.policy))),
+    )
+
+
+def _shown(path: Path, scope: Scope, loop: str) -> list[Shown]:
+    """Read from the file which examples stood in the prompt of a loop."""
+    if not path.is_file():
+        return []
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        rows = db.execute(SHOWN, (scope.tenant, scope.project, loop)).fetchall()
+    return [Shown(*row) for row in rows]
+
+
+def kinds(without: Story, memory: Story) -> Iterator[tuple[str, Story, Story]]:
+    """Say what the two stories of one task show, by kind, the telling one first.
+
+    "corrected": put right after feedback; "knew": right at once with examples and not without;
+    "stopped": not solved.
+    """
+    if memory.passed and not memory.at_once:
+        yield "corrected", memory, without
+    if memory.at_once and memory.shown and not without.at_once:
+        yield "knew", memory, without
+    if memory.stopped:
+        yield "stopped", memory, without
+    elif without.stopped:
+        yield "stopped", without, memory
+
+
+def cut(text: str, most: int) -> str:
+    """Return the beginning of a text on one line without control characters."""
+    line = clean(text, 4 * most)
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+class Screen(Progress):
+    """Progress of both arms: a line a task, and on a terminal bars below."""
+
+    def __init__(self, total: int, console: Console | None = None) -> None:
+        super().__init__(console)
+        self.total = total
+
+    def arm(self, arm: str, rows: list[Row], now: str = "") -> None:
+        """Move the bar of an arm; `now` is the id of the task that runs."""
+        right, calls = sum(row.at_once for row in rows), sum(row.calls for row in rows)
+        part = f"{100 * right / len(rows):3.0f} %" if rows else "  – %"
+        state = f"{len(rows)}/{self.total}   right at once {part}   calls {calls}"
+        self.bar(arm, len(rows), self.total, f"{state}   {now}…" if now else state)
+
+    def task(self, id: str, number: int, without: Story, memory: Story) -> None:
+        """Print the line of a task when both of its loops have ended."""
+        line = Text(f"{number:>{len(str(self.total))}}/{self.total} {id:<14.14} ", "dim")
+        for name, one in (("without", without), ("with", memory)):
+            line.append(f" {name} ", "dim")
+            for mark in f"{one.marks:<5}":
+                line.append(mark, COLOURS.get(mark))
+        count = len(memory.shown)
+        words = f"saw {count} earlier answer{'s' * (count > 1)}" if count else ""
+        if not memory.at_once:
+            words = cut(f"told: {' '.join(memory.tries[0].wrong[:1])}", WIDE)
+        line.append(f" {words}")
+        self.say(line)
+
+    def tell(self, head: str, one: Story, other: Story) -> None:
+        """Print the story of a loop in a few lines; `other` is the same task in the other arm."""
+        self.say(Text(f"   ┌ {head}", "bold"))
+        for line in _lines(one, other):
+            self.say(f"   │ {line}")
+        self.say(Text(f"   └ loop {one.loop}", "dim"))
+
+
+def _lines(one: Story, other: Story) -> Iterator[str]:
+    if one.at_once:
+        for task, accepted in one.shown:
+            yield f"recalled  {cut(task, WIDE // 2)} → {cut(accepted, WIDE // 3)}"
+    yield f"asked     {cut(one.task, WIDE)}"
+    for attempt in one.tries:
+        mark = "✗" if attempt.wrong else "✓"
+        yield f"answered  {mark} {cut(attempt.answer, WIDE) or '(nothing)'}"
+        for wrong in attempt.wrong[:1]:
+            yield f"told        {cut(wrong, WIDE)}"
+    if one.stopped:
+        yield f"stopped   {cut(one.stopped, WIDE)}"
+    if one.at_once:
+        yield f"without memory the same task went {other.marks}"

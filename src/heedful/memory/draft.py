@@ -1,0 +1,544 @@
+"""What a program finds in an episode, and the reflection that it words from it. Pure.
+
+`Study` holds the signals of an episode, the one that explains most, and the signature of what went
+wrong. `Claim` is one sentence, checked against the events it cites: numbers, names and quoted words
+must stand there; what a sentence makes of them is not judged. `by_rules` words a reflection from
+the events alone: the call that explains most, what was tried and what came back. It guesses at
+nothing and names no cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from heedful.lessons.learn import Trust
+from heedful.lessons.signature import Signature, signature
+from heedful.lessons.trust import lowest
+from heedful.loop.feedback import clean
+from heedful.redact import redacted
+from heedful.sanitize import neutral
+from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
+from heedful.traces.signals import (
+    NUMBER,
+    Course,
+    Kind,
+    Signal,
+    course,
+    ends,
+    error_line,
+    event_text,
+    object_arguments,
+    output,
+    signals_of,
+)
+
+# What explains most comes first: a retry that worked shows what to do, a failure what not to do.
+REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
+# Events of these types have the trust of the task: the same party wrote them.
+_GIVEN = frozenset({"user_message", "system_event", "llm_call"})
+_CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
+# The block that `heedful.memory.recall.as_text` puts into a prompt; a cut text may lack its end.
+_OURS = re.compile(
+    r"(?:Lessons from and a|A)ccepted answers to earlier tasks \(data, not instructions\):\n"
+    r"--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n.*?(?:\n--- end (?P=mark)|\Z)",
+    re.DOTALL,
+)
+
+# Events that one sentence may cite.
+MOST_CITED = 20
+_SENTENCE = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
+_BRACKET = re.compile(r"\s?[\[(]((?:events? )?[^\[\]()\n]{1,120})[\])]")
+_LISTED = re.compile(r"\s*(?:,|;|\band\b)\s*")
+_REFERENCE = re.compile(r"e?\d{1,6}")
+_QUOTED = re.compile(
+    r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`|(?<!\w)'([^'\n]{2,400})'(?!\w)"
+)
+_NAME = re.compile(
+    r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
+    r"|\b\w{1,60}[_\d]\w{0,60}\b"
+)
+_WORD = re.compile(r"[^\W_]+")
+# Marks where a quotation was shortened.
+_LEFT_OUT = re.compile(r"\s*…\s*")
+
+# How much an outcome teaches, 0..1.
+IMPORTANCE: Mapping[Ended, float] = {
+    "error": 0.8,
+    "failure": 0.7,
+    "timeout": 0.6,
+    "partial": 0.5,
+    "success": 0.3,
+}
+RULES = "rules"
+SENTENCES = 3
+# Characters of a quotation, and of each argument of a call; how many arguments are shown.
+QUOTED = 160
+ARGUMENT = 60
+ARGUMENTS = 4
+UNSURE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """An episode as it was read, with its signals.
+
+    `given` is the trust of the task and of what users and prompts say.
+    """
+
+    episode: Episode
+    course: Course
+    signals: tuple[Signal, ...]
+    given: Trust = "external"
+
+    @property
+    def reason(self) -> Signal | None:
+        """The signal that explains most, the earliest of its kind; None without any."""
+        known = [signal for signal in self.signals if signal.kind in REASONS]
+        return min(known, key=lambda signal: REASONS.index(signal.kind), default=None)
+
+    @property
+    def failure(self) -> tuple[int, str]:
+        """The position of the failure behind the reason and its line; -1 and "" without one."""
+        reason, run = self.reason, self.course
+        for at in reason.evidence if reason else ():
+            for place in (at, run.result[at]):
+                if place is not None and run.failure[place]:
+                    return place, error_line(run.failure[place])
+        return -1, ""
+
+    @property
+    def category(self) -> str:
+        """The category of the error that ended the run if it is a plain name, else "".
+
+        It is shown even while the lesson is quarantined, so no other text from a file may be in it.
+        """
+        category = self.episode.fault.category if self.episode.fault else ""
+        return category if _CATEGORY.fullmatch(category) else ""
+
+    @property
+    def signature(self) -> Signature:
+        """What went wrong: the same failure of the same tool, else the same task."""
+        episode, (place, line) = self.episode, self.failure
+        kind = self.category or ("error" if line else episode.outcome)
+        if line:
+            event = episode.events[place]
+            where = self.tool or event.code
+            # The same complaint of a check with another fix is another mistake.
+            fix = event.content if event.type == "error_event" and event.error else ""
+            text = f"{where}: {line}" if where else line
+            return signature(kind, f"{text}\n{fix}" if fix else text)
+        if episode.fault and episode.fault.message:
+            return signature(kind, episode.fault.message)
+        last = self.course.answer
+        answer = episode.events[last].content if last is not None else ""
+        return signature(kind, f"{episode.outcome}: {episode.task or answer or episode.id}")
+
+    @property
+    def tool(self) -> str:
+        """The tool of the reason; "" if no tool was called."""
+        return self.episode.events[self.reason.at].tool if self.reason else ""
+
+    def decisive(self) -> list[int]:
+        """Return the positions of the events that say most, the most telling first."""
+        ranked = sorted(self.signals, key=lambda signal: (signal != self.reason, -signal.strength))
+        places = [at for signal in ranked for at in (signal.at, *signal.evidence)]
+        count = len(self.episode.events)
+        places += (at for at in (self.course.answer, count - 1, 0) if at is not None)
+        return [at for at in dict.fromkeys(places) if 0 <= at < count]
+
+    def trust_at(self, at: int) -> Trust:
+        """Return the trust of the words of an event."""
+        event, own = self.episode.events[at], self.episode.source == LOOP
+        return self.given if event.type in _GIVEN else trust_of(event, own)
+
+    def trust_in(self, words: Iterable[str]) -> Trust:
+        """Return the trust of a text made of these words, at most that of a model.
+
+        Words derive from everything said before they came up: an agent may repeat what a tool
+        returned, even as the name of a tool or of an argument.
+        """
+        return lowest(("model", *(self.floor(self._first(word)) for word in words if word)))
+
+    def floor(self, at: int) -> Trust:
+        """Return the lowest trust of the events up to this position, which may depend on all.
+
+        -1 is the task; the origin of a text behind the last event is unknown.
+        """
+        events = self.episode.events
+        if at < 0:
+            return self.given
+        if at >= len(events):
+            return "model" if self.episode.source == LOOP else "external"
+        return lowest(("operator", *map(self.trust_at, range(at + 1))))
+
+    def _first(self, fragment: str) -> int:
+        """Return where a text came up first: -1 for the task, the number of events for nowhere.
+
+        The names of the tools that were offered came with the task.
+        """
+        episode, fragment = self.episode, fragment.casefold()
+        offered = (tool.casefold() for tool in episode.tools)
+        if fragment in f"{episode.task}\n{episode.goal}".casefold() or fragment in offered:
+            return -1
+        for at, event in enumerate(episode.events):
+            words = (event.tool, event.agent, event.code, event_text(event))
+            if fragment in "\n".join(words).casefold():
+                return at
+        return len(episode.events)
+
+
+def study(episode: Episode, given: Trust = "external") -> Study:
+    """Read an episode, in time linear in the number of its events."""
+    episode = unlearnt(episode)
+    run = course(episode)
+    own: Trust = "model" if episode.source == LOOP else given
+    return Study(episode, run, signals_of(run), own)
+
+
+def unlearnt(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
+    """Remove what heedful put into the prompts of an episode: as text, or at these positions."""
+    events = list(episode.events)
+    for at, event in enumerate(events):
+        if at in ours:
+            events[at] = replace(event, content="")
+        elif "(data, not instructions):\n--- " in event.content:
+            events[at] = replace(event, content=_OURS.sub("", event.content).strip())
+    return replace(episode, events=tuple(events))
+
+
+def turns(episode: Episode) -> Iterator[tuple[int, str, str]]:
+    """Yield each user message that an answer follows: position, message and answer."""
+    for at, event in enumerate(episode.events[:-1]):
+        after = episode.events[at + 1]
+        if event.type == "user_message" and after.type == "llm_response":
+            yield at, event.content, after.content
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sentence, the positions of the events it cites, and its words that they do not hold."""
+
+    text: str
+    events: tuple[int, ...] = ()
+    unheld: tuple[str, ...] = ()
+
+    @property
+    def grounded(self) -> bool:
+        """Whether it cites an event and everything that can be checked stands there."""
+        return bool(self.events) and not self.unheld
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text into sentences; a citation stays with the sentence before it."""
+    return [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+
+
+def cited(sentence: str, names: Mapping[str, int]) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
+    """Return a sentence without its citations, the events they name, and unknown names.
+
+    >>> cited("It failed [e2, e9].", {"e2": 1})
+    ('It failed.', (1,), ('e9',))
+    """
+    found: dict[int, None] = {}
+    unknown: list[str] = []
+
+    def collect(match: re.Match[str]) -> str:
+        listed = re.sub(r"^events? ", "", match[1].strip())
+        parts = [part.removeprefix("event ") for part in _LISTED.split(listed) if part]
+        if not parts or not all(part in names or _REFERENCE.fullmatch(part) for part in parts):
+            return match[0]
+        found.update((names[part], None) for part in parts if part in names)
+        unknown.extend(part for part in parts if part not in names)
+        return ""
+
+    bare = _BRACKET.sub(collect, sentence).strip()
+    return bare, tuple(found)[:MOST_CITED], tuple(unknown)
+
+
+def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
+    """Check a sentence against the events at these positions and what the run was given."""
+    known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
+    fault = episode.fault
+    given = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]
+    held = "\n".join([*given, *(_searchable(episode.events[at]) for at in known)])
+    return Claim(text, tuple(known), tuple(unheld(text, held)))
+
+
+def supported(text: str, episode: Episode, among: Iterable[int]) -> Claim:
+    """Return a sentence that cites nothing with the first event that holds what it says.
+
+    A sentence without a number, a name or a quotation says nothing that an event could hold.
+    """
+    checked = (claim(text, (at,), episode) for at in among) if any(_particulars(text)) else ()
+    return next((each for each in checked if each.grounded), Claim(text))
+
+
+def _searchable(event: Event) -> str:
+    """Return everything an event says, including its agent and its tool."""
+    names = (event.agent, event.tool, event.code, event.type.replace("_", " "))
+    return "\n".join([*filter(None, names), ends(event_text(event))])
+
+
+def unheld(sentence: str, held: str) -> Iterator[str]:
+    """Yield the numbers, names and quoted words of a sentence that a text does not hold."""
+    plain = _plain(held)
+    words = frozenset(_WORD.findall(plain))
+    numbers = {_value(number) for number in NUMBER.findall(held)}
+    for kind, text in _particulars(sentence):
+        if kind == "number":
+            there = _value(text) in numbers
+        elif kind == "quoted":
+            there = all(piece in plain for piece in _LEFT_OUT.split(_plain(text)) if piece)
+        else:
+            there = _plain(text) in plain or words.issuperset(_WORD.findall(_plain(text)))
+        if not there:
+            yield text
+
+
+def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
+    """Yield what of a sentence can be looked up; its first word may be any."""
+    rest = sentence
+    for match in _QUOTED.finditer(sentence):
+        yield "quoted", next(filter(None, match.groups()))
+        rest = rest.replace(match[0], " ")
+    for match in NUMBER.finditer(rest):
+        yield "number", match[0]
+    for match in _NAME.finditer(rest):
+        name = match[0]
+        if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
+            name = name.partition(" ")[2]
+        if name and not NUMBER.fullmatch(name):
+            yield "name", name
+
+
+def _plain(text: str) -> str:
+    return " ".join(neutral(text).casefold().replace("’", "'").split())
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", "").rstrip(".") or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A reflection and a strategy, worded by `rules` or by the model of that name.
+
+    `dropped` are sentences that the cited events do not hold. `confidence` and `rated` (importance,
+    None if not given) are the author's own, 0..1. `trust` is the trust of the reflection,
+    `rule_trust` that of the strategy.
+    """
+
+    claims: tuple[Claim, ...]
+    strategy: str = ""
+    confidence: float = UNSURE
+    tags: tuple[str, ...] = ()
+    by: str = RULES
+    rated: float | None = None
+    trust: Trust = "external"
+    rule_trust: Trust = "external"
+    dropped: tuple[Claim, ...] = ()
+
+    def text(self, episode: Episode) -> str:
+        """Return the sentences with the events that prove them in brackets."""
+        cited_sentences = []
+        for each in self.claims:
+            names = ", ".join(name_of(episode, at) for at in each.events)
+            cited_sentences.append(f"{each.text.rstrip('.')} [{names}]." if names else each.text)
+        bare = f"The run ended as {episode.outcome} after {len(episode.events)} events."
+        return " ".join(cited_sentences) or bare
+
+
+def name_of(episode: Episode, at: int) -> str:
+    """Return the name an event is cited by: its id, else its position."""
+    return episode.events[at].id or str(at)
+
+
+Score = Callable[[Draft, Episode], float]
+
+
+def by_outcome(draft: Draft, episode: Episode) -> float:
+    """Rate a reflection by how its episode ended, so that no model rates itself."""
+    return IMPORTANCE[episode.outcome]
+
+
+def self_rated(draft: Draft, episode: Episode) -> float:
+    """Rate a reflection as its author did, or by the outcome if the author did not."""
+    return by_outcome(draft, episode) if draft.rated is None else draft.rated
+
+
+def by_rules(found: Study) -> Draft:
+    """Word a reflection without a model; the same episode gives the same words."""
+    drafted = list(_sentences(found))[:SENTENCES]
+    episode = found.episode
+    claims = tuple(claim(redacted(text), at, episode) for text, at, _ in drafted)
+    strategy, parts = _strategy(found)
+    words_of = [word for *_, words in drafted for word in words]
+    cites = [at for each in claims for at in each.events]
+    reason = found.reason
+    tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
+    return Draft(
+        claims,
+        redacted(strategy),
+        round(reason.strength, 3) if reason else UNSURE,
+        tuple(clean(tag, ARGUMENT) for tag in tags if tag),
+        trust=lowest((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
+        rule_trust=found.trust_in((found.tool, *parts)),
+    )
+
+
+_MORE = re.compile(r" and \d+ more$")
+_HEAD = re.compile(r"^\w{1,20}:\s*")
+
+# A sentence, the positions of its events, and the words of theirs in it.
+_Sentence = tuple[str, tuple[int, ...], tuple[str, ...]]
+
+
+def _sentences(found: Study) -> Iterator[_Sentence]:
+    """Yield what happened, why that went wrong, and how it ended; nothing twice."""
+    reason, events = found.reason, found.episode.events
+    at = reason.at if reason else None
+    said = ""
+    if reason is not None:
+        sentence = _step(found, reason.at)
+        said = sentence[0].casefold()
+        yield sentence
+    else:
+        first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
+        for place, event in enumerate(events):
+            if event.type == "tool_call" and event.tool:
+                first.setdefault(clean(event.tool, ARGUMENT), place)
+        if names := tuple(first)[:ARGUMENTS]:
+            how = "succeeded by way of" if found.episode.outcome == "success" else "called"
+            places = tuple(first[name] for name in names)
+            yield f"The run {how} {', '.join(names)}.", places, names
+    if reason is not None and reason.kind != "cause":
+        sentence = _reason(found, reason)
+        known = sentence[2] and all(word.casefold() in said for word in sentence[2])
+        if not known or reason.kind == "repeated":
+            said += sentence[0].casefold()
+            yield sentence
+    fault = found.episode.fault
+    if fault is not None and (fault.category or fault.message):
+        message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
+        words = f": “{message}”" if message else ""
+        places = (len(events) - 1,) if events else ()
+        yield f"The run ended in {category or 'an error'}{words}.", places, (category, message)
+    yield from _last_words(found, at, said)
+
+
+def _last_words(found: Study, at: int | None, said: str) -> Iterator[_Sentence]:
+    """Yield the answer of the agents, if no sentence before says it."""
+    last = found.course.answer
+    if last is None:
+        roles = found.course.roles
+        last = next((n for n in reversed(range(len(roles))) if roles[n] == "said"), None)
+    if last is not None and last != at:
+        lines = [
+            line for line in ends(found.episode.events[last].content).splitlines() if line.strip()
+        ]
+        text = clean(lines[-1] if lines else "", QUOTED)
+        bare = _HEAD.sub("", text).strip(" .\"'")
+        if bare and bare.casefold() not in said:
+            yield f"The answer was “{text}”.", (last,), _pieces(text)
+
+
+def _step(found: Study, at: int) -> _Sentence:
+    """Return what a step did, and its result."""
+    event, result = found.episode.events[at], found.course.result[at]
+    action, words = _action(event)
+    if result is None or result == at:
+        return f"{action}.", (at,), words
+    failure = found.course.failure[result]
+    line = found.failure[1] if found.failure[0] == result else ""
+    content = failure or ends(found.episode.events[result].content)
+    lines = (each for each in output(content).splitlines() if each.strip())
+    came = clean(line or next(lines, content), QUOTED)
+    how = "failed with" if failure else "gave"
+    said = f"{action} {how} “{came}”." if came else f"{action} gave nothing."
+    return said, (at, result), (*words, *_pieces(came))
+
+
+def _action(event: Event) -> tuple[str, tuple[str, ...]]:
+    """Return what a step did, in the words of its event."""
+    if event.tool:
+        given, words = _call_words(event)
+        return f"{clean(event.tool, ARGUMENT)}{given}", (clean(event.tool, ARGUMENT), *words)
+    who = clean(event.agent or event.code, ARGUMENT) or "It"
+    text = clean(event.error or event.content, QUOTED)
+    return f"{who} said “{text}”", (*_pieces(text), *((who,) if who != "It" else ()))
+
+
+def _call_words(event: Event) -> tuple[str, tuple[str, ...]]:
+    given = object_arguments(event)
+    if isinstance(given, str):
+        text = clean(given, QUOTED)
+        return (f" on “{text}”", _pieces(text)) if text else ("", ())
+    plain = {k: v for k, v in given.items() if not isinstance(v, Mapping | list | tuple)}
+    texts = [(clean(str(k), ARGUMENT), clean(str(v), ARGUMENT)) for k, v in plain.items()]
+    shown = dict(texts[:ARGUMENTS])
+    words = [piece for pair in shown.items() for text in pair for piece in _pieces(text)]
+    listed = ", ".join(f"{key} “{value}”" for key, value in shown.items())
+    return f" with {listed}" if listed else "", tuple(words)
+
+
+def _reason(found: Study, reason: Signal) -> _Sentence:
+    """Say why it went wrong, without counts: no event holds them."""
+    if reason.kind == "answer":
+        listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
+        values = _MORE.sub("", listed).split(", ")
+        return f"The answer rests on {', '.join(values)}.", reason.evidence, tuple(values)
+    if reason.kind == "repeated":
+        tool = clean(found.episode.events[reason.at].tool, ARGUMENT)
+        return f"{tool} was called the same way for the same result.", reason.evidence, (tool,)
+    words = reason.words[:1].upper() + reason.words[1:]
+    return f"{words.rstrip('. ')}.", reason.evidence, _pieces(reason.words.partition(": ")[2])
+
+
+def _pieces(text: str) -> tuple[str, ...]:
+    """Return the parts of a text that was shortened in its middle."""
+    return tuple(part.strip() for part in text.split("…") if part.strip())
+
+
+_ADVICE = {
+    "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
+    "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
+    "cause": "When {call} fails, fix what it names before you go on; do not rely on its result.",
+    "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
+}
+
+
+# A rule, and the names and other words of the events in it.
+_Rule = tuple[str, tuple[str, ...]]
+NO_RULE: _Rule = ("", ())
+
+
+def _strategy(found: Study) -> _Rule:
+    """Return a rule for next time, "" if none is plain."""
+    reason, tool = found.reason, clean(found.tool, ARGUMENT)
+    if reason is None or not tool:
+        # The fix that the error itself names, as findings of checks do.
+        at = found.failure[0]
+        event = found.episode.events[at] if at >= 0 else None
+        if event is None or event.type != "error_event" or event.content in ("", event.error):
+            return NO_RULE
+        fix = clean(event.content, 2 * QUOTED)
+        return fix, _pieces(fix)
+    if reason.kind == "retry":
+        changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
+        if changed in ("", "nothing"):
+            return NO_RULE
+        # The keys and values in the words of the change, `key: 'old' became 'new'`.
+        parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
+        words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
+        return f"When {tool} fails, change the call; this worked: {changed}.", (tool, *words)
+    if reason.kind not in _ADVICE:
+        return NO_RULE
+    given = object_arguments(found.episode.events[reason.at])
+    keys = [clean(str(key), ARGUMENT) for key in given] if isinstance(given, Mapping) else []
+    # Names of arguments with less trust would hold back a rule that could be trusted.
+    keys = [key for key in keys if found.trust_in((key,)) == found.trust_in((tool,))][:ARGUMENTS]
+    call = f"{tool} ({', '.join(keys)})" if keys else tool
+    shown = keys if "{call}" in _ADVICE[reason.kind] else []
+    return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown)

@@ -1,0 +1,37 @@
+-- name: every_pattern
+-- What a tool or a document said is of its trust until it is released, also where it was rejected and so is retired.
+select error_type, signature, max(pattern) as pattern, max(case when apart then 1 else 0 end) as apart,
+       cast(sum(seen) as bigint) as seen
+from reflection
+where tenant = :tenant and project = :project and trust not in ('tool', 'external')
+  and (:error_type = '' or error_type = :error_type)
+group by error_type, signature
+order by error_type, min(id);
+
+-- name: seen
+select id, kind, signature, pattern, error_type, case when trust in ('tool', 'external') then '' else text end as text,
+       case when trust in ('tool', 'external') then '[]' else tags end as tags,
+       state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
+       (select count(*) from example e where e.reflection = reflection.id and e.digest not like 'lesson%') as examples
+from reflection where id in (
+  select id from reflection
+  where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
+    and (trust not in ('tool', 'external') or signature = :signature)
+  order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
+)
+order by state = 'superseded', signature <> :signature, seen desc, id;
+
+-- name: count_seen
+select cast(sum(seen) as bigint) as n from reflection
+where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
+  and (trust not in ('tool', 'external') or signature = :signature);
+
+-- name: set_apart
+update reflection set apart = :apart
+where tenant = :tenant and project = :project and signature = :signature
+returning id;
+
+-- name: last_ruling
+select by, why, at from ruling
+where tenant = :tenant and project = :project and action = :action and subject = :subject
+order by at desc, id desc limit 1;

@@ -1,4 +1,0 @@
--- name: delete_lineage
-delete from lineage
-where child in (select atom from json_each(:ids))
-   or parent in (select atom from json_each(:ids));

@@ -1,0 +1,389 @@
+"""Episodes: what an agent did, event by event, and how it ended.
+
+An episode that is read from a file is gathered within `Limits` and without secrets. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from itertools import accumulate, islice
+from operator import attrgetter
+from typing import Any, Literal
+
+from heedful.errors import InvalidInput
+from heedful.lessons.learn import Trust
+from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.record import NOTHING, Attempt, Loop, Usage
+from heedful.redact import redacted, redacted_data
+
+Ended = Literal["success", "failure", "partial", "timeout", "error"]
+ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
+# The source of an episode that was a loop of this installation.
+LOOP = "loop"
+# At least so many characters on either side of a cut are redacted first: half a secret would not be
+# recognised. Longer than any secret that is known by its form.
+BEYOND = 8_192
+# Characters of a name or an id, and of the mark in a text that is cut.
+LONGEST_NAME = 200
+MARK = 40
+# How deep arguments and metadata may be nested before they are kept as text.
+DEEPEST = 30
+# Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
+LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
+# Ids in hexadecimal hold no secret.
+_HEX_ID = re.compile(r"[0-9a-f-]{0,64}(?:[/~][0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened while an agent worked.
+
+    `type` is tool_call, tool_response, llm_call, llm_response, error_event, system_event, or any
+    other word, such as user_message. `content` is the text said or returned, `agent` who acted,
+    `error` what went wrong and `code` its code. `arguments` are JSON data or text; with None the
+    content of the call holds them. `call` is the id that a tool call and its response share, `id`
+    that of the event itself. `at` is the time in seconds since 1970, None if unknown. `meta` is
+    any other data.
+    """
+
+    type: str
+    content: str = ""
+    agent: str = ""
+    tool: str = ""
+    arguments: Mapping[str, Any] | str | None = None
+    call: str = ""
+    error: str = ""
+    id: str = ""
+    code: str = ""
+    at: float | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The error that ended a run: a category such as `timeout_error`, a message, its context."""
+
+    category: str
+    message: str = ""
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished run of any agent: its task, the events in order, and how it ended.
+
+    `fault` is the error that ended it, if any. `tools` names the tools that were offered, empty if
+    unknown. `omitted` counts the events left out of an episode that was too long. `source` says
+    where it was read from: "loop", or the name of a format. Raises InvalidInput.
+    """
+
+    events: tuple[Event, ...]
+    outcome: Ended = "failure"
+    task: str = ""
+    goal: str = ""
+    fault: Fault | None = None
+    id: str = ""
+    session: str = ""
+    tools: tuple[str, ...] = ()
+    usage: Usage = NOTHING
+    omitted: int = 0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.outcome not in ENDED:
+            raise InvalidInput("outcome", self.outcome, f"one of {', '.join(ENDED)}")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hex over everything but `source`: importing a run twice gives it twice.
+
+        A time or a cost counts the same as an integer and as a float.
+        """
+        fault = self.fault and (self.fault.category, self.fault.message, self.fault.context)
+        head = (float(part) if isinstance(part, int) else part for part in _HEAD(self))
+        times = (None if event.at is None else float(event.at) for event in self.events)
+        events = list(zip(map(_EVENT, self.events), times, strict=True))
+        parts = [*head, fault, events]
+        text = json.dumps(parts, sort_keys=True, default=json_default, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+_EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at"))
+_USAGE = tuple(f"usage.{name}" for name in Usage.__dataclass_fields__)
+_HEAD = attrgetter("outcome", "task", "goal", "id", "session", "tools", "omitted", *_USAGE)
+
+
+def json_default(value: Any) -> Any:
+    """Turn a mapping into a dict and anything else that JSON lacks into its repr."""
+    return dict(value) if isinstance(value, Mapping) else repr(value)
+
+
+def trust_of(event: Event, own: bool = False) -> Trust:
+    """Return whose words an event holds, judged by its type, which is all that a file can claim.
+
+    What a model said or asked a tool for is the model's; results and errors are a tool's; the rest
+    is external: users, documents, prompts, unknown types. In a loop of this installation (`own`,
+    which no file can claim) checks wrote the errors about a model's words: those are the model's.
+    """
+    if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
+        return "model"
+    return "tool" if event.type in ("tool_response", "error_event") else "external"
+
+
+def failure(event: Event) -> bool:
+    """Return True if the event itself reports an error."""
+    return bool(event.error) or event.type == "error_event"
+
+
+def call_arguments(call: Event) -> Any:
+    """Return the arguments of a call, else its content; a text that is JSON is decoded."""
+    given = call.content if call.arguments is None else call.arguments
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(given)
+    return given
+
+
+def episode_of(
+    loop: Loop, task: str = "", verdict: Verdict | None = None, goal: str = ""
+) -> Episode:
+    """Turn a loop into an episode: each attempt is an llm_response, followed by its findings.
+
+    A finding of level error is an error_event with its message, its check as the code and its fix
+    as the content; any other is a system_event. The outcome is success if the verdict passed
+    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
+    on, else failure. Secrets are redacted.
+    """
+    last = loop.attempts[-1].evaluation if loop.attempts else None
+    done = verdict if isinstance(verdict, Done) else None
+    outcome: Ended = "failure"
+    if done.passed if done else last is not None and last.passes(loop.goals):
+        outcome = "success"
+    elif loop.cancelled or isinstance(verdict, Again):
+        outcome = "partial"
+    events = tuple(event for attempt in loop.attempts for event in _attempt_events(attempt))
+    stop = done.stopped_by[0] if done and done.stopped_by else None
+    fault = None if stop is None else Fault(stop.rule, redacted(stop.detail))
+    texts = (redacted(task), redacted(goal))
+    return Episode(events, outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
+
+
+def _attempt_events(attempt: Attempt) -> Iterator[Event]:
+    name = f"attempt {attempt.number}"
+    yield Event("llm_response", redacted(attempt.candidate.text or ""), id=name)
+    findings = attempt.evaluation.findings if attempt.evaluation else ()
+    for place, finding in enumerate(findings, 1):
+        message, fix = redacted(finding.message), redacted(finding.fix)
+        id = f"{name}, finding {place}"
+        if finding.level == "error":
+            yield Event("error_event", fix, error=message, code=finding.check, id=id)
+        else:
+            yield Event("system_event", f"{message} {fix}".strip(), code=finding.check, id=id)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a file is kept; each at least 1, `content` at least 400.
+
+    `events`: of one episode; half of them are the first, a quarter the last, and a quarter errors
+    between these with the calls that they answer. `content`: characters of every text, cut in the
+    middle with a mark that says how many are missing. `bytes`: of one line, or of a file that is
+    one document; a longer one is an error.
+    """
+
+    events: int = 10_000
+    content: int = 8_000
+    bytes: int = 64 * 2**20
+
+    def __post_init__(self) -> None:
+        for part, least in zip(fields(self), (1, 400, 1), strict=True):
+            value = getattr(self, part.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(f"limits.{part.name}", value, f"an integer of at least {least}")
+
+
+class Gathering:
+    """Collects the events of one episode: `add` them in order, then ask for the `episode`."""
+
+    def __init__(self, limits: Limits, source: str) -> None:
+        self._limits, self._source = limits, source
+        self.count: int = 0  # of all events, including those that are left out
+        self._first: list[tuple[int, Event]] = []
+        self._failed: list[tuple[int, Event]] = []
+        self._last: deque[tuple[int, Event]] = deque()
+        self._failing: set[str] = set()  # calls that were answered with an error
+
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        most = self._limits.events
+        self.count += 1
+        entry = self.count, bounded_event(event, self._limits.content)
+        if len(self._first) < (most + 1) // 2:
+            self._first.append(entry)
+            return
+        self._last.append(entry)
+        if event.call and event.error:
+            self._failing.add(entry[1].call)
+        while len(self._first) + len(self._failed) + len(self._last) > most:
+            oldest = self._last.popleft()
+            failed = failure(oldest[1]) or oldest[1].call in self._failing
+            if failed and len(self._failed) < most // 4:
+                self._failed.append(oldest)
+
+    def episode(
+        self,
+        *,
+        task: str | None = None,
+        goal: str = "",
+        outcome: Ended | None = None,
+        fault: Fault | None = None,
+        id: str = "",
+        session: str = "",
+        tools: Iterable[str] = (),
+        usage: Usage = NOTHING,
+        omitted: int = 0,
+        by_time: bool = False,
+    ) -> Episode:
+        """Return the episode; without a `task` the first user message is the task.
+
+        `by_time` sorts the events by time; an event without a time keeps its predecessor. Without
+        an `outcome` it is error if there is a `fault` or the last event is an error, timeout if
+        the code of that error says so, else partial: silence is never success.
+        """
+        kept = [*self._first, *self._failed, *self._last]
+        content = self._limits.content
+        events = tuple(_with_unique_ids((at, clean_event(event, content)) for at, event in kept))
+        if by_time:
+            times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
+            timed = zip(islice(times, 1, None), events, strict=True)
+            events = tuple(event for _, event in sorted(timed, key=lambda pair: pair[0]))
+        if task is None:
+            task = next((event.content for event in events if event.type == "user_message"), "")
+        if fault is not None:
+            texts = (fault.category, fault.message, fault.context)
+            fault = Fault(*(shorten(text, content) for text in texts))
+        if outcome is None and (fault or (events and failure(events[-1]))):
+            code = fault.category if fault else events[-1].code
+            outcome = "timeout" if LATE.search(code) else "error"
+        return Episode(
+            events,
+            outcome or "partial",
+            shorten(task, content),
+            shorten(goal, content),
+            fault,
+            safe_id(id),
+            safe_id(session),
+            tuple(dict.fromkeys(map(_name, tools))),
+            usage,
+            omitted + self.count - len(kept),
+            self._source,
+        )
+
+
+def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
+    """Give each event an id of its own; after a gap `meta` counts the events left out there."""
+    taken: set[str] = set()
+    copies: Counter[str] = Counter()
+    before = 0
+    for place, event in kept:
+        id = own = event.id or f"e{place}"
+        while id in taken:
+            copies[own] += 1
+            id = f"{own}~{copies[own] + 1}"
+        taken.add(id)
+        gap = place - before - 1
+        meta = {**event.meta, "left_out": gap} if gap else event.meta
+        yield event if id == event.id and not gap else replace(event, id=id, meta=meta)
+        before = place
+
+
+def bounded_event(event: Event, most: int) -> Event:
+    """Clean a large event at once; most events of a long trace are dropped before that is due."""
+    texts = (event.type, event.content, event.agent, event.tool, event.call, event.error)
+    size, nested = sum(map(len, texts)) + len(event.id) + len(event.code), False
+    if event.arguments or event.meta:
+        data = repr((event.arguments, event.meta))
+        size, nested = size + len(data), data.count("{") + data.count("[") > DEEPEST
+    return clean_event(event, most) if nested or size > most else event
+
+
+def clean_event(event: Event, most: int) -> Event:
+    """Return the event without secrets, its texts cut to `most` characters each."""
+    arguments = event.arguments
+    if arguments is not None:
+        arguments = _clean_data(arguments, most, most)
+    # A quarter, so that the JSON of the cut text is short enough when it is read again.
+    meta = _clean_data(event.meta, most, most // 4) if event.meta else {}
+    return Event(
+        _name(event.type),
+        shorten(event.content, most),
+        _name(event.agent),
+        _name(event.tool),
+        arguments,
+        safe_id(event.call),
+        shorten(event.error, most),
+        safe_id(event.id),
+        _name(event.code),
+        event.at,
+        {"cut": meta} if isinstance(meta, str) else meta,
+    )
+
+
+def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
+    """Redact data; what is long or deeply nested becomes a text of at most `cut` characters."""
+    if isinstance(data, str):
+        return shorten(data, cut)
+    text = json.dumps(data, ensure_ascii=False)
+    many = text.count("{") + text.count("[") > DEEPEST
+    if len(text) > most or (many and is_deep(data, DEEPEST)):
+        return shorten(text, cut)
+    clean: Mapping[str, Any] = redacted_data(data)
+    return clean
+
+
+@lru_cache(1_000)
+def _name(text: str) -> str:
+    return shorten(text, LONGEST_NAME)
+
+
+def safe_id(id: str) -> str:
+    """Return the id, or its digest if it is very long or holds a secret."""
+    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redacted(id) == id):
+        return id
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def is_deep(value: Any, levels: int) -> bool:
+    """Return True if the data is nested more than so many levels deep."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    return isinstance(value, Mapping | list) and (
+        levels == 0 or any(is_deep(each, levels - 1) for each in inner)
+    )
+
+
+def shorten(text: str, most: int) -> str:
+    """Redact a text, and cut it in the middle if it is longer than `most`, at least 100.
+
+    >>> shorten("x" * 1_000, 100)
+    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…[940 characters left out]…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
+    """
+    if len(text) <= most:
+        return redacted(text)
+    half = (most - MARK) // 2
+    read = half + 2 * BEYOND
+    if len(text) <= 2 * read:
+        text = redacted(text)
+        if len(text) <= most:
+            return text
+        head, tail = text[:half], text[-half:]
+    else:
+        head = redacted(text[:read])[:-BEYOND][:half]
+        tail = redacted(text[-read:])[BEYOND:][-half:]
+    return f"{head}…[{len(text) - len(head) - len(tail)} characters left out]…{tail}"

@@ -1,0 +1,482 @@
+"""Messages of a chat as events: OpenAI chats, Claude Code sessions, and heedful's own lines. Pure.
+
+Every format comes down to `message_events`, which turns the parts of one message into events.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+from heedful.errors import InvalidInput
+from heedful.loop.record import NOTHING, Usage
+from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits
+
+SPOKEN = {
+    **dict.fromkeys(("user", "human"), "user_message"),
+    **dict.fromkeys(("assistant", "model", "ai"), "llm_response"),
+    **dict.fromkeys(("system", "developer"), "system_event"),
+}
+CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
+RESULTS = frozenset({"tool_call_response", "tool_result"})
+THOUGHTS = frozenset({"thinking", "reasoning"})
+TEXTS = ("text", "content", "thinking", "refusal")
+# The types of the entries of a Claude Code session that tell of the run.
+SESSION_ENTRIES = frozenset({"user", "assistant", "system", "summary"})
+# Names of a request to reflect on events, and ours.
+ALIASES = {
+    "event_type": "type",
+    "event_id": "id",
+    "timestamp": "at",
+    "metadata": "meta",
+    "tool_name": "tool",
+    "task_description": "task",
+    "task_goal": "goal",
+    "session_id": "session",
+}
+_WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
+YEAR_10000 = 253_402_300_800
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)([.,]\d{1,9})?)?"
+    r"\s?(?:[Zz]|([+-])(\d\d):?(\d\d))?"
+)
+
+
+def message_events(
+    role: str, parts: Iterable[Mapping[str, Any]], names: MutableMapping[str, str], agent: str = ""
+) -> list[Event]:
+    """Return the events of a message: its texts, the calls it makes, the results it holds.
+
+    Texts in a row are one event of the type of their role, `ROLE_message` for an unknown role.
+    Thoughts are an llm_response whose `meta` says so; an image or the like leaves its kind. `names`
+    maps the ids of calls to tools and gains the calls made here. A result that is an error becomes
+    the `error` of the response, whose `content` is then empty. Raises InvalidInput.
+    """
+    events: list[Event] = []
+    spoken = SPOKEN.get(role, f"{role}_message")
+    for part in parts:
+        kind = text_field(part, "type")
+        if kind in CALLS:
+            call, tool = text_field(part, "id"), text_field(part, "name")
+            names[call] = tool
+            given = arguments_of(first_of(part, "arguments", "input"))
+            events.append(Event("tool_call", "", agent, tool, given, call))
+        elif kind in RESULTS:
+            call = text_field(part, "tool_use_id") or text_field(part, "id")
+            tool = text_field(part, "name") or names.get(call, "")
+            text = text_of(first_of(part, "response", "result", "content"))
+            content, error = ("", text or "error") if part.get("is_error") else (text, "")
+            events.append(Event("tool_response", content, agent, tool, None, call, error))
+        elif text := _part_text(part, kind):
+            thought = kind in THOUGHTS
+            if not thought and events and events[-1].type == spoken and not events[-1].meta:
+                text = f"{events.pop().content}\n{text}"
+            meta = {"part": kind} if thought else {}
+            events.append(Event("llm_response" if thought else spoken, text, agent, meta=meta))
+    return events
+
+
+def first_of(held: Mapping[str, Any], *names: str) -> Any:
+    """Return the value of the first of these names that is there, None without any."""
+    return next((held[name] for name in names if name in held), None)
+
+
+def _part_text(part: Mapping[str, Any], kind: str) -> str:
+    given = next((part[name] for name in TEXTS if isinstance(part.get(name), str)), None)
+    if kind and kind not in THOUGHTS and "text" not in kind and kind != "refusal":
+        return f"[{kind}]"
+    return "" if given is None else str(given)
+
+
+def text_field(value: Mapping[str, Any], name: str) -> str:
+    """Return the text of a field, "" if it is absent. Raises InvalidInput if it is no text."""
+    text = value.get(name)
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise InvalidInput(name, text, "text")
+    return text
+
+
+def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects, empty for None. Raises InvalidInput."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        raise InvalidInput(what, value, "a list of objects")
+    return value
+
+
+def text_of(value: Any) -> str:
+    """Return what a tool returned as text: text parts joined, other data as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+        kinds = [each.get("type") for each in value]
+        if all(isinstance(kind, str) for kind in kinds):
+            return "\n".join(_part_text(*pair) for pair in zip(value, kinds, strict=True))
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
+    """Return arguments as data if they are a JSON object, else as text; None without any."""
+    if isinstance(value, str):
+        try:
+            data = json.loads(value)
+        except (ValueError, RecursionError):
+            return value or None
+        return data if isinstance(data, dict) else value
+    return value if value is None or isinstance(value, Mapping) else text_of(value)
+
+
+def seconds(value: Any) -> float | None:
+    """Return a time as seconds since 1970; it is a number of them or ISO 8601 (UTC by default).
+
+    None stays None. Raises InvalidInput.
+
+    >>> seconds("2026-01-31T12:00:00.250+01:00")
+    1769857200.25
+    """
+    if value is None:
+        return None
+    given = value
+    if isinstance(value, str):
+        match = _TIME.fullmatch(value.strip())
+        value = None if match is None else _iso_seconds(match)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        value = None
+    if value is None or not isfinite(value) or not 0 <= value < YEAR_10000:
+        raise InvalidInput("time", given, "seconds since 1970, or like 2026-01-31T12:00:00Z")
+    return float(value)
+
+
+def _iso_seconds(match: re.Match[str]) -> float | None:
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    if not (year and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
+        return None
+    fraction = float(f"0.{match[7][1:]}") if match[7] else 0.0
+    offset = 60 * (60 * int(match[9]) + int(match[10])) if match[8] else 0
+    whole = calendar.timegm((year, month, day, hour, minute, second))
+    return whole + fraction - (offset if match[8] == "+" else -offset)
+
+
+def amount(value: Mapping[str, Any], name: str) -> float:
+    """Return a number of at least 0, 0 if it is absent. Raises InvalidInput."""
+    number = value.get(name)
+    if number is None:
+        return 0
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
+        raise InvalidInput(name, number, "a number of at least 0")
+    return number
+
+
+class ChatReader:
+    """Reads conversations in OpenAI's form, each a list of messages or an object with `messages`.
+
+    Lines that are one message each make one conversation together. The format does not say whether
+    a tool failed: what it returned is the content of its response.
+    """
+
+    source = "chat"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = Gathering(limits, self.source)
+        self._names: dict[str, str] = {}
+
+    def add(self, value: Any) -> list[Episode]:
+        """Return the conversation that a line or document holds. Raises InvalidInput."""
+        if isinstance(value, Mapping) and "messages" not in value:
+            for event in chat_events(value, self._names):
+                self._lines.add(event)
+            return []
+        whole = value if isinstance(value, Mapping) else {"messages": value}
+        gathering, names = Gathering(self._limits, self.source), dict[str, str]()
+        for message in objects(whole["messages"], "messages"):
+            for event in chat_events(message, names):
+                gathering.add(event)
+        ended = whole.get("outcome")
+        outcome = ended if ended in ENDED else None
+        id, tools = text_field(whole, "id"), offered_tools(whole.get("tools"))
+        return [gathering.episode(outcome=outcome, id=id, tools=tools)]
+
+    def finish(self) -> list[Episode]:
+        """Return the conversation of lines that were one message each."""
+        return [self._lines.episode()] if self._lines.count else []
+
+
+def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
+    """Return the events of one chat message; `names` are the tools of earlier calls.
+
+    Raises InvalidInput.
+    """
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str) or not role:
+        raise InvalidInput("role", role, "text, such as user, assistant or tool")
+    name = text_field(message, "name")
+    if role in ("tool", "function"):
+        call = text_field(message, "tool_call_id")
+        result = {"type": "tool_result", "id": call, "name": name, "content": content}
+        return message_events(role, [result], names)
+    parts: list[Mapping[str, Any]] = [
+        {"type": "thinking", "text": text_field(message, "reasoning_content")},
+        *_content_parts(content),
+        {"type": "refusal", "refusal": text_field(message, "refusal")},
+    ]
+    calls = [
+        (text_field(call, "id"), call.get("function") or call.get("custom"))
+        for call in objects(message.get("tool_calls"), "tool_calls")
+    ]
+    if message.get("function_call") is not None:
+        calls.append(("", message["function_call"]))
+    for id, function in calls:
+        if not isinstance(function, Mapping):
+            raise InvalidInput("function", function, "an object with name and arguments")
+        given = first_of(function, "arguments", "input")
+        called = {"type": "tool_call", "id": id, "name": function.get("name"), "arguments": given}
+        parts.append(called)
+    return message_events(role, parts, names, name if role == "assistant" else "")
+
+
+def _content_parts(content: Any) -> list[Mapping[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return objects(content, "content")
+
+
+def offered_tools(tools: Any) -> list[str]:
+    """Return the names of the tools that a request declares. Raises InvalidInput."""
+    declared = [tool.get("function", tool) for tool in objects(tools, "tools")]
+    return [name for tool in objects(declared, "tools") if (name := text_field(tool, "name"))]
+
+
+@dataclass
+class _Session:
+    gathering: Gathering
+    names: dict[str, str] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
+    task: str = ""
+    task_time: float = 0.0  # in seconds since 1970; 0: unknown
+
+
+class SessionReader:
+    """Reads sessions of Claude Code, one entry a line: one episode a session, in file order.
+
+    Entries of type user, assistant, system and summary count; the rest is bookkeeping of the
+    program. An entry that appears twice counts once. Entries are sorted by time, since side chains
+    and the kept part of a longer session may be written later. A side chain belongs to its session;
+    its events carry an agent, by its id. The first user message of the main chain is the task.
+    """
+
+    source = "claude-code"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._sessions: dict[str, _Session] = {}
+
+    def add(self, value: Any) -> list[Episode]:
+        """Take an entry; a session ends with the file. Raises InvalidInput."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
+            raise InvalidInput("an entry", value, "an object with a type")
+        if value["type"] not in SESSION_ENTRIES:
+            return []
+        id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
+        if id and "" in self._sessions:  # entries before the first that names a session
+            self._sessions = {id: self._sessions[""]}
+        if id not in self._sessions:
+            self._sessions[id] = _Session(Gathering(self._limits, self.source))
+        session, uuid = self._sessions[id], text_field(value, "uuid")
+        if not uuid or uuid not in session.seen:
+            session.seen.add(uuid)
+            _add_entry(session, value, uuid)
+        return []
+
+    def finish(self) -> list[Episode]:
+        """Return the sessions of the file."""
+        found = []
+        for id, session in self._sessions.items():
+            gathering, counts = session.gathering, session.tokens.values()
+            if gathering.count:
+                usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
+                whole = gathering.episode(
+                    task=session.task, id=id, session=id, usage=usage, by_time=True
+                )
+                found.append(whole)
+        return found
+
+
+def _add_entry(session: _Session, entry: Mapping[str, Any], uuid: str) -> None:
+    side = entry.get("isSidechain") is True
+    agent = (text_field(entry, "agentId") or "sidechain") if side else ""
+    at = seconds(entry.get("timestamp"))
+    for place, event in enumerate(_entry_events(session, entry)):
+        earlier = at is not None and at < session.task_time
+        if event.type == "user_message" and not side and (earlier or not session.task):
+            session.task, session.task_time = event.content, at or 0.0
+        id = f"{uuid}/{place}" if uuid and place else uuid
+        session.gathering.add(replace(event, agent=agent, id=id, at=at))
+
+
+def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
+    kind = entry["type"]
+    if kind == "summary":
+        return [Event("summary", text_field(entry, "summary"))]
+    if kind == "system":
+        error = text_of(entry.get("error"))
+        type, code = "error_event" if error else "system_event", text_field(entry, "subtype")
+        return [Event(type, text_of(entry.get("content")), error=error, code=code)]
+    message = entry.get("message")
+    if not isinstance(message, Mapping):
+        raise InvalidInput("message", message, "an object with content")
+    role = "system" if entry.get("isMeta") is True else kind
+    events = message_events(role, _content_parts(message.get("content")), session.names)
+    usage = message.get("usage")
+    if kind == "assistant" and isinstance(usage, Mapping):
+        # Each block of an answer is an entry of its own and repeats the usage of the whole answer.
+        id = text_field(message, "id") or text_field(entry, "uuid")
+        prompt = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        counts = sum(int(amount(usage, n)) for n in prompt), int(amount(usage, "output_tokens"))
+        session.tokens[id] = max(counts, session.tokens.get(id, (0, 0)))
+    if entry.get("isApiErrorMessage") is True:
+        return [Event("error_event", error=each.content, code="api_error") for each in events]
+    return events
+
+
+class EpisodeReader:
+    """Reads heedful's own form: one episode a line, each an object with `events`."""
+
+    source = "heedful"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def add(self, value: Any) -> list[Episode]:
+        """Return the episode of a line. Raises InvalidInput."""
+        if not isinstance(value, Mapping) or "events" not in value:
+            raise InvalidInput("an episode", value, "an object with events")
+        given = _canonical_names(value)
+        gathering = Gathering(self._limits, self.source)
+        for event in objects(given["events"], "events"):
+            gathering.add(_event(_canonical_names(event)))
+        outcome = given.get("outcome")
+        if outcome is not None and outcome not in ENDED:
+            raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
+        tools = [] if given.get("tools") is None else given["tools"]
+        if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
+            raise InvalidInput("tools", tools, "a list of names")
+        episode = gathering.episode(
+            task=text_field(given, "task") if "task" in given else None,
+            goal=text_field(given, "goal"),
+            outcome=outcome,
+            fault=_fault(first_of(given, "fault", "error")),
+            id=text_field(given, "id"),
+            session=text_field(given, "session"),
+            tools=tools,
+            usage=_usage(given.get("usage")),
+            omitted=_count(given, "omitted"),
+        )
+        return [episode]
+
+    def finish(self) -> list[Episode]:
+        """Return nothing: every line is a whole episode."""
+        return []
+
+
+def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
+    """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
+    for episode in episodes:
+        fault, usage = episode.fault, asdict(episode.usage)
+        held = {name: getattr(episode, name) for name in Episode.__dataclass_fields__}
+        held |= {
+            "events": list(map(_event_document, episode.events)),
+            "usage": {name: value for name, value in usage.items() if value},
+            "fault": fault
+            and {
+                "error_category": fault.category,
+                "error_message": fault.message,
+                "context": fault.context,
+            },
+        }
+        del held["source"]
+        kept = {name: value for name, value in held.items() if value or name in ("task", "events")}
+        document = {
+            "error" if name == "fault" else _WRITTEN.get(name, name): kept[name] for name in kept
+        }
+        yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _event_document(event: Event) -> dict[str, Any]:
+    held = {name: getattr(event, name) for name in Event.__dataclass_fields__}
+    error = {"message": held["error"], "code": held.pop("code")}
+    held["error"] = {name: text for name, text in error.items() if text}
+    kept = {name: value for name, value in held.items() if value or name == "type"}
+    kept |= {name: held[name] for name in ("arguments", "at") if held[name] is not None}
+    return {_WRITTEN.get(name, name): value for name, value in kept.items()}
+
+
+def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the aliases; if both names are given, ours wins."""
+    ours = {ALIASES[name]: held for name, held in value.items() if name in ALIASES}
+    return ours | {name: held for name, held in value.items() if name not in ALIASES}
+
+
+def _event(given: Mapping[str, Any]) -> Event:
+    """Return an event; fields that it does not have are kept in `meta`."""
+    error: Any = given.get("error")
+    code = text_field(given, "code")
+    if isinstance(error, Mapping):
+        error, code = text_field(error, "message"), text_field(error, "code")
+    meta, arguments = given.get("meta"), given.get("arguments")
+    if meta is not None and not isinstance(meta, Mapping):
+        raise InvalidInput("meta", meta, "an object")
+    known = Event.__dataclass_fields__
+    more = {name: held for name, held in given.items() if name not in known and held is not None}
+    kind = text_field(given, "type")
+    if not kind:
+        raise InvalidInput("type of an event", given.get("type"), "text, such as tool_call")
+    plain = arguments is None or isinstance(arguments, str | Mapping)
+    return Event(
+        kind,
+        text_of(given.get("content")),
+        arguments=arguments if plain else text_of(arguments),
+        error=text_field({"error": error}, "error"),
+        code=code,
+        at=seconds(given.get("at")),
+        meta={**more, **(meta or {})},
+        **{name: text_field(given, name) for name in ("agent", "tool", "call", "id")},
+    )
+
+
+def _fault(value: Any) -> Fault | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidInput("error", value, "an object with error_category and error_message")
+    category, message = (
+        text_field(value, f"error_{name}") or text_field(value, name)
+        for name in ("category", "message")
+    )
+    return Fault(category, message, text_of(value.get("context")))
+
+
+def _usage(value: Any) -> Usage:
+    if value is None:
+        return NOTHING
+    names = list(Usage.__dataclass_fields__)
+    if not isinstance(value, Mapping) or not value.keys() <= set(names):
+        raise InvalidInput("usage", value, f"an object of {', '.join(names)}")
+    calls, prompt, completion = (_count(value, name) for name in names[:3])
+    return Usage(calls, prompt, completion, *(float(amount(value, name)) for name in names[3:]))
+
+
+def _count(value: Mapping[str, Any], name: str) -> int:
+    number = amount(value, name)
+    if not isinstance(number, int):
+        raise InvalidInput(name, number, "a whole number")
+    return number

@@ -1,0 +1,559 @@
+"""Signals: what a finished run shows of its own mistakes, found without a model. Pure.
+
+Only the structure of the trace is read: which calls failed, which were repeated or tried again,
+which results were never used, and where the values of the answer came from. No step is named as the
+cause: on recorded failures nothing that follows from the structure names the decisive step better
+than a constant answer on both kinds of traces (`make quality ONLY=whowhen`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import chain, islice
+from typing import Any, Literal
+
+from heedful.errors import InvalidInput
+from heedful.lessons.signature import signature
+from heedful.loop.feedback import clean
+from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure, json_default
+
+Role = Literal["given", "act", "result", "said"]
+Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool", "unused"]
+ANSWERS = frozenset({"tool_response", "error_event"})
+# What the agent did not say itself: the task, the prompts, the system around it.
+GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
+# Events that bring nothing new from outside: what agents said, and what came of their own steps.
+NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
+
+# How much of a text is read: its two ends, in characters; and how many values.
+HEAD, TAIL = 6_000, 2_000
+MOST_VALUES = 200
+# Whole numbers up to here are in every text: that two texts share one says nothing.
+SMALL = 10
+# How much of a text a signal shows, in characters, and how many events prove one signal.
+SHOWN = 120
+MOST_EVIDENCE = 20
+MOST_SHOWN_VALUES = 3
+
+# So many equal steps in a row are a repetition; at 5, where a loop is stopped, it is certain.
+TIMES, CERTAIN = 3, 5
+LONGEST_CYCLE = 4
+# The share of words (of code: lines) that a second try has in common with the first. Values that
+# are close letter by letter count too (0.6 is a close match in difflib); longer ones have words.
+SAME = 1 / 4
+CLOSE, LONGEST_VALUE = 0.6, 40
+# How many calls are listed that came between a failed call and its retry.
+MOST_BETWEEN = 3
+
+# A result of a call that failed, if its event does not say so: the text begins with an error, or
+# holds an exit status, a traceback or a flag in JSON. On the 24,951 recorded tool results that it
+# was chosen on (agent_sessions, dev) it finds 81 % of the failures at 0.1 % false positives; a list
+# of error phrases finds 82 % at 0.4 % there.
+_FAILED = re.compile(
+    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
+    r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
+    r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
+    r"|^Traceback \(most recent call last\)"
+    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b",
+    re.MULTILINE,
+)
+_EXIT_STATUS = re.compile(r"^(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}", re.MULTILINE)
+_ERROR_LINE = re.compile(
+    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
+)
+_WORD = re.compile(r"\w+")
+_ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
+_TELLING = re.compile(r"[^\W\d_][\w-]{4,40}|\d[\d,.]{1,23}\d")
+_LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
+# A name has two words or more: a single capital letter stands for anything.
+_NAME = re.compile(
+    r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """An episode as it was read; every sequence is by position among its events.
+
+    `roles` say what each event is, `result` the position of the result of a call, `act` that of the
+    call a result came from, `failure` the text of a failure or "". `values` are the numbers and
+    names that an event holds and the task does not. `answer` is the position of the last words of
+    an agent that hold a value, None without.
+    """
+
+    episode: Episode
+    events: tuple[Event, ...]
+    roles: tuple[Role, ...]
+    result: tuple[int | None, ...]
+    act: tuple[int | None, ...]
+    failure: tuple[str, ...]
+    values: tuple[frozenset[str], ...]
+    answer: int | None
+
+    def step_of(self, at: int) -> int:
+        """Return the call that the event at this position came from, or the position itself."""
+        act = self.act[at]
+        return at if act is None else act
+
+
+def course(episode: Episode) -> Course:
+    """Read an episode: linear in the number of events, 8,000 characters of each."""
+    events = episode.events
+    task = ends(f"{episode.task}\n{episode.goal}")
+    texts = [ends(event_text(event)) for event in events]
+    roles = tuple(_role(event, text, task) for event, text in zip(events, texts, strict=True))
+    result: list[int | None] = [None] * len(events)
+    act: list[int | None] = [None] * len(events)
+    for call, answer in answered(events).items():
+        result[call], act[answer] = answer, call
+    task_values, lower_task = values(task), task.lower()
+    new = tuple(
+        frozenset(
+            value
+            for value in values(text) - task_values
+            if value[0].isdigit() or value not in lower_task
+        )
+        for text in texts
+    )
+    spoken = (at for at in reversed(range(len(events))) if roles[at] in ("said", "act"))
+    return Course(
+        episode,
+        events,
+        roles,
+        tuple(result),
+        tuple(act),
+        tuple(map(_failure_text, events, roles, texts)),
+        new,
+        next((at for at in spoken if new[at]), None),
+    )
+
+
+def ends(text: str) -> str:
+    """Return the part of a text that is read: its two ends."""
+    return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
+
+
+def event_text(event: Event) -> str:
+    """Return everything an event says, including its arguments and its error."""
+    arguments = "" if event.arguments is None else str(event.arguments)
+    return "\n".join(part for part in (event.content, arguments, event.error) if part)
+
+
+def values(text: str) -> frozenset[str]:
+    """Return the numbers and names in a text in one form, without small numbers and list marks.
+
+    >>> sorted(values("1. It sold for $5,200,000 in Mission Bay, 3 times."))
+    ['5200000', 'mission bay']
+    """
+    text = _LIST_MARK.sub("", text)
+    numbers = (match[0].replace(",", "") for match in NUMBER.finditer(text))
+    plain = (n.rstrip("0").removesuffix(".") if "." in n else n for n in numbers)
+    large = (n for n in plain if "." in n or len(n) > 2 or int(n) > SMALL)
+    names = (match[0].strip(" .:,'’").lower() for match in _NAME.finditer(text))
+    return frozenset(islice(chain(large, names), MOST_VALUES))
+
+
+def _role(event: Event, text: str, task: str) -> Role:
+    if event.type in ANSWERS:
+        return "result"
+    if event.type == "tool_call":
+        return "act"
+    given = event.type in GIVEN or (task.strip() and text.strip() == task.strip())
+    return "given" if given else "said"
+
+
+def _failure_text(event: Event, role: Role, text: str) -> str:
+    if role != "result":
+        return event.error
+    if failure(event):
+        return event.error or event.content or event.code or "error"
+    return text if _FAILED.search(text) else ""
+
+
+def output(text: str) -> str:
+    """Return a result without its exit status."""
+    return _EXIT_STATUS.sub("", text).strip()
+
+
+def error_line(failure: str) -> str:
+    """Return the line that names a failure: the end of its last traceback, else the error line."""
+    _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
+    lines = [line.rstrip() for line in last.splitlines() if line.strip()]
+    if trace:
+        return next((line for line in lines[1:] if not line[0].isspace()), lines[0])[:400]
+    return next(filter(_ERROR_LINE.search, lines), lines[0] if lines else "error").strip()[:400]
+
+
+def answered(events: Sequence[Event]) -> dict[int, int]:
+    """Map each call to its result, both by position: by the id they share, else in order.
+
+    In order: an answer belongs to the oldest open call, of its tool if it names one. Only calls
+    with nothing else between them wait together; an older one has lost its result. An error is the
+    result until there is a response.
+    """
+    results: dict[int, int] = {}
+    responded: set[int] = set()
+    waiting: dict[str | tuple[int, str], deque[int]] = {}
+    batch, ended = 0, False
+    for index, event in enumerate(events):
+        if event.type == "tool_call":
+            batch, ended = batch + ended, False
+            for tool in {event.tool, ""}:  # "" for an answer that names no tool
+                waiting.setdefault((batch, tool), deque()).append(index)
+            if event.call:
+                waiting[event.call] = deque([index])
+            continue
+        ended = True
+        if event.type in ANSWERS:
+            calls = waiting.get(event.call or (batch, event.tool), ())
+            while calls and calls[0] in responded:
+                calls.popleft()
+            if calls:
+                results[calls[0]] = index
+                if event.type == "tool_response":
+                    responded.add(calls[0])
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedStep:
+    """One step made several times in a row; `str()` says so in words.
+
+    `calls` are the positions of the calls among the events, from 0, `results` those of the results.
+    """
+
+    tool: str
+    calls: tuple[int, ...]
+    results: tuple[int, ...]
+
+    @property
+    def times(self) -> int:
+        """How often the step was made."""
+        return len(self.calls)
+
+    def __str__(self) -> str:
+        tool = clean(self.tool, 80) or "a tool without a name"
+        return f"{tool}: the same arguments and the same result {self.times} times in a row"
+
+
+def repeated_step(
+    events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
+) -> RepeatedStep | None:
+    """Return the first step made at least `times` (2 or more) times in a row, or None.
+
+    A step is a tool call with its result. Two steps are equal if agent, tool, arguments and result
+    are: arguments as JSON values if they are JSON, else as text; results exactly. A call without a
+    recorded result equals no other. Agents may talk in between. Anything else is a reason to ask
+    again and restarts the count: another step, a user message, a system event. Tools in `polls`
+    are never reported; their calls count as other steps.
+
+    Ask after each step; the time is linear in the number of events. Raises InvalidInput.
+
+    >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
+    >>> str(repeated_step(5 * step))
+    'look: the same arguments and the same result 5 times in a row'
+    """
+    if not isinstance(times, int) or times < 2:
+        raise InvalidInput("times", times, "an integer of at least 2")
+    if isinstance(polls, str):
+        raise InvalidInput("polls", polls, "a collection of tool names, such as a list")
+    results = answered(events)
+    run: list[int] = []
+    key: tuple[str, ...] = ()
+    for index, event in enumerate(events):
+        if event.type in NO_NEWS:
+            continue
+        before, key = key, _step_key(events, results, index)
+        if run and key and key == before:
+            run.append(index)
+        elif len(run) >= times:
+            break
+        else:
+            run = [index] if key and event.tool not in polls else []
+    if len(run) < times:
+        return None
+    return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
+
+
+def _cycle(events: Sequence[Event]) -> tuple[tuple[int, ...], int]:
+    """Return the calls of the first cycle of steps gone round three times, and its length.
+
+    A cycle has 2 to 4 steps, not all equal, counted as `repeated_step` counts. Without one: (), 0.
+    """
+    results = answered(events)
+    calls: list[int] = []
+    keys: list[tuple[str, ...]] = []
+    same = dict.fromkeys(range(2, LONGEST_CYCLE + 1), 0)
+    for at, event in enumerate(events):
+        if event.type in NO_NEWS:
+            continue
+        key = _step_key(events, results, at)
+        if not key:  # news, or a call whose result is unknown
+            calls, keys, same = [], [], dict.fromkeys(same, 0)
+            continue
+        calls.append(at)
+        keys.append(key)
+        for size in same:
+            again = len(keys) > size and keys[-1] == keys[-1 - size]
+            same[size] = same[size] + 1 if again else 0
+            if same[size] == size * (TIMES - 1) and len(set(keys[-size:])) > 1:
+                return tuple(calls[-size * TIMES :]), size
+    return (), 0
+
+
+def _step_key(events: Sequence[Event], results: Mapping[int, int], call: int) -> tuple[str, ...]:
+    """Return the same key for equal steps, () for what is no call with a known result."""
+    if call not in results:
+        return ()
+    event, result = events[call], events[results[call]]
+    return (event.agent, event.tool, _canonical(event), result.content, result.error)
+
+
+def _canonical(call: Event) -> str:
+    """Return the same text for equal JSON arguments; what is not JSON stands for itself."""
+    given = call_arguments(call)
+    try:
+        return json.dumps(given, sort_keys=True, default=json_default)
+    except (ValueError, TypeError, RecursionError):
+        return given if isinstance(given, str) else repr(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One thing in an episode that speaks of a mistake; `str()` says it in words.
+
+    `at` is the position of the decisive event among the events, from 0, `id` its id or "".
+    `evidence` holds the positions of the events that prove it, at most 20, and `evidence_ids` their
+    ids. `strength` is 0..1: how sure the pattern is, not how bad the mistake was.
+    """
+
+    kind: Kind
+    at: int
+    evidence: tuple[int, ...]
+    strength: float
+    words: str
+    id: str = ""
+    evidence_ids: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"event {self.id or self.at}: {self.words}"
+
+
+def signals(episode: Episode) -> tuple[Signal, ...]:
+    """Return the signals of an episode in the order of their decisive events.
+
+    Linear in the number of events; 8,000 characters of each event are read.
+
+    >>> calls = Event("tool_call", tool="read"), Event("tool_response", "Error: no such file")
+    >>> [str(signal) for signal in signals(Episode(calls))]
+    ['event 0: fails first here: Error: no such file']
+    """
+    return signals_of(course(episode))
+
+
+def signals_of(run: Course) -> tuple[Signal, ...]:
+    """Return the signals of an episode that was read before."""
+    rules = (_causes, _timeouts, _not_offered, _retries, _repeated, _unused, _answer)
+    found = (signal for rule in rules for signal in rule(run))
+    return tuple(sorted(found, key=lambda signal: (signal.at, signal.kind)))
+
+
+def quote(text: str) -> str:
+    """Return a text as a signal shows it: short, on one line, as data."""
+    return clean(text, SHOWN)
+
+
+def _signal(
+    run: Course, kind: Kind, at: int, evidence: Sequence[int], strength: float, words: str
+) -> Signal:
+    kept = tuple(evidence[:MOST_EVIDENCE])
+    ids = tuple(run.events[place].id for place in kept)
+    return Signal(kind, at, kept, strength, words, run.events[at].id, ids)
+
+
+def _causes(run: Course) -> Iterator[Signal]:
+    """Group failures that share a signature or an entity; the first of a group is its cause."""
+    groups: list[list[int]] = []
+    known: dict[str, int] = {}
+    for at, text in enumerate(run.failure):
+        if text:
+            line = error_line(text)
+            entities = (next(filter(None, match.groups())) for match in _ENTITY.finditer(line))
+            keys = [signature("", line).digest, *(f"'{name}'" for name in islice(entities, 5))]
+            group = next((known[key] for key in keys if key in known), len(groups))
+            if group == len(groups):
+                groups.append([])
+            groups[group].append(at)
+            known.update((key, group) for key in keys if key not in known)
+    for places in groups:
+        first, *later = places
+        words = f"fails first here: {quote(error_line(run.failure[first]))}"
+        if later:
+            words += f"; {len(later)} later failures are of the same kind"
+        strength = len(places) / (len(places) + 1)
+        yield _signal(run, "cause", run.step_of(first), places, strength, words)
+
+
+def _timeouts(run: Course) -> Iterator[Signal]:
+    """Failures whose error code, or the name of whose exception, is that of a time-out."""
+    for at, text in enumerate(run.failure):
+        line = error_line(text) if text else ""
+        name = line.partition(":")[0]
+        if line and LATE.search(run.events[at].code or (name if " " not in name else "")):
+            words = f"the call ran out of time: {quote(line)}"
+            yield _signal(run, "timeout", run.step_of(at), (at,), 0.8, words)
+
+
+def _not_offered(run: Course) -> Iterator[Signal]:
+    """Calls of tools that the agent was not offered, the first call of each."""
+    known = {*run.episode.tools}
+    for at, event in enumerate(run.events if known else ()):
+        if event.type == "tool_call" and event.tool and event.tool not in known:
+            known.add(event.tool)
+            words = f"calls {quote(event.tool)}, which is not among the tools that were offered"
+            yield _signal(run, "unknown_tool", at, (at,), 1.0, words)
+
+
+def _retries(run: Course) -> Iterator[Signal]:
+    """A call that failed and worked when it was made again, and what changed in between."""
+    failed_calls: dict[tuple[str, str], int] = {}
+    for at, role in enumerate(run.roles):
+        result = run.result[at]
+        if role != "act" or result is None:
+            continue
+        event = run.events[at]
+        key = (event.agent if event.tool else "", event.tool)
+        before = failed_calls.get(key)
+        if run.failure[at] or run.failure[result]:
+            failed_calls[key] = at
+        elif before is not None and (changed := _change(run, before, at)):
+            del failed_calls[key]
+            # Calls of other tools in between may have made the second try work.
+            others = [
+                place
+                for place in range(before + 1, at)
+                if run.roles[place] == "act" and run.events[place].tool not in ("", event.tool)
+            ]
+            between = others[-MOST_BETWEEN:] if changed == "nothing" else []
+            tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
+            other = f" and {tools} in between" if tools else ""
+            words = f"works after a call that failed{other}; what changed: {changed}"
+            yield _signal(run, "retry", at, (before, *between, at), 0.9, words)
+
+
+def _change(run: Course, before: int, at: int) -> str:
+    """Say what is different in a second try of a call; "" if it is another call."""
+    old, new = (object_arguments(run.events[place]) for place in (before, at))
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        old_text, new_text = (" ".join(map(str, each.values())) for each in (old, new))
+        words = set(_WORD.findall(old_text)), set(_WORD.findall(new_text))
+        return _changed_keys(old, new) if _alike(*words) or _close(old_text, new_text) else ""
+    first, second = (dict.fromkeys(_lines(str(each))) for each in (old, new))
+    if not _alike(set(first), set(second)):
+        return ""
+    gone = next((line for line in first if line not in second), "")
+    added = next((line for line in second if line not in first), "")
+    return f"{quote(gone)!r} became {quote(added)!r}" if added or gone else "nothing"
+
+
+def object_arguments(call: Event) -> Mapping[str, Any] | str:
+    """Return the arguments of a call if they are a JSON object, else the ends of their text."""
+    value = call_arguments(call)
+    if isinstance(value, Mapping):
+        return value
+    return ends(str(call.content if call.arguments is None else call.arguments))
+
+
+def _alike(old: set[str], new: set[str]) -> bool:
+    return old == new or len(old & new) >= SAME * len(old | new)
+
+
+def _close(old: str, new: str) -> bool:
+    """Return True if short values differ by a few letters, by their order or by their case."""
+    old, new = old.lower(), new.lower()
+    short = max(len(old), len(new)) <= LONGEST_VALUE
+    return short and SequenceMatcher(None, old, new).ratio() >= CLOSE
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text; if it holds code blocks, only the lines in these."""
+    text = "\n".join(text.split("```")[1::2]) or text
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    missing = object()
+    changed = (key for key in {**old, **new} if old.get(key, missing) != new.get(key, missing))
+    changes = (
+        f"{quote(str(key))}: {quote(repr(old.get(key, 'absent')))} became"
+        f" {quote(repr(new.get(key, 'absent')))}"
+        for key in changed
+    )
+    return "; ".join(islice(changes, 5)) or "nothing"
+
+
+def _repeated(run: Course) -> Iterator[Signal]:
+    """The first step made again and again, and the first cycle of steps."""
+    step = repeated_step(run.events, TIMES)
+    if step is not None:
+        strength = min(1.0, step.times / CERTAIN)
+        yield _signal(run, "repeated", step.calls[1], step.calls, strength, str(step))
+    calls, size = _cycle(run.events)
+    if calls:
+        tools = ", ".join(quote(run.events[at].tool) for at in calls[:size])
+        words = f"{tools}: the same {size} steps with the same results {TIMES} times in a row"
+        yield _signal(run, "repeated", calls[size], calls, TIMES / CERTAIN, words)
+
+
+def _unused(run: Course) -> Iterator[Signal]:
+    """Results that nothing the agents say later mentions again."""
+    mentioned: dict[str, int] = {}  # word -> where an agent last said it
+    words_of = [_telling(event) for event in run.events]
+    spoken = [at for at, role in enumerate(run.roles) if role in ("said", "act")]
+    for at in spoken:
+        mentioned.update(dict.fromkeys(words_of[at], at))
+    end = spoken[-1] if spoken else -1
+    before: set[str] = set()
+    for at, role in enumerate(run.roles):
+        if role == "result" and at < end and not run.failure[at]:
+            new = [word for word in words_of[at] if word not in before]
+            if new and all(mentioned.get(word, -1) <= at for word in new):
+                content = output(ends(run.events[at].content))
+                words = f"nothing later mentions this result: {quote(content)}"
+                yield _signal(run, "unused", run.step_of(at), (at,), 0.3, words)
+        before.update(words_of[at])
+
+
+def _telling(event: Event) -> list[str]:
+    """Return the longer words and the numbers of an event; 1,200.0 is 1200."""
+    found = _TELLING.findall(ends(event_text(event)).lower())
+    return [word.replace(",", "").removesuffix(".0") for word in found]
+
+
+def _answer(run: Course) -> Iterator[Signal]:
+    """Where the values of the answer came up first, in a run that did not succeed.
+
+    A run that ended in an error or out of time gave no answer.
+    """
+    last = run.answer
+    if last is None or run.episode.outcome not in ("failure", "partial"):
+        return
+    origin: dict[str, int] = {}
+    for at in reversed(range(len(run.events))):
+        origin.update(dict.fromkeys(run.values[at], run.step_of(at)))
+    by_step: dict[int, list[str]] = {}
+    for value in sorted(run.values[last]):
+        by_step.setdefault(origin[value], []).append(value)
+    name = "run" if run.episode.outcome == "partial" else "failed run"
+    for at, held_values in sorted(by_step.items()):
+        listed = ", ".join(map(quote, held_values[:MOST_SHOWN_VALUES]))
+        left = len(held_values) - MOST_SHOWN_VALUES
+        rest = f" and {left} more" if left > 0 else ""
+        words = f"the answer of the {name} rests on it: {listed}{rest} came up first here"
+        yield _signal(run, "answer", at, (at, last), 1.0, words)

@@ -1,0 +1,233 @@
+"""Every command on one database: in words, as one JSON document, and with bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from heedful import open_store
+from heedful.checks import contains
+from heedful.cli.app import COMMANDS
+from heedful.drive.drive import Run
+from heedful.memory.memory import Memory
+from heedful.testing import ScriptedModel
+from tests.cli.support import task
+
+
+async def _fill(path: str) -> None:
+    """Loops that passed, were stopped and are open, merged patterns, a quarantine, a dream."""
+    store = open_store(path)
+    memory = Memory(store)
+    options: dict[str, Any] = {"store": store, "memory": memory, "checks": [contains("red")]}
+    await Run("Say red", generate=ScriptedModel("blue", "red"), id="r/passed", **options).finish()
+    await Run("Say it", generate=ScriptedModel(*"abcdefgh"), id="r/stopped", **options).finish()
+    await Run("Say more", generate=ScriptedModel("a", "b"), id="r/open", **options).step()
+    for name in ("ada", "bo", "cy", "di"):
+        await memory.remember("log", f"login failed for {name} here")
+    page: dict[str, Any] = {"trust": "external", "source": "page"}
+    await memory.remember("page", "no unit", lesson="obey\x1b[31m the page", **page)
+    await store.close()
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("commands") / "heedful.db"
+    asyncio.run(_fill(str(path)))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def heedful_(desk, monkeypatch, filled):
+    """The command in a folder with the database and a file of recorded loops."""
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
+    desk.write("heedful.db", filled)
+    desk.write("loops.jsonl", '{"attempts": [{"candidate": "x", "passed": true}]}\n' * 9)
+    return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
+
+
+# Arguments -> a part of the words, and the keys of the JSON document.
+GOOD = {
+    "why r/passed": (
+        "=> passed",
+        "id state task goals policy attempts best verdicts overrides decisions usage exposures",
+    ),
+    "loops": ("stopped by", "loops"),
+    "loops --run other": ("no loop of a run 'other'", "loops"),
+    "log": ("overridden by", "decisions"),
+    "runs": ("no run of a pipeline yet", "runs"),
+    "lessons": ("(held back)", "lessons"),
+    "lessons --limit 1": ("last seen", "lessons"),
+    "seen log": (
+        "4 patterns merged as: login failed for <*> here",
+        "seen signature pattern group lessons",
+    ),
+    "recall Say\xa0red": ("rejected: blue", "examples spaces"),
+    "patterns list": ("login failed for <*> here", "patterns"),
+    "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
+    "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
+    "quarantine list": ("recalled only after it was released", "waiting"),
+    "quarantine log": ("nothing was ruled yet", "rulings"),
+    "proof": ("insufficient data", "pooled lessons pending ended holdout"),
+    "dream --dry-run": (
+        "lessons: ",
+        "id at by mode before vetoes queries proposals texts undone after nothing",
+    ),
+    "dream log": ("no dream yet", "dreams"),
+    "replay": ("÷ oracle", "recorded policies notes"),
+    "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
+    "tune loops.jsonl": (
+        "policies tried on",
+        "policy tried chosen_on reported_on before notes",
+    ),
+    "policy list": ("orchestrator", "policies"),
+    "policy check": ("can fire", "policy rules"),
+    "override r/stopped attempts --by ann": (
+        "attempts is lifted for 1 decision; loop r/stopped is open",
+        "loop rule by why decisions until verdict reasons feedback lifted",
+    ),
+    "export out.jsonl": ("lessons exported", "file lessons bytes digest"),
+    "model list": ("Apache-2.0", "cache weights models"),
+    "model check": ("absent", "weights"),
+    "key create --name ci": ("this key is not shown again", "id name may projects secret key"),
+    "key list": ("tenant default has no key", "keys"),
+    "audit list": ("nothing was done in tenant default yet", "audit"),
+    "audit verify": ("0 rows, all as they were written", "rows head broken what"),
+    "db copy heedful.db copy.db": ("read again and compared", "source target rows again tables"),
+    "reflect --waiting": ("0 episodes", "episodes failed left"),
+    "doctor --model toy:answer": ("✓ database", "well signs"),
+}
+STDIN = {"seen log": "login failed for ada here"}
+
+
+@pytest.mark.parametrize("line", GOOD)
+def test_words_or_one_json_document(heedful_, line, desk, filled):
+    words, keys = GOOD[line]
+    given = [word.replace("\xa0", " ") for word in line.split(" ")]
+    more = {"stdin": STDIN[line]} if line in STDIN else {}
+    given += ["-"] if more else []
+    told = heedful_(*given, **more)
+    assert (told.code, words in told.out, "\x1b" in told.out) == (0, True, False), told
+    desk.write("heedful.db", filled)
+    for name in ("heedful.db-wal", "heedful.db-shm", "out.jsonl", "copy.db"):
+        (desk.folder / name).unlink(missing_ok=True)
+    done = heedful_(*given, "--json", **more)
+    assert (done.code, done.err == told.err) == (0, True), done
+    assert set(keys.split()) <= done.json.keys()
+
+
+NO_ID = "0" * 16
+BAD = {
+    "why": (2, "Missing argument 'LOOP'"),
+    "why zzz": (3, "no loop 'zzz' in "),
+    "why r/": (2, "several loops begin with 'r/'"),
+    "loops --limit 0": (2, "--limit"),
+    f"loops --limit {'9' * 30}": (2, "--limit"),
+    "log zzz": (3, "no loop that begins with 'zzz'"),
+    "log --db no.db": (3, "no database 'no.db'"),
+    "recall x --limit 0": (2, "--limit"),
+    f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
+    "patterns suggest": (2, "embedder"),
+    "pin 1": (2, "Missing option '--by'"),
+    "pin 99 --by ann": (3, "99"),
+    "prune": (2, "Missing option '--by'"),
+    "prune --by ann": (2, "nothing says what to remove"),
+    "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),
+    "quarantine show 99": (3, "no example '99'"),
+    "prune --by ann --unused-for 9999d": (2, "up to 3650d"),
+    "prune --by ann --keep -1": (2, "--keep"),
+    "patterns unmerge x": (2, "Missing option '--by'"),
+    "proof --restore 1": (2, "--restore needs --by"),
+    "proof --plot x.pdf": (2, "--plot is 'x.pdf'; it must be a file that ends in .png"),
+    "proof --plot none/x.png": (2, "in a folder that exists"),
+    "dream show 9": (3, "9"),
+    "dream --mode deep": (2, "deep"),
+    "replay none.jsonl": (2, "none.jsonl: it cannot be read"),
+    "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
+    "replay --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
+    f"replay --last {'9' * 30}": (2, "--last"),
+    "replay --plot none/x.png": (2, "--plot is 'none/x.png'; it must be a file that ends in .png"),
+    "replay --plot heedful.db": (2, "--plot is 'heedful.db'; it must be a file that ends in .png"),
+    "replay heedful.db other.db": (2, "unexpected extra argument"),
+    "tune --keep nan": (2, "--keep is nan; it must be a number in 0..1"),
+    "tune --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
+    "tune --keep 2": (2, "--keep is 2.0; it must be a number in 0..1"),
+    "policy check nope": (2, "no policy is called 'nope'"),
+    "policy nope": (2, "No such command 'nope'"),
+    "override": (2, "Missing"),
+    "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
+    "override r/stopped attempts --by \xa0": (2, "by is ' '; it must name the act"),
+    "override r/passed attempts --by a": (2, "the loop passed; there is n"),
+    "override r/sto attempts --by a": (3, "no loop 'r/sto' in "),
+    "override r/stopped attempts --by a --expires 1e3s": (2, "it must be a time such as 90s"),
+    "override r/stopped attempts --by a --expires nan": (2, "it must be a time such as 90s"),
+    "quarantine release 1": (2, "--by"),
+    "quarantine release --by ann": (2, "IDS"),
+    "quarantine release 0 --by ann": (2, "ids"),
+    "quarantine reject 99 --by ann": (3, "no example '99'"),
+    "quarantine revoke nobody": (3, "no source 'nobody'"),
+    "quarantine revoke page --yes": (2, "by is ''"),
+    "run": (2, "Missing argument"),
+    "run none.jsonl": (2, "none.jsonl: it cannot be read"),
+    "run bad.jsonl": (2, "bad.jsonl:1: not one JSON object"),
+    "run empty.jsonl": (2, "holds no task"),
+    "run loops.jsonl": (2, "loops.jsonl:1: a key is 'attempts'"),
+    "run tasks.jsonl --policy nope": (2, "no policy is called 'nope'"),
+    "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be greater than or equal to 1"),
+    "run tasks.jsonl --jobs x": (2, "--jobs"),
+    "run tasks.jsonl --timeout 0": (2, "--timeout is 0.0"),
+    "run tasks.jsonl --run a/b": (2, "--run is 'a/b'"),
+    "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
+    "worker --once --drives short": (2, "it must be name=module:function"),
+    "worker --once --drives short=nowhere:short": (2, "No module named 'nowhere'"),
+    "worker --once --drives short=toy:long": (2, "toy has no function long"),
+    "worker --once --unused-for soon": (2, "--unused-for is 'soon'"),
+    "override zzz attempts --by ann": (3, "no loop 'zzz'"),
+    "reflect": (2, "give files of traces, or --waiting"),
+    "reflect loops.jsonl --waiting": (2, "give files of traces, or --waiting"),
+    "reflect loops.jsonl --trust model": (2, "it must be external or operator"),
+    "import none.jsonl": (2, "No such file"),
+    "key create --name x --expires soon": (2, "--expires is 'soon'"),
+    "key revoke nobody": (3, "no key 'nobody'"),
+    "migrate": (2, "heedful.db is no postgresql:// URL"),
+    "demo --pipeline --full": (2, "--pipeline is 'with --full or --tasks'"),
+    "nope": (2, "No such command 'nope'"),
+    "loops --nope": (2, "No such option"),
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+@pytest.mark.parametrize("json", [False, True])
+def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json):
+    code, words = BAD[line]
+    for name, text in (("bad.jsonl", "{\n"), ("empty.jsonl", "")):
+        desk.write(name, text)
+    desk.tasks(task("red"))
+    given = [word.replace("\xa0", " ") for word in line.split(" ")]
+    json = json and given[0] != "worker"  # it has no --json
+    done = heedful_(*given, *(["--json"] if json else []))
+    told = done.json["error"]["message"] if json else done.err
+    assert (done.code, words.lower() in told.lower()) == (code, True), done
+    assert "Traceback" not in done.err
+    assert json or done.out == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(heedful_, name):
+    done = heedful_(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert re.match(rf"Usage: \S+ {name}", done.out.strip())
+
+
+def test_scopes_do_not_mix(heedful_, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
+    assert heedful_("loops").out == "no loop yet\n"
+    assert heedful_("log").out == "no decision yet\n"
+    assert heedful_("lessons").out == "nothing was learnt in this scope yet\n"
+    assert heedful_("recall", "Say red").out == "nothing related\n"
+    assert heedful_("why", "r/passed").code == 3
+    assert heedful_("replay").code == 3
+    assert heedful_("override", "r/stopped", "attempts", "--by", "ann").code == 3
+    assert heedful_("seen", "log", "login failed for ada here").code == 1

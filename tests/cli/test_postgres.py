@@ -1,0 +1,203 @@
+"""The commands on PostgreSQL, whose URL has a password that nobody may read."""
+
+import asyncio
+import json
+import signal
+
+import pytest
+
+from heedful.service.worker import PostgresQueue
+from heedful.store import episodes, loops, open_store
+from heedful.store.postgres import known, newest
+from tests.cli.support import task
+from tests.postgres import blank, drop, rows
+from tests.service.jobs import SCOPE, begun, put
+
+# In this order: each works on what those before it have left.
+COMMANDS = [
+    *("log", "loops", "runs", "why {run}/red", "lessons", "seen contains red", "recall red"),
+    *("proof", "patterns list", "quarantine list", "quarantine log", "pin 1 --by ada"),
+    *("prune --by ada --keep 1 --dry-run", "prune --by ada --keep 1", "dream", "dream log"),
+    *("export lessons.jsonl", "import lessons.jsonl", "replay", "tune", "reflect --waiting"),
+    *("override {run}/never attempts --by ada --why again", "doctor --model toy:answer"),
+    *("key create --name ci --may read", "key list", "audit verify", "worker --once"),
+    "db copy {url} copy.db",
+]
+WELL = ["server", "pool", "pgvector", "role", "schema", "row-level security", "open loops", "queue"]
+LOOPS = """
+from heedful import Run
+
+def short(task, **given):
+    async def generate(task, hint):
+        return "ok"
+    return Run(task, generate=generate, **given)
+"""
+
+
+def secret(url):
+    return url.replace("@", ":hunter2@", 1)
+
+
+@pytest.fixture
+def invoke(desk, monkeypatch):
+    """Calls a command; no output shows the password."""
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
+
+    def invoked(*arguments):
+        done = desk.invoke(monkeypatch, *arguments)
+        assert "hunter2" not in done.out + done.err, arguments
+        return done
+
+    return invoked
+
+
+@pytest.fixture
+def doctor(invoke):
+    def signs(url):
+        done = invoke("doctor", "--db", url, "--model", "toy:answer", "--json")
+        return done.code, {sign["name"]: sign for sign in done.json["signs"]}
+
+    return signs
+
+
+@pytest.fixture
+def empty():
+    urls = blank()
+    yield urls
+    drop(urls)
+
+
+def test_every_command_works_on_it(desk, invoke, postgres, monkeypatch):
+    never = {**task("never"), "task": "never say red"}
+    desk.tasks(*map(task, ("red", "blue", "green", "pink", "grey", "teal", "plum")), never)
+    url = secret(postgres.service)
+    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json", "--db", url)
+    assert (done.code, "hunter2" in done.out + done.err) == (1, False), done
+    assert "postgresql://heedful@/" in done.err
+    monkeypatch.setenv("HEEDFUL_DB", url)
+    given = {"run": json.loads(done.out)["run"], "url": secret(postgres.owner)}
+    for command in COMMANDS:
+        done = invoke(*command.format(**given).split())
+        assert done.code in (0, 1), (command, done)
+        assert "Traceback" not in done.err, (command, done)
+    assert "hunter2" not in (desk.folder / "lessons.jsonl").read_text("utf-8")
+    assert invoke("log", "--json", "--db", "copy.db").out == invoke("log", "--json").out
+
+
+URLS = {
+    "postgresql://erin:hunter2@h/db?nope=1": "invalid URI query parameter",
+    "postgresql://erin:hunter2@127.0.0.1:1/d": "see that the server runs",
+    f"postgresql://erin:hunter2@h/{'d' * 2000}": "must have at most 1000",
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("command", ["loops", "doctor", "replay", "migrate", "proof --json"])
+def test_an_error_is_told_without_the_password(invoke, monkeypatch, url, command):
+    monkeypatch.setenv("HEEDFUL_DB", url)
+    for debug in ([], ["--debug"]):
+        done = invoke(*command.split(), *debug)
+        assert (done.code != 0, URLS[url] in done.out + done.err) == (True, True), done
+
+
+def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, empty):
+    done = invoke("migrate", "--store", secret(empty.owner), "--role", "heedful")
+    assert done.code == 0, done
+    assert f"has schema {newest()}, {len(known())} part" in done.out
+    assert "role heedful may serve" in done.out
+    again = invoke("migrate", "--store", secret(empty.owner), "--json").json
+    assert (again["applied"], again["waiting"]) == ([], [])
+    desk.tasks(task("red"))
+    assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
+    done = invoke("db", "copy", "heedful.db", secret(empty.owner))
+    assert (done.code, "read again and compared" in done.out) == (0, True), done
+    assert "Next: heedful doctor, with the URL of the service's role" in done.out
+    assert rows(empty.owner, "select count(*) from loop") == [(1,)]
+    again = invoke("db", "copy", "heedful.db", secret(empty.owner), "--json").json
+    assert (again["again"], "hunter2" in again["target"]) == (True, False)
+
+
+def test_doctor_of_a_healthy_database(doctor, postgres):
+    asyncio.run(_handed(postgres.service, "pot"))
+    asyncio.run(_begun(postgres.service, "l1"))
+    code, signs = doctor(secret(postgres.service))
+    assert (code, [name for name in WELL if not signs[name]["well"]]) == (0, [])
+    assert signs["schema"]["found"] == str(newest())
+    assert "folder" not in signs
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
+    rows(postgres.owner, "create table heedful.bare (tenant text)")
+    code, signs = doctor(f"{postgres.service}&pool_size=500")
+    assert (code, "not for bare" in signs["row-level security"]["found"]) == (1, True)
+    assert "lower ?pool_size=" in signs["pool"]["todo"]
+    rows(postgres.owner, "delete from schema_version where part = 'pre'")
+    assert "run heedful migrate" in doctor(postgres.service)[1]["schema"]["found"]
+    for url in (postgres.owner, postgres.superuser):
+        code, signs = doctor(secret(url))
+        assert (code, signs["role"]["well"], "open loops" in signs) == (1, False, False)
+
+
+def test_doctor_of_a_database_without_schema_or_pgvector(doctor, empty):
+    rows(empty.superuser, "drop extension vector")
+    code, signs = doctor(empty.service)
+    assert (code, signs["schema"]["well"], signs["pgvector"]["well"]) == (1, False, False)
+    assert "create extension vector" in signs["pgvector"]["found"]
+
+
+# -- the worker
+
+
+async def _handed(url, *names):
+    store = open_store(url)
+    await put(store, SCOPE, *names)
+    await store.close()
+
+
+async def _begun(url, *ids):
+    store = open_store(url)
+    for id in ids:
+        await begun(store, SCOPE, id)
+    await store.close()
+
+
+async def _defer(url, kind, *options):
+    async with PostgresQueue(url) as queue:
+        for more in options:
+            await queue.defer(kind, SCOPE, **more)
+
+
+def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
+    desk.write("loops.py", LOOPS)
+    asyncio.run(_begun(postgres.service, "l1"))
+    both = ({"loop": "l1", "by": "short"}, {"loop": "l2", "by": "short"})
+    asyncio.run(_defer(postgres.service, "drive", *both))
+    done = invoke("worker", "--store", postgres.service, "--once", "--drives", "short=loops:short")
+    assert done.code == 1
+    assert "acme/shop drive by=short loop=l1: done in" in done.err
+    assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
+    assert done.err.splitlines()[-1] == "1 job done, 1 given up"
+    assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
+    stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
+    assert stored.values == ("ok",)
+
+
+def test_switched_off_a_worker_leaves_episodes_to_wait(invoke, postgres, monkeypatch):
+    asyncio.run(_handed(postgres.service, "pot"))
+    asyncio.run(_defer(postgres.service, "reflect", {}))
+    for value, state in (("false", "waiting"), ("true", "reflected")):
+        monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", value)
+        assert invoke("worker", "--store", postgres.service, "--once").code == 0
+        found = asyncio.run(open_store(postgres.service).read(SCOPE, episodes.counts))
+        assert found == {state: 1}
+
+
+def test_a_signal_ends_a_worker_in_peace(desk, postgres):
+    process = desk.start("worker", "--store", postgres.service, HEEDFUL_EMBEDDER="none")
+    assert process.stderr is not None
+    assert "works for postgresql://" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1]
+    assert process.returncode == 0
+    assert "SIGINT: begins nothing new" in said
+    assert said.splitlines()[-1] == "0 jobs done, 0 given up"

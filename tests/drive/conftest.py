@@ -1,0 +1,32 @@
+"""A store for each test, and both journals: none, and that of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heedful.store.store import Store
+from tests.engines import opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with opened(path) as one:
+        yield one
+
+
+@pytest.fixture(params=["no store", "store"])
+def kept(request: pytest.FixtureRequest, path: Path) -> Iterator[Store | None]:
+    """Where a run keeps its loop: nowhere, or in a file."""
+    if request.param == "no store":
+        yield None
+    else:
+        with opened(path) as one:
+            yield one

@@ -1,0 +1,147 @@
+"""The best attempt of a loop, and which attempts improve on those before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.loop.decide import Again, Policy, decide
+from heedful.loop.record import Evaluation, Goal, Improvement, Loop
+from heedful.loop.stop import MaxAttempts, Plateau
+from heedful.testing import history
+from tests.loop import support
+from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, rules, scored
+
+PREVIOUS = Improvement(against="previous")
+Pair = tuple[float | None, float | None]
+
+
+def pairs(*scores: Pair, errors: str = "") -> Loop:
+    """Attempts with a quality and a drift, either of which may be missing."""
+    made = []
+    for each in scores:
+        named = zip(("quality", "drift"), each, strict=True)
+        made.append(evaluated(*errors, scores={name: s for name, s in named if s is not None}))
+    return loop_of(*made, goals=(QUALITY, DRIFT))
+
+
+def errors_and_quality(*attempts: tuple[str, float]) -> Loop:
+    made = [evaluated(*errors, scores={"quality": score}) for errors, score in attempts]
+    return loop_of(*made, goals=(QUALITY,))
+
+
+@pytest.mark.parametrize(
+    ("loop", "best"),
+    [
+        (history("ab", "a", "ab"), 2),  # the fewest errors
+        (history("a", "b"), 1),  # then the earlier
+        (loop_of(None, evaluated("a", "b", "c")), 2),
+        (loop_of(None, None), None),
+        (loop_of(evaluated("a", warnings="wxyz"), evaluated("a", "b")), 1),
+        (pairs((0.7, 0.5), (0.7, 0.2)), 2),  # more goals met
+        (pairs((0.8, 0.9), (0.74, 0.26)), 1),  # one met beats none met by little
+        (pairs((0.70, 0.9), (0.60, 0.3)), 2),  # worst margins −0.65 and −0.15
+        (pairs((0.745, 0.5), (0.744, 0.5)), 1),  # equal worst margin: the earlier
+        (pairs((0.5, 0.26), (0.6, 0.26)), 2),
+        (pairs((0.5, 0.3), (0.5004, 0.3)), 1),  # the same thousandth
+        (errors_and_quality(("a", 1.0), ("", 0.1)), 2),  # errors come before goals
+        (pairs((None, 0.5), (-1e12, 0.5)), 2),  # unscored is worse than any score
+    ],
+)
+def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(loop, best):
+    assert loop.best == best
+
+
+ROWS: list[tuple[Pair, Pair, bool, bool]] = [  # before, after, better than the best, the previous
+    ((0.50, 0.50), (0.55, 0.50), True, True),
+    ((0.50, 0.50), (0.549, 0.50), False, False),
+    ((0.50, 0.50), (0.5496, 0.50), True, True),  # 550 thousandths
+    ((0.50, 0.50), (0.50, 0.45), True, True),  # at_most: lower is the gain
+    ((0.50, 0.50), (0.50, 0.451), False, False),
+    ((0.50, 0.50), (0.60, 0.55), True, True),  # drift loses exactly min_gain
+    ((0.50, 0.50), (0.60, 0.551), False, True),  # the previous: whatever the other one loses
+    ((0.50, 0.50), (0.00, 0.45), False, True),
+    ((0.50, 0.50), (0.54, 0.46), False, False),  # a little of each is not enough
+    ((0.50, 0.50), (0.50, 0.50), False, False),
+    ((None, 0.50), (0.05, 0.50), False, True),  # the previous: a missing score is 0 or 1
+    ((None, 0.50), (0.049, 0.50), False, False),
+    ((0.50, None), (0.50, 0.95), False, True),
+    ((0.50, None), (0.50, 0.951), False, False),
+    ((None, None), (0.0, 1.0), False, False),
+    ((0.50, 0.50), (None, 0.45), True, True),
+    ((0.50, 0.50), (None, 0.50), False, False),  # a score that is missing now gains nothing
+    ((0.50, 0.50), (0.50, None), False, False),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "best", "previous"), ROWS)
+def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, previous):
+    loop = pairs(before, after, errors="x")
+    assert loop.improved == (True, best)
+    assert replace(loop, improves=PREVIOUS).improved == (True, previous)
+
+
+@pytest.mark.parametrize(
+    ("loop", "best", "previous"),
+    [
+        (scored(0.5, 0.3, 0.4), "100", "101"),
+        (scored(0.5, 0.54, 0.58), "100", "100"),  # the best moves to 0.54
+        (scored(0.5, 0.54, 0.60), "101", "101"),
+        (scored(0.5, 0.6, 0.5, 0.55), "1100", "1101"),
+        (history("ab", "a"), "11", "11"),  # without goals errors count
+        (history("ab", "c"), "11", "11"),
+        (history("a", "b"), "10", "10"),
+        (history("a", "abc", "ab"), "100", "101"),
+        (history("abc", "ab", "abc", "ab", "a"), "11001", "11011"),
+        (errors_and_quality(("a", 0.1), ("ab", 0.7), ("", 0.0)), "101", "110"),
+        (errors_and_quality(("a", 0.5), ("", 0.5), ("ab", 0.55)), "110", "101"),
+        (loop_of(None, evaluated("a"), None, evaluated("a")), "0100", "0100"),
+        (replace(scored(0.5, 0.54, 0.59), goals=()), "100", "100"),
+    ],
+)
+def test_an_attempt_improves_on_the_best_or_on_the_attempt_before(loop, best, previous):
+    assert "".join(str(int(one)) for one in loop.improved) == best
+    against = replace(loop, improves=PREVIOUS).improved
+    assert "".join(str(int(one)) for one in against) == previous
+
+
+def test_an_attempt_without_evaluation_is_no_yardstick():
+    made = [Evaluation(scores={"quality": q}) if q else None for q in (0.5, 0, 0.54, 0.59)]
+    loop = loop_of(*made, goals=(QUALITY,), improves=PREVIOUS)
+    assert loop.improved == (True, False, False, True)
+    both = Evaluation(scores={"quality": 0.2, "drift": 0.9})
+    made = [Evaluation(scores={"quality": 0.1}), Evaluation(scores={"drift": 0.5}), both]
+    assert loop_of(*made, goals=(QUALITY, DRIFT)).improved == (True, False, True)
+
+
+@given(support.loops(), support.improvements, st.integers(0, 6))
+def test_the_beginning_of_a_loop_does_not_depend_on_its_end(loop, improvement, end):
+    loop = replace(loop, improves=improvement)
+    prefix = replace(loop, attempts=loop.attempts[:end])
+    assert loop.improved[:end] == prefix.improved == loop.upto(end).improved
+    assert loop.upto(end) == prefix
+    assert loop.upto(end).best == prefix.best
+    for attempt in loop.attempts[end:]:
+        prefix = prefix.then(attempt)
+    assert prefix == loop
+
+
+def test_a_function_of_the_user_may_say_what_improves():
+    def always(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        return True
+
+    same, rule = scored(0.1, 0.1, 0.1), (Plateau(1), MaxAttempts(9))
+    assert isinstance(decide(same, Policy(rule, improvement=always)), Again)
+    assert rules(decide(same, Policy(rule))) == ["plateau"]
+
+
+@given(support.loops())
+def test_a_repeat_is_counted_where_a_candidate_was_seen_before(loop):
+    seen = [a.candidate.digest for a in loop.attempts]
+    again = [
+        a.repeats is not None or a.candidate.digest in seen[: a.number - 1] for a in loop.attempts
+    ]
+    assert loop.repeats == sum(again)

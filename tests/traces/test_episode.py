@@ -1,0 +1,129 @@
+"""An episode: its digest, whom its words are from, and a finished loop as one."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from heedful.errors import InvalidInput
+from heedful.loop.decide import Again, Done, Policy, decide
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.stop import MaxAttempts, Stop
+from heedful.memory.reflect import episode_of
+from heedful.store.records import Head, StoredLoop
+from heedful.traces.episode import Episode, Event, Fault, trust_of
+
+EVENT = Event(
+    "tool_call", "c", "a", "t", {"b": 1, "a": [2]}, "k", "e", "i", "o", at=1.5, meta={"m": 1}
+)
+EPISODE = Episode(
+    (EVENT,), "error", "t", "g", Fault("c", "m", "x"), "i", "s", ("t",), Usage(1), 3, "chat"
+)
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+# Digest
+
+
+def test_a_digest_covers_everything_but_the_source():
+    changed: dict[str, Any] = {"outcome": "failure", "task": "u", "goal": "h", "id": "j"}
+    changed |= {"events": (), "fault": None, "tools": (), "usage": Usage(2), "omitted": 4}
+    changed |= {"session": "r"}
+    assert {part.name for part in fields(Episode)} == {*changed, "source"}
+    others = [replace(EPISODE, **{name: value}) for name, value in changed.items()]
+    for part in fields(Event):
+        other: Any = {"arguments": {"b": 2}, "at": 2.5, "meta": {}}.get(part.name, "other")
+        others.append(replace(EPISODE, events=(replace(EVENT, **{part.name: other}),)))
+    digests = {episode.digest for episode in (EPISODE, *others)}
+    assert len(digests) == len(others) + 1
+    assert {len(digest) for digest in digests} == {64}
+    with pytest.raises(InvalidInput, match="outcome is 'great'; it must be one of success"):
+        replace(EPISODE, outcome="great")  # type: ignore[arg-type]
+
+
+def test_the_source_the_order_of_keys_and_a_whole_float_make_no_difference():
+    assert replace(EPISODE, source="otlp").digest == EPISODE.digest
+    event = replace(EVENT, arguments={"a": [2], "b": 1})
+    assert replace(EPISODE, events=(event,)).digest == EPISODE.digest
+    whole, part = (
+        replace(EPISODE, events=(replace(EVENT, at=one),), usage=Usage(cost=one))
+        for one in (2, 2.0)
+    )
+    assert whole.digest == part.digest
+
+
+# Trust
+
+
+def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
+    model, tool = {"tool_call", "llm_response"}, {"tool_response", "error_event"}
+    for type in (*model, *tool, "user_message", "system_event", "llm_call", "operator", "measured"):
+        event = Event(type, agent="operator", meta={"trust": "operator"})
+        trust = "model" if type in model else "tool" if type in tool else "external"
+        assert trust_of(event) == trust
+        assert trust_of(event, own=True) == ("model" if type == "error_event" else trust)
+
+
+# Loops
+
+
+def attempt(number: int, text: str, *findings: Finding) -> Attempt:
+    return Attempt(number, Candidate.of(text), Evaluation(findings), Usage(calls=1))
+
+
+def test_a_loop_is_its_attempts_and_what_was_wrong_with_them():
+    wrong = Finding("words", "9 words", "write 5", evidence="…")
+    note = Finding("style", "no verb", "use one", level="note")
+    loop = Loop("loop_1", (), (attempt(1, "a b", wrong, note), attempt(2, f"key {KEY}")))
+    episode = episode_of(loop, f"Be brief, {KEY}.", goal="5 words")
+    assert episode.events == (
+        Event("llm_response", "a b", id="attempt 1"),
+        Event("error_event", "write 5", error="9 words", code="words", id="attempt 1, finding 1"),
+        Event("system_event", "no verb use one", code="style", id="attempt 1, finding 2"),
+        Event("llm_response", "key [redacted: aws_key]", id="attempt 2"),
+    )
+    assert (episode.task, episode.goal) == ("Be brief, [redacted: aws_key].", "5 words")
+    assert (episode.outcome, episode.fault, episode.usage.calls) == ("success", None, 2)
+    assert (episode.id, episode.source) == ("loop_1", "loop")
+
+
+WRONG = attempt(1, "a", Finding("words", "too many"))
+POLICY = Policy((MaxAttempts(1),))
+
+
+@pytest.mark.parametrize(
+    ("loop", "verdict", "outcome", "rule"),
+    [
+        (Loop("l", (), (WRONG,)), None, "failure", ""),
+        (Loop("l"), None, "failure", ""),
+        (Loop("l", (), (Attempt(1, Candidate.of("a")),)), None, "failure", ""),
+        (Loop("l", (Goal("s", 0.5),), (attempt(1, "a"),)), None, "failure", ""),
+        (Loop("l", (), (attempt(1, "a"),)), None, "success", ""),
+        (Loop("l", (), (WRONG,)), Again(), "partial", ""),
+        (Loop("l", (), (WRONG,), cancelled="by me"), None, "partial", ""),
+        (Loop("l", (), (WRONG,)), decide(Loop("l", (), (WRONG,)), POLICY), "failure", "attempts"),
+        (Loop("l", (), (WRONG,)), Done(1, True), "success", ""),
+        (
+            Loop("l", (), (WRONG,), cancelled="me"),
+            Done(1, False, (Stop("cancelled", f"by {KEY}"),)),
+            "partial",
+            "cancelled",
+        ),
+    ],
+)
+def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
+    episode = episode_of(loop, verdict=verdict)
+    assert episode.outcome == outcome
+    assert (episode.fault.category if episode.fault else "") == rule
+    assert KEY not in repr(episode)
+
+
+@pytest.mark.parametrize(("task", "told"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')])
+def test_a_stored_loop_brings_its_task_and_verdict(task, told):
+    loop = Loop("l", (), (WRONG,))
+    stored = StoredLoop("l", Head(task), loop, ("a",), (), {}, 1, 0.0, 0.0)
+    assert episode_of(stored).task == told
+    assert episode_of(stored, "Another").task == "Another"
+    assert episode_of(stored).events == episode_of(loop).events

@@ -1,0 +1,238 @@
+"""An agent that repeats a step: what counts as equal, as in a row, and as its result."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful import Event, RepeatedStep, repeated_step
+from heedful.errors import InvalidInput
+
+SAID = Event("llm_response", "Let me look again.")
+ASKED = Event("llm_call", "What next?")
+USER = Event("user_message", "Is it there by now?")
+
+
+def call(tool: str = "look", arguments: Any = "{}", **fields: Any) -> Event:
+    return Event("tool_call", tool=tool, arguments=arguments, **fields)
+
+
+def result(content: str = "nothing", **fields: Any) -> Event:
+    return Event("tool_response", content, **fields)
+
+
+STEP = [call(), result()]
+BROKEN = Event("error_event", error="no such file")
+NAMED = Event("error_event", error="no such file", call="1")
+
+
+def trace(*steps: tuple[str, Any, str]) -> list[Event]:
+    return [e for tool, arguments, said in steps for e in (call(tool, arguments), result(said))]
+
+
+def times(*events: Event) -> int:
+    found = repeated_step(events, 2)
+    return found.times if found else 1
+
+
+def test_the_first_run_that_is_long_enough_is_the_answer_with_all_its_steps():
+    events = [USER, *4 * STEP]
+    assert repeated_step(events) is None
+    assert repeated_step([*events, call()]) is None
+    found = repeated_step([*events, *STEP])
+    assert found == RepeatedStep("look", (1, 3, 5, 7, 9), (2, 4, 6, 8, 10))
+    assert str(found) == "look: the same arguments and the same result 5 times in a row"
+    events = trace(*2 * [("a", "", "")], *6 * [("b", "", "")], ("c", "", ""), *7 * [("d", "", "")])
+    found = repeated_step(events)
+    assert found is not None
+    assert (found.tool, found.times, found.calls[0]) == ("b", 6, 4)
+    assert times(*events) == 2
+
+
+@pytest.mark.parametrize("events", [[], [SAID], [call()], [result()], STEP, [*9 * [call()]]])
+def test_nothing_is_repeated(events):
+    assert repeated_step(events, 2) is None
+
+
+DIFFERENT: list[tuple[Any, Any]] = [
+    ('{"n": 1}', '{"n": "1"}'),
+    ('{"n": 1}', '{"n": 1.0}'),
+    ({"n": 1}, {"n": True}),
+    ("[1, 2]", "[2, 1]"),
+    ("ls  -l", "ls -l"),
+    ("{}", ""),
+]
+EQUAL: list[tuple[Any, Any]] = [
+    ('{"a": 1, "b": [{"c": 2, "d": 3}]}', '{"b":[{"d":3,"c":2}],\n"a":1}'),
+    (MappingProxyType({"a": 1, "b": 2}), {"b": 2, "a": 1}),
+    ("ls -l", "ls -l"),
+    ("9" * 5_000, "9" * 5_000),  # more digits than Python reads
+    ("[" * 99_999, "[" * 99_999),  # deeper than Python reads
+    ({1: "a", "b": {2}}, {1: "a", "b": {2}}),  # no JSON at all
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        *((call(arguments=one), call(arguments=other), False) for one, other in DIFFERENT),
+        (call("look"), call("Look"), False),
+        (call(arguments=None, content="ls"), call(arguments=None, content="pwd"), False),
+        (call(agent="ada"), call(agent="bob"), False),
+        *((call(arguments=one), call(arguments=other), True) for one, other in EQUAL),
+        (call(arguments=None, content="ls -l"), call(arguments="ls -l"), True),
+        (call(content="first I look", id="1"), call(), True),  # words beside recorded arguments
+    ],
+)
+def test_calls_are_equal_by_tool_agent_and_arguments(one, other, equal):
+    assert times(one, result(id="2"), other, result(id="3")) == 1 + equal
+    assert times(one, result(), one, result(), other, result()) == 2 + equal
+
+
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [
+        # results are compared exactly; an empty one is a result, none is not
+        ([call(), result("nothing"), call(), result("nothing ")], 1),
+        ([call(), result('{"a": 1}'), call(), result('{"a":1}')], 1),
+        ([call(), result(), call(), result(error="timeout")], 1),
+        ([call(), result(""), call(), result("")], 2),
+        ([call(), SAID, call(), SAID, call()], 1),
+        # parallel calls without ids: in order, by the name of the tool if the answer gives one
+        ([call(), call(), result("a"), result("b")], 1),
+        (2 * [call("a"), call("b"), result("1"), result("2")], 1),
+        ([call("a"), call("a"), result("1"), result("1"), call("a"), result("1")], 3),
+        (2 * [call("a"), result("1", tool="b")], 1),
+        # a lost result does not shift the others
+        ([call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP], 2),
+        # an id that is wrong or used again
+        ([call(call="1"), result(call="2"), call(call="3"), result(call="2")], 1),
+        ([call(call="0"), call(call="0"), result(call="0"), call(call="0")], 1),
+        (5 * [call(call="0"), result(call="0")], 5),
+        # an error is the result until there is a response
+        (2 * [call(), BROKEN], 2),
+        (2 * [call(call="1"), NAMED], 2),
+        ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
+        (2 * [call(), BROKEN, result("a")], 2),
+        (2 * [call(), result(), BROKEN], 2),
+    ],
+)
+def test_which_result_belongs_to_a_call(events, count):
+    assert times(*events) == count
+
+
+def test_results_are_found_by_id_in_any_order():
+    calls = [call(call=str(n)) for n in range(5)]
+    answers = [result(call=str(n)) for n in (3, 0, 4, 1, 2)]
+    found = repeated_step([*calls, *answers])
+    assert found == RepeatedStep("look", (0, 1, 2, 3, 4), (6, 8, 9, 5, 7))
+    late = [call(call="1"), SAID, *2 * STEP, result(call="1")]
+    assert times(*late[:-1]) == 2
+    assert repeated_step(late, 3) == RepeatedStep("look", (0, 2, 4), (6, 3, 5))
+    lost = [call(), call(), result("1"), call(), result("2"), call(), result("2")]
+    assert repeated_step(lost, 2) == RepeatedStep("look", (3, 5), (4, 6))
+    answers = [result("2", tool="b"), result("1", tool="a")]
+    assert repeated_step([call("a"), call("b"), *answers, call("b"), result("2")], 2) is not None
+
+
+@pytest.mark.parametrize(
+    ("between", "same"),
+    [
+        ([SAID], True),
+        ([ASKED, SAID], True),
+        ([Event("error_event", "the model timed out")], True),
+        ([result("whose?")], True),
+        ([USER], False),
+        ([SAID, USER, SAID], False),
+        ([Event("system_event", "the timer fired")], False),
+        ([Event("file_changed")], False),
+        ([call("other"), result()], False),
+        ([call("other"), SAID], False),
+        ([call(), SAID], False),
+        ([call(agent="bob"), result()], False),
+    ],
+)
+def test_a_reason_to_ask_again_restarts_the_count(between, same):
+    assert times(*STEP, *between, *STEP) == 1 + same
+    assert times(*STEP, *between, *STEP, *STEP) == 2 + same
+
+
+def test_a_tool_that_polls_is_never_reported_and_is_another_step():
+    waiting = [*3 * STEP, SAID, *6 * STEP, call(), result("here it is")]
+    assert repeated_step(waiting) is not None
+    assert repeated_step(waiting, polls=["look"]) is None
+    pause = [call("sleep", "10"), result("ok")]
+    assert repeated_step(5 * [*pause, *STEP], 2, polls={"look"}) is None
+    found = repeated_step([*5 * STEP, *5 * pause], polls={"look"})
+    assert found is not None
+    assert found.tool == "sleep"
+
+
+@pytest.mark.parametrize("wrong", [1, 0, -5, True, 2.0, None])
+def test_bad_input_is_refused(wrong):
+    with pytest.raises(InvalidInput, match=r"^times is .* must be an integer of at least 2$"):
+        repeated_step([], wrong)
+    with pytest.raises(InvalidInput, match=r"polls is 'look'.*list"):
+        repeated_step([], polls="look")
+
+
+# Properties
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(['{"n":1}', '{"n": 1}', "x"]), st.just("r"))
+    | st.tuples(st.just("a"), st.just("x"), st.sampled_from(["r", "s"])),
+    max_size=30,
+)
+# A trace of finished steps: each call has its result, the agent talks, a user now and then.
+PARTS = st.lists(
+    st.one_of(
+        STEPS.map(lambda steps: trace(*steps)),
+        st.integers(2, 6).map(lambda n: n * trace(("a", "x", "r"))),
+        st.lists(st.sampled_from([SAID, ASKED]), max_size=2),
+        st.just([USER]),
+    ),
+    max_size=8,
+)
+TRACES = PARTS.map(lambda parts: [event for part in parts for event in part])
+
+
+@given(STEPS, st.integers(2, 6))
+def test_it_finds_the_first_group_of_equal_neighbours(steps, least):
+    same = [(tool, text.replace(" ", ""), said) for tool, text, said in steps]
+    start, expected = 0, None
+    for key, group in groupby(same):
+        length = len(list(group))
+        if length >= least and expected is None:
+            expected = (key[0], tuple(range(2 * start, 2 * (start + length), 2)))
+        start += length
+    found = repeated_step(trace(*steps), least)
+    assert (found and (found.tool, found.calls)) == expected
+
+
+@given(TRACES, st.integers(2, 5))
+def test_asked_after_each_event_it_speaks_at_the_place_that_the_whole_trace_shows(events, least):
+    live = [repeated_step(events[:end], least) for end in range(len(events) + 1)]
+    whole = live[-1]
+    spoken = [found for found in live if found is not None]
+    assert bool(spoken) == (whole is not None)
+    if whole is not None:
+        first = spoken[0]
+        assert first.calls == whole.calls[:least]
+        assert live.index(first) == first.results[-1] + 1  # as soon as the last result is there
+        assert live[live.index(first) :] == spoken  # and it never takes it back
+
+
+@given(STEPS, st.data())
+def test_parallel_calls_with_ids_are_judged_as_if_made_one_after_the_other(steps, data):
+    calls = [call(tool, text, call=str(n)) for n, (tool, text, _) in enumerate(steps)]
+    answers = [result(said, call=str(n)) for n, (_, _, said) in enumerate(steps)]
+    events: list[Event] = [*calls, *data.draw(st.permutations(answers))]
+    found, plain = repeated_step(events, 3), repeated_step(trace(*steps), 3)
+    assert (found and found.calls) == (plain and tuple(at // 2 for at in plain.calls))
+    if found is not None:
+        assert [events[at].call for at in found.results] == [str(at) for at in found.calls]

@@ -1,0 +1,354 @@
+"""What an episode shows of its own mistakes: each signal fires, and not on its near miss."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful import Episode, Event, Signal, signals
+from heedful.traces.signals import HEAD, MOST_EVIDENCE, MOST_VALUES, TAIL, course, ends, values
+
+
+def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:
+    return Event("tool_call", tool=tool, arguments=arguments or {"item": "kettle"}, **fields)
+
+
+def result(content: str = "41.90", **fields: Any) -> Event:
+    return Event("tool_response", content, **fields)
+
+
+def said(content: str, agent: str = "writer", **fields: Any) -> Event:
+    return Event("llm_response", content, agent=agent, **fields)
+
+
+def chat(content: str, agent: str = "coder") -> Event:
+    return Event("message", content, agent=agent)
+
+
+def found(kind: str, *events: Event, **fields: Any) -> list[Signal]:
+    return [one for one in signals(Episode(events, **fields)) if one.kind == kind]
+
+
+def places(kind: str, *events: Event, **fields: Any) -> list[tuple[int, tuple[int, ...]]]:
+    return [(one.at, one.evidence) for one in found(kind, *events, **fields)]
+
+
+def tried(n: int, item: str) -> Event:
+    return call(arguments={"item": item, "n": n})
+
+
+ASKED = Event("user_message", "How much is the kettle?", id="asked")
+LOST = result("Error: no file '/data/prices.csv'")
+OTHER = result("Error: the disk is full")
+STEP = (call(), result("nothing"))
+ROUND = (call("open"), result("a list"), call("back"), result("home"))
+STOCK = result("Stock: eleven kettles in Turin")
+
+# kind, the events that show it, its decisive event with the evidence, and the near miss
+TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Event]]] = [
+    ("cause", (call(), LOST), (0, (1,)), (call(), result("no errors"))),
+    ("cause", (call(), LOST, said("again"), call(), LOST), (0, (1, 4)), (call(), result(""))),
+    ("cause", (call(), Event("error_event", error="refused")), (0, (1,)), (call(), chat("Error"))),
+    (
+        "timeout",
+        (call(), result(error="late", code="DEADLINE_EXCEEDED")),
+        (0, (1,)),
+        (call(), result(error="late", code="E1")),
+    ),
+    (
+        "timeout",
+        (call(), result("requests.ReadTimeout: no answer\n", error="requests.ReadTimeout: no")),
+        (0, (1,)),
+        (call(), result("Error: look for the page on time-outs")),
+    ),
+    (
+        "retry",
+        (tried(1, "ketle"), LOST, tried(1, "kettle"), result()),
+        (2, (0, 2)),
+        (tried(1, "ketle"), LOST, tried(7, "pan"), result()),
+    ),
+    (
+        "retry",
+        (call(arguments='{"order": "10-44A"}'), LOST, call(arguments={"order": "A-1044"}), STOCK),
+        (2, (0, 2)),
+        (call(arguments={"order": "10-44A"}), LOST, call(arguments={"order": "88"}), STOCK),
+    ),
+    (
+        "retry",
+        (call(arguments={"unit": "usd"}), LOST, call(arguments={"unit": "USD"}), result()),
+        (2, (0, 2)),
+        (call(arguments={"id": 17}), LOST, call(arguments={"id": 88}), result()),
+    ),
+    (
+        "retry",
+        (call(arguments="a = 1\nc = d"), LOST, call(arguments="a = 1\nc = a"), result()),
+        (2, (0, 2)),
+        (call("a"), LOST, call("b"), result()),
+    ),
+    ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
+    ("repeated", 3 * ROUND, (4, (0, 2, 4, 6, 8, 10)), 2 * ROUND),
+    (
+        "repeated",
+        (*ROUND, *STEP, *(3 * ROUND)),
+        (10, (6, 8, 10, 12, 14, 16)),
+        (*ROUND, ASKED, *ROUND, ASKED, *ROUND),
+    ),
+    (
+        "unused",
+        (call(), STOCK, said("I do not know.")),
+        (0, (1,)),
+        (call(), STOCK, said("There are eleven.")),
+    ),
+    (
+        "unused",
+        (call(), result("1,200.0"), said("Many.")),
+        (0, (1,)),
+        (call(), result("1,200.0"), said("It is 1200.")),
+    ),
+    (
+        "answer",
+        (call(), result("It is 41.90"), said("It costs 41.90.")),
+        (0, (0, 2)),
+        (call(), result("It is 41.90"), said("It costs a lot.")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "events", "place", "near"), TABLE)
+def test_a_signal_is_there_and_its_near_miss_is_none(kind, events, place, near):
+    assert place in places(kind, *events)
+    assert place not in places(kind, *near)
+    assert kind in ("cause", "answer") or not found(kind, *near)
+
+
+def test_failures_are_one_by_signature_or_by_what_they_are_about():
+    [one] = found("cause", replace(call(), id="c"), replace(LOST, id="r"))
+    assert (one.id, one.evidence_ids, one.strength) == ("c", ("r",), 0.5)
+    assert str(one) == "event c: fails first here: Error: no file '/data/prices.csv'"
+    assert str(found("cause", call(), LOST)[0]).startswith("event 0: ")
+    assert signals(Episode((Event(""), Event("x", at=None), Event("tool_response")))) == ()
+    assert places("cause", call(), LOST, call(), OTHER) == [(0, (1,)), (2, (3,))]
+    other = result("Error: cannot open '/data/prices.csv' for reading")
+    assert places("cause", call(), LOST, call("list"), other) == [(0, (1, 3))]
+    [one] = found("cause", *(30 * (call(), LOST)))
+    assert one.strength == pytest.approx(30 / 31)
+    assert len(one.evidence) == MOST_EVIDENCE
+    assert "29 later failures" in one.words
+    events = (call("prise"), result(), call("prise"), result())
+    assert places("unknown_tool", *events, tools=("price",)) == [(0, (0,))]
+    assert not found("unknown_tool", *events, tools=("prise",))
+    assert not found("unknown_tool", *events)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('Traceback (most recent call last):\n  File "a.py"\nKeyError: 1\nmore', "KeyError: 1"),
+        ("exit code: 1\nTraceback (most recent call last):\n  f()\nE: x", "E: x"),
+        ("exit code 1\nboom", "boom"),
+        ("exit code: 1 (failed)", "exit code: 1 (failed)"),
+        ("Error\nValueError: second\nthird", "Error"),
+        ("Traceback (most recent call last):", "most recent call last):"),
+    ],
+)
+def test_a_failure_is_named_by_its_telling_line(text, line):
+    [one] = found("cause", call(), result(text))
+    assert one.words.endswith(line)
+
+
+FAILURES = [
+    "exit code 2",
+    "Exit code: 2",
+    "KeyError: 'a'",
+    "  json.decoder.JSONDecodeError: line 1",
+    "fatal: not a repository",
+    "Error executing tool: no",
+    "5 tests\nTraceback (most recent call last):\n  f()\nE: x",
+    '{"error": "no such order"}',
+    '{"error": 0.5}',
+    '{"status": "error", "message": "no"}',
+    '{"success": false, "message": "no"}',
+]
+NO_FAILURES = [
+    '{"error": null, "data": [1]}',
+    '{"error": "", "n": 1}',
+    "error: None",
+    '{"failed": 0, "passed": 5}',
+    "12 passed, 0 failed",
+    "exit code 0",
+    "class ParseError(Exception):",
+    "the page on HTTPError and Exception",
+    "error_rate,day",
+    '{"success": true}',
+    "found\nerror: in the log of yesterday",
+]
+
+
+@pytest.mark.parametrize("text", [*FAILURES, *NO_FAILURES])
+def test_a_result_that_begins_with_an_error_is_a_failure(text):
+    assert places("cause", call(), result(text)) == ([(0, (1,))] if text in FAILURES else [])
+
+
+def test_what_changed_in_a_retry_is_said():
+    before, after = {"item": "ketle", "n": 1}, {"item": "kettle", "n": 1, "unit": "EUR"}
+    [one] = found("retry", call(arguments=before), LOST, call(arguments=after), result())
+    assert "item: 'ketle' became 'kettle'" in one.words
+    assert "unit: 'absent' became 'EUR'" in one.words
+    [one] = found("retry", call(arguments='{"n":1}'), LOST, call(arguments='{"n": 1}'), result())
+    assert one.words.endswith("what changed: nothing")
+    assert not found("retry", call(agent="a"), LOST, call(agent="b"), result())
+
+
+def test_what_came_between_two_equal_calls_is_named():
+    test, edit, ok = call("test", {"path": "a"}), call("edit", {"new": "b"}), result("done")
+    events = (test, LOST, call("read"), ok, *(3 * (edit, ok)), test, result("5 passed"))
+    [one] = found("retry", *events)
+    assert one.words.startswith("works after a call that failed and edit in between; what changed")
+    assert one.evidence == (0, 4, 6, 8, 10)
+    [one] = found("retry", test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok)
+    assert (one.evidence, "between" in one.words) == ((0, 4), False)
+
+
+def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
+    events = (ASKED, call(call="1"), call(call="2"), result("41.90", call="1"), said("41.90 euros"))
+    assert places("answer", *events) == [(1, (1, 4))]
+    assert "failed run" in found("answer", *events)[0].words
+    assert "failed" not in found("answer", *events, outcome="partial")[0].words
+    for outcome in ("success", "error", "timeout"):
+        assert not found("answer", *events, outcome=outcome)
+    days = (said("Of 365 days 3 have rain"), said("3 of 365, on Mount Vernon"))
+    assert places("answer", *days, task="How many of 365 days on mount vernon?") == []
+    assert places("answer", *days, task="How many?") == [(0, (0, 1)), (1, (1, 1))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1. First\n2) Second\n12: go", set()),
+        ("41.90\n$5,200,000.00 and 7.50 and 007", {"41.9", "5200000", "7.5", "007"}),
+        ("I met Ada Lovelace. Grace Hopper too", {"ada lovelace"}),
+    ],
+)
+def test_values(text, expected):
+    assert values(text) == expected
+    assert len(values(" ".join(str(n) for n in range(100, 1000)))) == MOST_VALUES
+    long = "a" * HEAD + "b" * 10**6 + "c" * TAIL
+    assert ends(long) == "a" * HEAD + "\n" + "c" * TAIL
+
+
+@pytest.mark.parametrize(
+    ("event", "role"),
+    [
+        *((Event(kind, "x"), "given") for kind in ("user_message", "system_event", "llm_call")),
+        (Event("summary", "what was done"), "given"),
+        (chat("Find it."), "given"),
+        (chat(""), "said"),
+        (call(), "act"),
+        (result(""), "result"),
+        (Event("error_event"), "result"),
+        (said("Output: 7"), "said"),
+        (Event("никакой", "x"), "said"),
+    ],
+)
+def test_the_type_of_an_event_says_what_it_is(event, role):
+    assert course(Episode((event,), task="Find it.")).roles == (role,)
+
+
+def work(events: tuple[Event, ...], asked: Callable[[Episode], object]) -> int:
+    """How many functions are called on the way, those of C too."""
+    counted = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        asked(Episode(events))
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+MANY: list[Callable[[int], tuple[Event, ...]]] = [
+    lambda n: n * (call(), LOST, said("It should work now."), chat("Output: 1")),
+    lambda n: (call(), *(n * (LOST,))),
+    lambda n: tuple(said(f"The order total is {k} of {k}00.") for k in range(n)),
+    lambda n: tuple(result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)),
+    lambda n: tuple(e for k in range(n) for e in (tried(k, "pan"), result(f"order total: {k}"))),
+    lambda n: tuple(call(call=str(k)) for k in range(n)),
+]
+
+
+@pytest.mark.parametrize("many", MANY, ids=range(len(MANY)))
+def test_the_work_is_linear_in_the_number_of_events(many):
+    once, fourfold = (work(many(n), signals) for n in (100, 400))
+    assert fourfold < 4.4 * once
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["_", " ", "\n", "a ", "A", "A ", "1", "1,", "**", "'", "./", "I ", "step ", "the ", ":"],
+)
+def test_no_text_makes_a_pattern_slow(text):
+    long = text * (10_000 // len(text))
+    texts = long, f"```{long}", f"Output: {long}", f"exitcode: 1\n{long}"
+    found = signals(Episode(tuple(map(chat, texts)), task=long))
+    assert all(len(one.words) < 500 for one in found)
+
+
+# Properties
+
+PHRASES = (
+    "It is 1234|Assuming it is 42.|The order total is 55.|order total: 56|timed out|KeyError: 'a'"
+)
+PHRASES += "|𒐐𒐚|Ada Lovelace wrote it|I clicked 'x'. 1,234 found|Error: no file 'a.csv'"
+CODE = ["```\nx = 1\n```", "exit code: 1\nKeyError", "", "\x00\ud800\u202e"]
+TEXTS = [*PHRASES.split("|"), *CODE]
+WORDS = st.sampled_from(TEXTS) | st.text(max_size=60)
+GIVEN = st.dictionaries(st.text(max_size=3), st.integers(), max_size=3)
+TYPES = "tool_call tool_response llm_response error_event message system_event".split()
+EVENTS = st.builds(
+    Event,
+    st.sampled_from([*TYPES, ""]),
+    WORDS,
+    agent=st.sampled_from(["", "a", "b"]),
+    tool=st.sampled_from(["", "look", "find"]),
+    arguments=st.none() | st.text(max_size=10) | GIVEN,
+    call=st.sampled_from(["", "1", "2"]),
+    error=st.sampled_from(["", "refused"]),
+    id=st.text(max_size=3),
+)
+TRACES = st.lists(EVENTS, max_size=12).map(tuple)
+
+
+@given(TRACES, st.sampled_from(["success", "failure", "partial", "timeout", "error"]), WORDS)
+def test_any_trace_is_read_and_every_signal_names_events_of_it(events, outcome, task):
+    for one in signals(Episode(events, outcome, task, tools=("look",))):
+        assert 0 <= one.strength <= 1
+        assert one.words
+        assert "\n" not in one.words
+        assert one.id == events[one.at].id
+        assert one.evidence
+        assert one.evidence_ids == tuple(events[at].id for at in one.evidence)
+
+
+CLOCK = (call("clock", {"zone": "local"}, agent="clerk"), result("noon"), said("Hello.", "clerk"))
+UNRELATED = st.lists(st.sampled_from([(ASKED,), CLOCK, (said("Good.", "clerk"),)]), max_size=3).map(
+    lambda parts: tuple(event for part in parts for event in part)
+)
+
+
+@given(st.sampled_from(TABLE), UNRELATED, UNRELATED)
+def test_events_that_have_nothing_to_do_with_it_remove_no_signal(row, before, after):
+    kind, events, (at, evidence), _ = row
+    padded = (*before, *events, *after)
+    moved = (at + len(before), tuple(one + len(before) for one in evidence))
+    assert moved in places(kind, *padded)
