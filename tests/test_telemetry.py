@@ -24,12 +24,12 @@ from heedful.loop.record import Finding, Goal, Usage
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.service.jobs import Tools
-from heedful.service.worker import Inside
+from heedful.service.worker import LocalQueue
 from heedful.testing import ScriptedModel
 from heedful.traces import read
 from heedful.traces.otlp import OWN
 from tests.engines import opened
-from tests.work.support import SCOPE, put
+from tests.service.jobs import SCOPE, put
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
@@ -228,7 +228,7 @@ async def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_pa
 
     with opened(tmp_path / "t.db") as store:
         (digest,) = await put(store, SCOPE, "pot")
-        work = Inside(Tools(store))
+        work = LocalQueue(Tools(store))
         with telemetry.request("POST", {"traceparent": PARENT}) as answered:
             await work.defer("reflect", SCOPE, digest=digest)
             answered("/v1/episodes", 202)

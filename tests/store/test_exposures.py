@@ -384,7 +384,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store
 
 
 NEW = ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
-SAME = ("candidate", "lesson a", 0.9, [])
+SAME: tuple[str, str, float, list[object]] = ("candidate", "lesson a", 0.9, [])
 REPLACED = [("operator", WORDS, NEW), ("measured", WORDS, NEW)]
 REPEATED = [("operator", "lesson a", SAME), ("measured", "lesson a", SAME)]
 

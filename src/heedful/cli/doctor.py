@@ -275,10 +275,10 @@ def _tenant(values: Settings) -> Iterator[Sign]:
 
 def _queue(values: Settings) -> Sign:
     """Check for jobs that wait, and for jobs that no worker could do."""
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
 
     async def look() -> list[Depth]:
-        async with Queued(values.db) as queued:
+        async with PostgresQueue(values.db) as queued:
             return [*await queued.depth()]
 
     depths = drive(look())

@@ -171,19 +171,19 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
 
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
-        from heedful.service.worker import Queued
+        from heedful.service.worker import PostgresQueue
 
-        async with Queued(values.db) as queued:
+        async with PostgresQueue(values.db) as queued:
             yield queued
     elif not jobs:
         yield NoWork()
     else:
-        from heedful.service.worker import Inside
+        from heedful.service.worker import LocalQueue
 
         limits: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
         modes = asdict(setup.reflections)
         tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)
-        async with Inside(tools, concurrency=jobs) as inside:
+        async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     if setup.model is not None:
         await setup.model.close()

@@ -1,7 +1,4 @@
-"""Errors that were corrected, remembered under the names that callers of earlier systems know.
-
-A memory of mistakes and their corrections, under the names that callers of Reflexion know.
-"""
+"""Corrected errors, and mistakes with their corrections, under the names of earlier systems."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ _log = logging.getLogger("heedful")
 class Reflection:
     """What one self-correction taught.
 
-    `error_signature` is what it is asked for by, `context` what was being done, `iteration` counts
+    `error_signature` finds it again, `context` is what was being done, `iteration` counts
     from 0, `quality_delta` is the quality after less that before.
     """
 
@@ -70,8 +67,8 @@ def create_reflection_from_evaluation(
 
     As `heedful.lessons.evaluation.learn_from_evaluation`. Raises InvalidInput.
     """
-    given = critique, verification_results, query, context, iteration, quality_before, quality_after
-    one = learn_from_evaluation(*given)
+    run = query, context, iteration, quality_before, quality_after
+    one = learn_from_evaluation(critique, verification_results, *run)
     if one is None:
         return None
     delta = one.meta["quality_improvement"]
@@ -127,11 +124,11 @@ async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
 
 def _lesson(one: Reflection) -> Lesson:
     names = ("error_type", "error_signature", "content", "query", "context")
-    given = {name: getattr(one, name) for name in names}
-    texts(**given)
+    words = {name: getattr(one, name) for name in names}
+    texts(**words)
     integer("iteration", one.iteration, 0)
     number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
-    error_type, exact, content, query, context = map(redacted, given.values())
+    error_type, exact, content, query, context = map(redacted, words.values())
     # Only the difference is known.
     before, after = {"quality": 0.0}, {"quality": float(one.quality_delta)}
     return corrected(
@@ -175,8 +172,8 @@ async def _suggest(
     for one, other in zip(rows, others, strict=True):
         cosine = sum(a * b for a, b in zip(new, other, strict=True))
         if cosine >= threshold:
-            told = "lesson %d is like lesson %d (%.2f): they may be merged"
-            _log.info(told, id, one["id"], cosine)
+            message = "lesson %d is like lesson %d (%.2f): they may be merged"
+            _log.info(message, id, one["id"], cosine)
 
 
 MISTAKE = "mistake"  # the error type of its lessons
@@ -213,10 +210,10 @@ async def retrieve_similar(
     """
     integer("limit", limit)
     fraction("threshold", threshold)
-    asked = frozenset(words(prompt))
-    found = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
-    shares = sorted(((_share(asked, one), n) for n, one in enumerate(found)), reverse=True)
-    alike = [found[n] for share, n in shares if share >= threshold]
+    own_words = frozenset(words(prompt))
+    matches = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
+    shares = sorted(((_share(own_words, one), n) for n, one in enumerate(matches)), reverse=True)
+    alike = [matches[n] for share, n in shares if share >= threshold]
     return [
         _entry_mistakes(one.example.task, one.example.wrong, one.example.accepted, one.at)
         for one in alike[:limit]
@@ -244,9 +241,9 @@ async def count(memory: Memory) -> int:
     return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
-def _share(asked: frozenset[str], one: Found) -> float:
-    said = frozenset(words(one.example.task))
-    return len(asked & said) / len(asked | said) if asked | said else 0.0
+def _share(prompt: frozenset[str], match: Found) -> float:
+    task = frozenset(words(match.example.task))
+    return len(prompt & task) / len(prompt | task) if prompt | task else 0.0
 
 
 def _entry_mistakes(prompt: str, mistake: str, correction: str, at: float) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Calls of the service: the key, tries again that do no harm, and refusals as our own errors.
+"""The library's methods over HTTP: a service decides loops and keeps lessons.
 
-Plain data of the service -> the library's own records.
-The quarantine of a project over HTTP, as `heedful.Quarantine` has it.
-The library's methods over HTTP: loops are decided, and lessons kept, by a service.
+Calls send the key and are repeated without harm; answers are read as the library's own records,
+and refusals raised as its own errors.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from heedful import telemetry
 from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
-from heedful.lessons.consolidate import Mode, Proposal
-from heedful.lessons.learn import Example, State, Trust
+from heedful.lessons.consolidate import Mode
+from heedful.lessons.learn import Example, State
 from heedful.lessons.lesson import Found, Remembered
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Outcome, Proof
@@ -211,22 +210,11 @@ def _loopback(host: str) -> bool:
 
 
 T = TypeVar("T")
-# What fields of records mean by these names, which their modules import for type checkers alone.
-NAMES: dict[str, Any] = {
-    "Example": Example,
-    "Merge": Merge,
-    "Mode": Mode,
-    "Proposal": Proposal,
-    "State": State,
-    "Trust": Trust,
-}
 
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    adapter.rebuild(_types_namespace=NAMES)
-    return adapter
+    return TypeAdapter(kind)
 
 
 def read(kind: type[T], plain: Any) -> T:

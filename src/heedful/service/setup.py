@@ -180,5 +180,5 @@ async def setup_of(request: Request) -> Setup:
     return found
 
 
-Given = Annotated[Setup, Depends(setup_of)]
-"""The setup as a parameter of a route: `setup: Given`."""
+RouteSetup = Annotated[Setup, Depends(setup_of)]
+"""The setup as a parameter of a route: `setup: RouteSetup`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from itertools import count
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +17,7 @@ from heedful.service.setup import APART
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.engines import IN_SOAK
-from tests.http.support import PROJECT, TENANT, Api, problem, served
+from tests.service.support import PROJECT, TENANT, Api, problem, served
 
 pytestmark = IN_SOAK
 SCOPE = Scope(TENANT, PROJECT)
@@ -355,14 +354,6 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
     assert (shown["state"], shown["stopped_by"]) == ("stopped", ["attempts"])
     (entry, *_) = api.get("/v1/audit").json()["items"]
     assert (entry["action"], entry["subject"]) == ("loop.override", id)
-
-
-def test_an_override_is_given_once_however_often_it_is_sent(api, id):
-    headers = {"Idempotency-Key": f"lift {id}"}
-    lift = {"rule": "attempts", "why": "x", "until": time.time() + 60}
-    answers = [api.post(f"/v1/loops/{id}/overrides", json=lift, headers=headers) for _ in range(3)]
-    assert [one.status_code for one in answers] == [201] * 3
-    assert len(api.get(f"/v1/loops/{id}").json()["overrides"]) == 1
 
 
 def test_who_may_not_approve_gives_no_override(api, id):

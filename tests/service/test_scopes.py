@@ -15,9 +15,10 @@ from heedful.service.auth import _Needs
 from heedful.service.openapi import examples
 from heedful.service.routes import ROUTERS
 from heedful.store.keys import MAY
-from tests.http.support import Api, problem, served
+from tests.engines import IN_SOAK
+from tests.service.support import Api, problem, served
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /docs"}
 NEEDS = {
@@ -101,7 +102,7 @@ def _asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> An
     spec = api.app.openapi()
     described = path.replace(":path", "")
     operation = spec["paths"][described][method.lower()]
-    body = examples(spec, operation).get("request")
+    body = examples(operation).get("request")
     real = described.replace("{n}", "1").replace("{id}", "1").replace("{loop_id}", "1")
     if body is not None:
         return api.request(method, real + query, key=key, json={**body, **changes})

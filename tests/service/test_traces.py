@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
 from heedful.service.jobs import Depth
 from heedful.store import episodes
-from tests.http.support import Api, problem, served
+from tests.service.support import Api, problem, served
 from tests.traces.runs import TRACE, Data, document, genai, protobuf
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -87,7 +87,7 @@ def gathered(api: Api, project: dict[str, Any], number: int = 1) -> list[Any]:
     """The episodes, as soon as there are so many."""
 
     async def waited() -> None:
-        looks = [task for task, _ in api.app.state.gathering._looking.values()]
+        looks = [task for task, _ in api.app.state.collector._looking.values()]
         await asyncio.wait_for(asyncio.gather(*looks), 30)
 
     api.run(waited())

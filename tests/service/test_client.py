@@ -24,9 +24,9 @@ from heedful.service.setup import Setup
 from heedful.store import keys, loops
 from heedful.store.keys import MAY
 from heedful.traces.episode import Event, Fault
-from tests.engines import in_memory
+from tests.engines import IN_SOAK, in_memory
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 TENANT = "acme"
 PAIR = heedful.Example("Weigh the red crate of apples.", "12 kg", "12", "no unit")
 

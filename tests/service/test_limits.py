@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.service.middleware import KNOWN, Rates
+from heedful.service.middleware import KNOWN, RateLimit
 from heedful.service.problems import Problem
 from heedful.service.setup import Limits
 from heedful.store import keys
 from tests.engines import changed
-from tests.http.support import problem, served
+from tests.service.support import problem, served
 
 LIMITS = Limits(body=1000, traces=5000, rate=1000.0, burst=1000, seconds=0.2, answer=0.5)
 WORDS = {"error_type": "TypeError", "text": "x"}
@@ -150,7 +150,7 @@ def test_a_pair_of_surrogates_is_a_character(api):
 
 
 def test_a_key_has_a_rate():
-    rates = Rates(2.0, 3)
+    rates = RateLimit(2.0, 3)
     for _ in range(3):
         rates.take("a", 10.0)
     with pytest.raises(Problem) as told:
@@ -164,17 +164,17 @@ def test_a_key_has_a_rate():
         rates.take("a", 1000.0)
     with pytest.raises(Problem):
         rates.take("a", 1000.0)
-    slow = Rates(0.01, 1)
+    slow = RateLimit(0.01, 1)
     slow.take("a", 0.0)
     with pytest.raises(Problem, match="ask again in 100 s"):
         slow.take("a", 0.0)
 
 
 def test_no_rate_is_no_limit_and_few_callers_are_known():
-    free = Rates(0.0, 1)
+    free = RateLimit(0.0, 1)
     for _ in range(10):
         free.take("a")
-    rates = Rates(1.0, 1)
+    rates = RateLimit(1.0, 1)
     for n in range(KNOWN + 10):
         rates.take(str(n), 0.0)
     rates.take("0", 0.0)  # long forgotten

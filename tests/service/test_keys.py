@@ -15,7 +15,7 @@ from heedful.store import keys
 from heedful.store.sqlite import File
 from heedful.store.store import Store
 from tests.engines import changed, rows
-from tests.http.support import problem, served
+from tests.service.support import problem, served
 
 pytestmark = pytest.mark.both
 

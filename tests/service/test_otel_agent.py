@@ -15,8 +15,8 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from heedful.service.client import Client
 from heedful.store import keys
 from heedful.store.sqlite import in_file
-from tests.http.clerk import LESSON, clerk, watched
-from tests.http.running import WAITING, running
+from tests.service.clerk import LESSON, clerk, watched
+from tests.service.running import WAITING, running
 
 MAY = ("read", "write", "approve")
 

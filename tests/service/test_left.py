@@ -14,8 +14,8 @@ from heedful.memory.ingest import Patience, receive
 from heedful.service.jobs import Depth, Tools, sweep
 from heedful.store import episodes
 from tests.engines import opened
+from tests.service.jobs import OTHER, SCOPE
 from tests.traces.runs import document, genai
-from tests.work.support import OTHER, SCOPE
 
 pytestmark = pytest.mark.both
 

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from heedful.cli.app import app
 from heedful.store import episodes, search
-from tests.http.running import WAITING
-from tests.http.support import problem
+from tests.service.running import WAITING
+from tests.service.support import problem
 
 COMMAND = [sys.executable, "-m", "heedful.cli"]
 SLOW = """
@@ -232,7 +232,7 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
     from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file
     from heedful.testing import FixedEmbedder
-    from tests.work.support import put
+    from tests.service.jobs import put
 
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))
@@ -248,34 +248,23 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
     asyncio.run(scenario())
 
 
-def test_whoever_does_not_finish_a_request_is_left(tmp_path, monkeypatch):
-    """The head of a request has to come in time, the first and those that follow."""
+def test_a_request_with_too_long_a_head_is_refused(tmp_path):
     import asyncio
 
-    from heedful.service import server as listening
+    from heedful.service import server
     from heedful.service.app import application
     from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file
 
-    monkeypatch.setattr(listening, "PATIENCE", 0.2)
-
     async def scenario() -> None:
         store = in_file(str(tmp_path / "a.db"))
         ready = asyncio.Event()
-        with listening.bound("localhost", 0) as listener:
+        with server.bound("localhost", 0) as listener:
             port = listener.getsockname()[1]
-            app = application(Setup(store))
-            serving = asyncio.create_task(listening.listen(app, listener, 1, ready.set))
+            serving = asyncio.create_task(
+                server.listen(application(Setup(store)), listener, 1, ready.set)
+            )
             await ready.wait()
-            whole = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
-            for first, then in ((b"", b""), (b"GET /healthz HT", b""), (whole, b"GET /heal")):
-                reader, writer = await asyncio.open_connection("localhost", port)
-                writer.write(first)
-                if then:
-                    await reader.readuntil(b'{"status":"ok"}')
-                    writer.write(then)
-                assert await asyncio.wait_for(reader.read(), 10) == b""
-                writer.close()
             reader, writer = await asyncio.open_connection("localhost", port)
             writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
             assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)

@@ -9,10 +9,10 @@ import pytest
 from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Tools
 from heedful.service.setup import Setup
-from heedful.service.worker import Queued
+from heedful.service.worker import PostgresQueue
 from heedful.store import episodes, open_store
-from tests.http.support import PROJECT, TENANT, Api
 from tests.postgres import Urls
+from tests.service.support import PROJECT, TENANT, Api
 from tests.test_telemetry import PARENT, Told, told  # noqa: F401 - a fixture
 
 RUN = {
@@ -24,7 +24,7 @@ RUN = {
 
 @pytest.fixture
 def api(postgres: Urls) -> Iterator[Api]:
-    queue = Queued(postgres.service)
+    queue = PostgresQueue(postgres.service)
     one = Api(Setup(open_store(postgres.service), work=queue))
     one.run(queue.__aenter__())
     yield one
@@ -54,7 +54,7 @@ def test_an_episode_is_reflected_on_by_a_worker_in_the_trace_of_its_request(
     assert numbers[f"heedful_jobs_oldest_seconds{waiting}"] >= 0
 
     async def worked() -> None:
-        async with Queued(postgres.service) as worker:
+        async with PostgresQueue(postgres.service) as worker:
             await worker.work(Tools(open_store(postgres.service)), once=True)
 
     api.run(worked())

@@ -5,12 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import heedful
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
 from heedful.service.openapi import examples, operations
@@ -18,7 +16,7 @@ from heedful.store import exposures, idempotency, lessons
 from heedful.store.database import Db
 from heedful.store.idempotency import Before, Beside, Call, also, beside
 from tests.engines import changed, opened, rows
-from tests.http.support import PROJECT, TENANT, problem, served
+from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
 
 NEW = {"name": "made", "projects": ["main"], "may": ["read"]}
@@ -142,7 +140,7 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
         if method != "post" or path.startswith("/v1/test"):
             continue
         name = path.replace("{id}", "1").replace("{loop_id}", "loop_001")
-        body = examples(spec, operation)["request"]
+        body = examples(operation)["request"]
         first = api.post(name, json=body, **once(path))
         again = api.post(name, json=body, **once(path))
         assert first.status_code < 500, (path, first.text)
@@ -169,7 +167,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from heedful.store import idempotency
-from tests.http.support import served
+from tests.service.support import served
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -191,8 +189,9 @@ with served(Path(sys.argv[1])) as api:
 @pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
-    path = f"{Path(heedful.__file__).parents[1]}{os.pathsep}{os.getcwd()}"
-    done = subprocess.run(run, env={**os.environ, "PYTHONPATH": path}, check=False)
+    done = subprocess.run(
+        run, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
+    )
     assert done.returncode == -signal.SIGKILL
     file = tmp_path / "heedful.db"
     key = (tmp_path / "key").read_text()

@@ -13,7 +13,7 @@ from heedful.service.app import application
 from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
-from tests.http.support import problem, served
+from tests.service.support import problem, served
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from heedful.compat.reflections import Reflections
-from heedful.service.wire.generated import ReflectionQuery
+from heedful.service.routes.compatible import ReflectionQuery
 from heedful.testing import ScriptedModel
-from tests.compat.test_generated import FAILED, FOUND, METADATA, SPOKEN, TYPES, has_shape
-from tests.http.support import served
-from tests.memory.reflections import answer
+from tests.compat.test_generated import FAILED, FOUND, SPOKEN, TYPES, has_shape
+from tests.engines import IN_SOAK
+from tests.service.support import served
 
 RUN: dict[str, Any] = {**FAILED, "tenant_id": "acme", "project_id": "main"}
 TALK: dict[str, Any] = {**SPOKEN, "tenant_id": "acme", "project_id": "main", "session_id": "s1"}
@@ -19,7 +19,7 @@ ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main"}
 GENERATE, QUERY = "/api/v1/reflections/generate", "/api/v1/reflections/query"
 
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 
 @pytest.fixture
@@ -36,25 +36,6 @@ def refused(response: Any, status: int) -> str:
     assert body["status"] == "error"
     told: str = body["message"]
     return told
-
-
-@pytest.mark.sqlite
-@pytest.mark.parametrize("outcome", ["success", "failure", "partial", "timeout", "error"])
-@pytest.mark.parametrize("error", [None, FAILED["error"]])
-def test_what_is_generated_has_its_fields(api, outcome, error):
-    response = api.post(GENERATE, json={**RUN, "outcome": outcome, "error": error})
-    assert response.status_code == 200, response.text
-    made = response.json()
-    has_shape(made, TYPES)
-    has_shape(made["metadata"], METADATA)
-    assert 0 <= made["importance"] <= 1
-    assert 0 <= made["confidence"] <= 1
-    assert made["metadata"] == {
-        "outcome": outcome,
-        "task_description": RUN["task_description"],
-        "event_count": 3,
-        "session_id": "s1",
-    }
 
 
 def test_what_is_generated_is_stored_and_found(api):
@@ -74,36 +55,6 @@ def test_the_least_that_is_taken_has_its_ids_and_times_filled_in(api):
     assert (made["related_memory_ids"], made["metadata"]["session_id"]) == ([], "")
 
 
-@pytest.mark.sqlite
-@pytest.mark.parametrize("type", ["tool_call", "error_event", "something_else"])
-@pytest.mark.parametrize("category", ["timeout_error", "something_else"])
-def test_event_types_and_error_categories_are_open_lists(api, type, category):
-    error = {"error_category": category, "error_message": "no answer"}
-    events = [{"event_type": type, "content": "x", "event_id": 7, "timestamp": 1769860800}]
-    made = api.post(GENERATE, json={**RUN, "events": events, "error": error}).json()
-    assert (made["error_category"], made["source_event_ids"]) == (category, ["7"])
-
-
-def test_the_strategy_is_a_lesson_of_its_own_and_weighs_more(tmp_path):
-    model = ScriptedModel(
-        answer(strategy="Name the item as the price list has it.", importance=0.6)
-    )
-    with served(tmp_path, model=model) as api:
-        made = api.post(GENERATE, json=RUN).json()
-        kept = api.post(QUERY, json={**ASKED, "tags": ["strategy"]}).json()["reflections"]
-    (rule,) = kept
-    assert (rule["reflection_id"], rule["kind"]) == (made["strategy_id"], "strategy")
-    assert rule["reflection_text"] == made["strategy_text"]
-    assert rule["importance"] == pytest.approx(min(1.0, made["importance"] * 1.1))
-
-
-def test_the_same_run_again_has_the_same_ids_and_adds_nothing(api):
-    first, again = (api.post(GENERATE, json=TALK).json() for _ in range(2))
-    assert first["reflection_id"] == again["reflection_id"]
-    (kept,) = api.post(QUERY, json={**ASKED, "min_importance": 0}).json()["reflections"]
-    assert kept["reflection_id"] == first["reflection_id"]
-
-
 def test_what_is_only_generated_is_not_stored(api):
     api.post(GENERATE, json={**TALK, "store": False})
     assert api.post(QUERY, json={**ASKED, "min_importance": 0}).json() == {"reflections": []}
@@ -113,21 +64,6 @@ def test_what_is_only_generated_is_not_stored(api):
 def test_a_query_has_its_documented_defaults():
     asked = ReflectionQuery().model_dump(exclude_none=True)
     assert asked == {"k": 5, "min_importance": 0.5, "match": "any"}
-
-
-def test_a_query_brings_what_fits_with_any_or_all_of_the_tags(api):
-    made = api.post(GENERATE, json=TALK).json()
-    asked = {**ASKED, "min_importance": 0, "query_text": TALK["task_description"]}
-    both = [made["tags"][0], "nobody has this tag"]
-
-    def ids(**more: Any) -> list[str]:
-        found = api.post(QUERY, json={**asked, **more}).json()["reflections"]
-        return [one["reflection_id"] for one in found if one["kind"] == "reflection"]
-
-    assert ids() == ids(tags=both) == ids(tags=both[:1], match="all") == [made["reflection_id"]]
-    assert ids(tags=both, match="all") == ids(tags=both[1:]) == []
-    without = {**ASKED, "min_importance": 0, "tags": both, "match": "all"}
-    assert api.post(QUERY, json=without).json() == {"reflections": []}
 
 
 @pytest.mark.sqlite
@@ -145,23 +81,6 @@ def test_a_model_that_fails_leaves_a_marked_reflection_unless_it_is_to_raise(
             has_shape(response.json(), TYPES)
         else:
             assert refused(response, status)
-
-
-@pytest.mark.parametrize("path", [GENERATE, QUERY])
-def test_another_tenant_than_the_keys_is_refused(api, path):
-    told = refused(api.post(path, json={**RUN, "tenant_id": "other"}), 403)
-    assert "tenant" in told
-    elsewhere = refused(api.post(path, json={**RUN, "project_id": "other"}), 403)
-    assert "project" in elsewhere
-    assert "project" in refused(
-        api.post(path, json={**RUN, "project_id": "other"}, key=api.key("read", "write")), 403
-    )
-
-
-def test_what_a_key_may_not_do_is_refused(api):
-    assert "write" in refused(api.post(GENERATE, json=RUN, key=api.key("read")), 403)
-    assert "read" in refused(api.post(QUERY, json=ASKED, key=api.key("write")), 403)
-    assert refused(api.post(GENERATE, json=RUN, key=""), 401)
 
 
 @pytest.mark.parametrize("run", [RUN, TALK])

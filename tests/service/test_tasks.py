@@ -25,10 +25,10 @@ from heedful.store import episodes, exposures, loops, search
 from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
-from tests.engines import opened
-from tests.work.support import OTHER, SCOPE, begun, put, short
+from tests.engines import IN_SOAK, opened
+from tests.service.jobs import OTHER, SCOPE, begun, put, short
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
 )
 def test_a_function_that_opens_no_loop_is_the_users_to_mend(store, wrong):
     run(begun(store, SCOPE, "l1"))
-    with pytest.raises(GenerateFailed, match="mend it"):
+    with pytest.raises(GenerateFailed, match="correct it"):
         done(Tools(store, loops={"wrong": wrong}), "drive", loop="l1", by="wrong")
 
 

@@ -24,10 +24,10 @@ from heedful.service import jobs as doing
 from heedful.service import worker as inside
 from heedful.service.jobs import LONGEST_WAIT as LONGEST
 from heedful.service.jobs import TRIES, Tools, again_in, night, sweep
-from heedful.service.worker import Inside
+from heedful.service.worker import LocalQueue
 from heedful.store import episodes
 from tests.engines import opened
-from tests.work.support import OTHER, SCOPE, Heard, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short
 
 
 @pytest.fixture
@@ -69,7 +69,9 @@ def test_the_same_waits_once_and_the_urgent_comes_first(store):
     async def run() -> None:
         await begun(store, SCOPE, "l1")
         (one,) = await put(store, SCOPE, "pot")
-        work = Inside(Tools(store, loops={"short": short}, keep=9), concurrency=1, told=heard)
+        work = LocalQueue(
+            Tools(store, loops={"short": short}, keep=9), concurrency=1, listener=heard
+        )
         await work.defer("prove", SCOPE)  # begins at once, what comes then waits for it
         for task in ("prune", "dream", "dream", "prove", "prove"):
             await work.defer(task, SCOPE)
@@ -92,7 +94,7 @@ def test_the_same_waits_once_and_the_urgent_comes_first(store):
 
 def test_memory_of_a_scope_is_worked_on_by_one_job_at_a_time(store):
     async def run() -> None:
-        work = Inside(Tools(store), concurrency=4)
+        work = LocalQueue(Tools(store), concurrency=4)
         for task in ("dream", "prove", "embed"):
             await work.defer(task, SCOPE)
         await work.defer("dream", OTHER)
@@ -106,7 +108,7 @@ def test_memory_of_a_scope_is_worked_on_by_one_job_at_a_time(store):
 
 def test_other_queues_and_unknown_tasks_are_not_taken(store):
     async def run() -> None:
-        work = Inside(Tools(store), queues=["reflection"])
+        work = LocalQueue(Tools(store), queues=["reflection"])
         await work.defer("dream", SCOPE)
         assert await work.depth() == []
         with pytest.raises(UnknownName):
@@ -119,13 +121,13 @@ def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch
     monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     heard = Heard()
 
-    async def run() -> Inside:
+    async def run() -> LocalQueue:
         (one,) = await put(store, SCOPE, "pot")
 
         async def down(messages):
             raise ModelUnavailable("no connection")
 
-        work = Inside(Tools(store, Function(down)), told=heard)
+        work = LocalQueue(Tools(store, Function(down)), listener=heard)
         await work.defer("reflect", SCOPE, digest=one)
         await seen(lambda: work.failed)
         (depth,) = await work.depth()
@@ -145,7 +147,7 @@ def test_what_waits_in_the_store_is_taken_up_at_the_beginning(store):
     async def run() -> None:
         await put(store, SCOPE, "pot", "pan")
         await put(store, OTHER, "pot")
-        async with Inside(Tools(store), told=heard) as work:
+        async with LocalQueue(Tools(store), listener=heard) as work:
             await seen(lambda: len(heard.ended()) == 3)
             await work.drain()
         for scope, number in ((SCOPE, 2), (OTHER, 1)):
@@ -195,7 +197,7 @@ def test_at_the_end_what_runs_is_given_back_and_nothing_new_begins(store, monkey
             await asyncio.sleep(60)
 
         await put(store, SCOPE, "pot", "pan")
-        async with Inside(Tools(store, Function(slow)), concurrency=1, told=heard):
+        async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
             await asked.wait()
         (taken, left) = await store.read(SCOPE, episodes.newest, 9)
         assert {taken.state, left.state} == {"waiting"}
@@ -220,7 +222,7 @@ def test_a_job_that_may_finish_does(store):
             raise ModelUnavailable("no connection")
 
         await put(store, SCOPE, "pot")
-        async with Inside(Tools(store, Function(soon)), told=heard):
+        async with LocalQueue(Tools(store, Function(soon)), listener=heard):
             await asked.wait()
 
     asyncio.run(run())
@@ -242,7 +244,7 @@ def test_a_round_that_meets_a_store_that_is_away_comes_again(store, monkeypatch)
 
     async def run() -> None:
         await put(store, SCOPE, "pot")
-        async with Inside(Tools(store), told=heard):
+        async with LocalQueue(Tools(store), listener=heard):
             await seen(lambda: heard.ended())
 
     asyncio.run(run())

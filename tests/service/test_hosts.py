@@ -24,9 +24,9 @@ from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.drive.test_agreement import bounded
-from tests.http.support import TENANT, Api
 from tests.loop import support
 from tests.postgres import drop, fresh
+from tests.service.support import TENANT, Api
 
 # Long enough that the frame in which a pipeline keeps an output makes no two of them alike.
 WORDS = "amber basil cedar delta ember frost grape hazel ivory jade karst lemon".split()
