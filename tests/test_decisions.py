@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import open_store
 from heedful.drive.drive import Run
-from heedful.loop.decide import Policy, decide, echoes_before, reasoning, standing, triggers
+from heedful.loop.decide import Policy, decide, echoes_before, reasoning, triggers, standing_of
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
@@ -34,14 +34,14 @@ from tests.loop.support import QUALITY, evaluated, loop_of
     ],
 )
 def test_a_standing_has_the_level_of_fatigue_and_its_change(errors, policy, level, change):
-    worn = standing(history(*errors), policy)
+    worn = standing_of(history(*errors), policy)
     assert (worn.fatigue, worn.change) == (level, change)
 
 
 @given(support.loops(), support.policies)
 def test_the_changes_add_up_to_the_level(loop, policy):
     parts = [
-        standing(replace(loop, attempts=loop.attempts[:n]), policy)
+        standing_of(replace(loop, attempts=loop.attempts[:n]), policy)
         for n in range(len(loop.attempts) + 1)
     ]
     assert sum(round(one.change * 1000) for one in parts) == round(parts[-1].fatigue * 1000)
@@ -65,7 +65,7 @@ def test_the_changes_add_up_to_the_level(loop, policy):
     ],
 )
 def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes):
-    assert standing(loop, policy).echoes == echoes
+    assert standing_of(loop, policy).echoes == echoes
 
 
 # -- why a decision fell as it did
@@ -73,7 +73,7 @@ def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes
 
 def decided(loop: Loop, policy: Policy, at: float = 7.0) -> Any:
     verdict = decide(loop, policy)
-    found = heedful.Decision(len(loop.attempts), verdict, standing(loop, policy), at)
+    found = heedful.Decision(len(loop.attempts), verdict, standing_of(loop, policy), at)
     (told,) = reasoning(loop, [found])
     return told
 
@@ -134,7 +134,7 @@ def test_reasoning_agrees_with_verdicts_and_attempts(loop, policy):
     for end in range(len(loop.attempts) + 1):
         part = replace(loop, attempts=loop.attempts[:end])
         verdict = decide(part, policy)
-        decisions.append(heedful.Decision(end, verdict, standing(part, policy), float(end)))
+        decisions.append(heedful.Decision(end, verdict, standing_of(part, policy), float(end)))
     told = reasoning(loop, decisions)
     assert told == reasoning(loop, iter(decisions))
     assert len(told) == len(decisions)
@@ -174,7 +174,7 @@ async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     assert stored.verdicts[-1] == result.verdict
     for one in stored.decisions:
         part = replace(result.loop, attempts=result.loop.attempts[: one.attempt])
-        assert one.standing == standing(part, policy)
+        assert one.standing == standing_of(part, policy)
         assert stored.created <= one.decided <= one.at <= stored.updated
     assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.15, 0.3]
     told = reasoning(stored.loop, stored.decisions)
@@ -205,7 +205,7 @@ def test_the_echoes_of_earlier_loops_are_read_from_the_decisions(loop, times, be
     policy = Policy((MaxAttempts(9), All(Echo(times, "scope"), MaxAttempts(1))), better)
     parts = [loop.upto(end) for end in range(1, len(loop.attempts) + 1)]
     made = [
-        heedful.Decision(len(part.attempts), decide(part, policy), standing(part, policy))
+        heedful.Decision(len(part.attempts), decide(part, policy), standing_of(part, policy))
         for part in parts
     ]
     stored = replace(loop, echoes={})

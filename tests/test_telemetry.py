@@ -284,7 +284,7 @@ ASKED = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
 async def test_nothing_is_imported_or_told_unless_it_is_begun(told):
     await heedful.run("t", generate=lambda task, hint: "ok", store=None)
-    assert telemetry.carried() == {}
+    assert telemetry.trace_headers() == {}
     assert told.spans() == []
     script = (
         "import asyncio, heedful, sys; from heedful.testing import ScriptedModel; "
@@ -303,7 +303,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
 def test_a_message_is_logged_once_in_a_while(monkeypatch):
     clock = [5.0]
     monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
-    throttle = telemetry.Seldom()
+    throttle = telemetry.LogThrottle()
     assert [throttle.now("a"), throttle.now("a"), throttle.now("b")] == [True, False, True]
     clock[0] += telemetry.EVERY - 1
     assert not throttle.now("a")

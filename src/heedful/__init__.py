@@ -37,11 +37,11 @@ _HOMES = {
     "Episode": "heedful.traces.episode",
     "Evaluation": "heedful.loop.record",
     "Event": "heedful.traces.episode",
-    "Example": "heedful.lessons.learn",
+    "Example": "heedful.lessons.lesson",
     "Expected": "heedful.traces.appraisal",
     "Explanation": "heedful.loop.explain",
     "Exported": "heedful.memory.transfer",
-    "Exposure": "heedful.lessons.proof",
+    "Exposure": "heedful.lessons.lesson",
     "Fatigue": "heedful.loop.stop",
     "Fault": "heedful.traces.episode",
     "Figures": "heedful.loop.replay",
@@ -61,7 +61,7 @@ _HOMES = {
     "Model": "heedful.models.contract",
     "NotPassed": "heedful.errors",
     "NothingMet": "heedful.loop.stop",
-    "Outcome": "heedful.lessons.proof",
+    "Outcome": "heedful.lessons.lesson",
     "Override": "heedful.loop.record",
     "Pipeline": "heedful.pipeline",
     "Plateau": "heedful.loop.stop",
@@ -77,7 +77,7 @@ _HOMES = {
     "Reasoning": "heedful.loop.decide",
     "Recorded": "heedful.loop.replay",
     "Reflected": "heedful.memory.reflect",
-    "Reflection": "heedful.lessons.learn",
+    "Reflection": "heedful.lessons.lesson",
     "Remembered": "heedful.lessons.lesson",
     "Repeat": "heedful.loop.stop",
     "RepeatedStep": "heedful.traces.signals",
@@ -90,7 +90,7 @@ _HOMES = {
     "Seen": "heedful.lessons.patterns",
     "Sighting": "heedful.lessons.trust",
     "Signal": "heedful.traces.signals",
-    "Signature": "heedful.lessons.signature",
+    "Signature": "heedful.lessons.lesson",
     "Spaces": "heedful.memory.spaces",
     "StageAttempt": "heedful.store.runs",
     "StageReport": "heedful.store.runs",
@@ -151,12 +151,14 @@ if TYPE_CHECKING:
     from heedful.drive.report import override
     from heedful.errors import HeedfulError, NotPassed
     from heedful.lessons.consolidate import Proposal
-    from heedful.lessons.learn import Example, Reflection
-    from heedful.lessons.lesson import Filter, Found, Remembered, Scope
+    from heedful.lessons.lesson import Example, Reflection
+    from heedful.lessons.lesson import Filter, Remembered, Scope, Match
     from heedful.lessons.patterns import Merge, Seen, Templates
-    from heedful.lessons.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
+    from heedful.lessons.proof import Comparison, Effect, Proof, proof
+    from heedful.lessons.lesson import Exposure, Outcome
     from heedful.lessons.ranking import Briefing
-    from heedful.lessons.signature import Signature, signature
+    from heedful.lessons.signature import signature
+    from heedful.lessons.lesson import Signature
     from heedful.lessons.trust import (
         Provenance,
         QuarantinedLesson,
@@ -191,7 +193,7 @@ if TYPE_CHECKING:
         Override,
         Usage,
     )
-    from heedful.loop.replay import Figures, Recorded, Replayed, Tuned, compare, replay, tune
+    from heedful.loop.replay import (Figures, compare, replay, tune, RecordedLoop, ReplayResult, TuningResult)
     from heedful.loop.stop import (
         All,
         Budget,

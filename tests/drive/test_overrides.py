@@ -19,7 +19,7 @@ from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, ModelError, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import decision_to, goal_to, policy_to
-from heedful.loop.decide import Again, Done, Policy, Verdict, standing
+from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Evaluation, Finding, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, Budget, Echo, MaxAttempts, Plateau
 from heedful.store import loops
@@ -76,7 +76,7 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
     assert stored.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
     assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]
     first, last = stored.decisions[3:]
-    assert last.standing == first.standing == standing(stored.loop, FOUR)
+    assert last.standing == first.standing == standing_of(stored.loop, FOUR)
     assert first.at <= last.at <= time.time()
     told = heedful.reasoning(stored.loop, stored.decisions)
     assert [each.decided for each in told] == ["again"] * 3 + ["stopped", "again"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import OverrideRefused
-from heedful.loop.decide import Again, Done, Policy, admit, decide, overridden, spent, triggers
+from heedful.loop.decide import (Again, Done, Policy, decide, triggers, check_override, apply_override, consume_overrides)
 from heedful.loop.record import Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import PRECEDENCE, All, Budget, Echo, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support
@@ -162,7 +162,7 @@ def test_an_override_cannot_lift_a_limit_that_is_no_rule_of_judgement(name):
     loop = replace(loop, overrides=(Override(name, "ada", decisions=9),))
     assert rules(decide(loop, policy)) == [name]
     with pytest.raises(OverrideRefused, match=name):
-        admit(Override(name, "ada"), decide(loop, policy), policy)
+        check_override(Override(name, "ada"), decide(loop, policy), policy)
 
 
 BOTH = (MaxAttempts(2), Repeat())
@@ -208,9 +208,9 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(policy, overrides, stoppe
     assert isinstance(verdict, Done) or verdict.feedback.startswith("The last answer was not")
     consumed = {one.override for one in verdict.lifted} if isinstance(verdict, Again) else set()
     used = [o.used + (index in consumed) for index, o in enumerate(overrides)]
-    assert [o.used for o in spent(loop, verdict).overrides] == used
+    assert [o.used for o in consume_overrides(loop, verdict).overrides] == used
     for override in overrides if not (stopped or USED in overrides or EXPIRED in overrides) else ():
-        admit(override, decide(TWICE, policy), policy)
+        check_override(override, decide(TWICE, policy), policy)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_an_override_lasts_until_its_time(override, at, lifts):
 def test_a_refusal_names_the_field_and_what_is_allowed(override, words):
     policy = Policy((MaxAttempts(2), All(MaxAttempts(2), Echo(1)), Budget(calls=9)))
     with pytest.raises(OverrideRefused) as caught:
-        admit(override, decide(TWICE, policy), policy, at=100.0)
+        check_override(override, decide(TWICE, policy), policy, at=100.0)
     assert str(caught.value).startswith(words)
 
 
@@ -258,7 +258,7 @@ def test_a_loop_that_passed_stays_done():
     passed = loop_of(evaluated(), overrides=(replace(ADA, decisions=9),))
     assert decide(passed, LIMIT) == Done(1, passed=True)
     with pytest.raises(OverrideRefused, match="passed"):
-        admit(ADA, decide(passed, LIMIT), LIMIT)
+        check_override(ADA, decide(passed, LIMIT), LIMIT)
 
 
 @given(support.loops(), support.policies, st.lists(support.expiring, max_size=3), st.floats(0, 3))
@@ -280,18 +280,18 @@ def test_a_new_override_decides_a_stopped_loop_again_and_no_other(loop, policy, 
     loop = replace(loop, at=at)
     verdict = decide(loop, policy)
     try:
-        admit(override, verdict, policy, at)
+        check_override(override, verdict, policy, at)
     except OverrideRefused as refused:
         with pytest.raises(OverrideRefused, match=re.escape(str(refused))):
-            overridden(loop, policy, verdict, override)
+            apply_override(loop, policy, verdict, override)
         return
-    after, new = overridden(loop, policy, verdict, override)
+    after, new = apply_override(loop, policy, verdict, override)
     both = replace(loop, overrides=(*loop.overrides, override))
     if isinstance(verdict, Again):
         assert (after, new) == (both, verdict)
     else:
         assert new == decide(both, policy)
-        assert after == spent(both, new)
+        assert after == consume_overrides(both, new)
 
 
 # -- reasons

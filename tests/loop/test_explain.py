@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide, consume_overrides
 from heedful.loop.explain import changes, explain
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Stop
@@ -159,7 +159,7 @@ def test_each_line_says_what_was_decided_then(loop, policy, data):
     for number, attempt in enumerate(loop.attempts):
         grown = replace(grown.then(attempt), at=number / 3)
         verdict = decide(grown, policy)
-        grown = spent(grown, verdict)
+        grown = consume_overrides(grown, verdict)
         lifted = ", ".join(f"{one.stop.rule} overridden by {one.by}" for one in verdict.lifted)
         happened.append(f"again ({lifted})" if lifted else "again")
         if isinstance(verdict, Done):

@@ -14,7 +14,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
-from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, agreeing
+from heedful.loop.record import (Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals)
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_of
 
@@ -108,7 +108,7 @@ LOW, HIGH = Goal("q", 0.5), Goal("q", 0.5, "at_most")
 )
 def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
     makers: list[Any] = [
-        lambda: agreeing(goals),
+        lambda: check_goals(goals),
         lambda: Policy((MaxAttempts(),), goals=goals),
         lambda: Run("t", generate=lambda task, hint: "", goals=goals, store=None),
     ]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide, consume_overrides
 from heedful.loop.policies import default
 from heedful.loop.record import NOTHING, Evaluation, Loop, Usage
-from heedful.loop.replay import Figures, Recorded, Replayed, compare, replay
+from heedful.loop.replay import Figures, compare, replay, RecordedLoop, ReplayResult
 from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Repeat
 from heedful.testing import history
 from tests.loop import support
@@ -32,7 +32,7 @@ def lived(attempts: Sequence[heedful.Attempt], policy: Policy, begun: Loop) -> t
     while waiting and isinstance(verdict, Again):
         loop = loop.then(waiting.pop(0))
         verdict = decide(loop, policy)  # type: ignore[assignment]
-        loop = spent(loop, verdict)
+        loop = consume_overrides(loop, verdict)
     return loop, verdict
 
 
@@ -50,7 +50,7 @@ def test_a_replay_does_what_deciding_by_hand_does(loop, old, new):
     record = replace(record, overrides=loop.overrides, cancelled=loop.cancelled)
     made, verdict = lived(record.attempts, new, bare(record, new))
     again = replay(record, new)
-    assert replace(again, exact=False) == Replayed(
+    assert replace(again, exact=False) == ReplayResult(
         len(made.attempts), made.best, verdict, False, made.usage
     )
     assert not again.exact or isinstance(verdict, Done)
@@ -119,9 +119,9 @@ def test_a_replay_is_inexact_where_new_goals_would_have_changed_the_feedback():
 
 
 def test_a_loop_without_attempts_is_replayed_as_it_is():
-    assert replay(Loop("none"), default) == Replayed(0, None, Again(), False, NOTHING)
+    assert replay(Loop("none"), default) == ReplayResult(0, None, Again(), False, NOTHING)
     assert compare([], [default]) == (Figures("default", 0, 0, NOTHING, 0, 0, 0.0, 0, 0, 0),)
-    assert compare([Recorded(history("a"))], []) == ()
+    assert compare([RecordedLoop(history("a"))], []) == ()
 
 
 # -- how good a recorded attempt was
@@ -143,11 +143,11 @@ GOALS = (QUALITY, DRIFT)
     ],
 )
 def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
-    assert Recorded(loop_of(evaluation, goals=GOALS)).worth(1) == worth
+    assert RecordedLoop(loop_of(evaluation, goals=GOALS)).worth(1) == worth
 
 
 def test_a_known_quality_replaces_the_checks():
-    record = Recorded(loop_of(evaluated(), evaluated("x")), (0.25, 1))
+    record = RecordedLoop(loop_of(evaluated(), evaluated("x")), (0.25, 1))
     assert [record.worth(n) for n in (1, 2, None)] == [0.25, 1, 0.0]
     assert record.oracle == 2
 
@@ -157,8 +157,8 @@ def test_a_known_quality_replaces_the_checks():
     [((0, 0, 0), 1), ((0, 0.999, 0), 1), ((0, 0, 1), 3), ((0, 1, 1), 2), ((1, 0, 0), 1)],
 )
 def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle):
-    assert Recorded(history("a", "b", "c"), quality).oracle == oracle
-    assert Recorded(Loop("none")).oracle == 1
+    assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle
+    assert RecordedLoop(Loop("none")).oracle == 1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle)
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
     with pytest.raises(InvalidInput) as caught:
-        Recorded(history("a", "b"), quality)
+        RecordedLoop(history("a", "b"), quality)
     assert caught.value.field == "quality"
 
 
@@ -174,12 +174,12 @@ def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
 
 
 @st.composite
-def recorded(draw: st.DrawFn) -> Recorded:
+def recorded(draw: st.DrawFn) -> RecordedLoop:
     loop = draw(support.loops())
     known = draw(st.booleans())
     share = st.sampled_from([0, 0.5, 1])
     quality = tuple(draw(share) for _ in loop.attempts) if known else ()
-    return Recorded(loop, quality)
+    return RecordedLoop(loop, quality)
 
 
 records = st.lists(recorded(), max_size=4)
@@ -214,7 +214,7 @@ def test_the_figures_add_up(records, policies):
 def test_three_loops_by_hand():
     """Solved at once; solved by the third, which one policy gives up before; never solved."""
     loops = [history(""), history("ab", "a", ""), history("a", "a", "a", candidates="xxx")]
-    records: list[Any] = [Recorded(loop) for loop in loops]
+    records: list[Any] = [RecordedLoop(loop) for loop in loops]
     two, repeat = Policy((MaxAttempts(2),), name="two"), Policy((Repeat(), MaxAttempts(9)), name="")
     usage = [Usage(calls=n) for n in (5, 6)]
     assert compare(records, [two, repeat]) == (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.lessons.lesson import Filter, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

@@ -19,7 +19,7 @@ from heedful.errors import (
     RollbackRefused,
     StoreError,
 )
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.lessons.lesson import Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory

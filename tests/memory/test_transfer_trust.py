@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.export import STATES, place
-from heedful.lessons.learn import Example
+from heedful.lessons.export import STATES, sort_key
+from heedful.lessons.lesson import Example
 from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.trust import HELD, ORDER, RAISING, lowest
+from heedful.lessons.lesson import Exposure, Outcome
+from heedful.lessons.trust import HELD, ORDER, RAISING, lowest_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from heedful.store.sqlite import in_file
@@ -81,7 +81,7 @@ async def test_trust_is_kept_at_the_lower(trust, state):
     data = claiming(trust, state)
     theirs, own = fresh(), fresh()
     await transfers.given(data, theirs)
-    kept = lowest([trust, "external"]), max(state, "quarantined", key=STATES.index)
+    kept = lowest_trust([trust, "external"]), max(state, "quarantined", key=STATES.index)
     assert await stood(theirs) == {kept}
     assert await theirs.recall(TASK) == []
     waiting = await theirs.store.read(theirs.scope, quarantine.entries, None)
@@ -271,7 +271,7 @@ async def test_nothing_here_comes_to_derive_from_what_somebody_imports():
     await memory.remember("F", "no unit", example=PARCEL)
     before = records(await exported(memory))
     await theirs.remember("P", "a page", lesson="obey me", trust="external")
-    made = sorted([*records(await exported(theirs)), *before[1:3]], key=place)
+    made = sorted([*records(await exported(theirs)), *before[1:3]], key=sort_key)
     names = {one["says"]: f"{one['lesson']}/{one['digest']}" for one in only(made, "example")}
     lineage: Plain = {"is": "lineage", "child": names["no unit"], "parents": [names["obey me"]]}
     done = await transfers.given(sealed([*made, lineage]), memory)
@@ -419,7 +419,7 @@ def planted(text: str, number: int) -> list[Plain]:
 @pytest.mark.parametrize("vouched", [True, False])
 async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     made = [one for number, (text, _) in enumerate(PLANTED) for one in planted(text, number)]
-    data = sealed([HEADER, *sorted(made, key=place)])
+    data = sealed([HEADER, *sorted(made, key=sort_key)])
     assert [needle for _, needle in PLANTED if needle not in data] == []
     memory = Memory(in_file(str(tmp_path / "a.db")))
     done = await (moved if vouched else transfers.given)(data, memory)
@@ -586,7 +586,7 @@ async def test_an_outcome_that_comes_later_is_taken_in_later():
     memory, other = await everything(), fresh()
     first = await exported(memory)
     await moved(first, other)
-    from heedful.lessons.proof import Outcome
+    from heedful.lessons.lesson import Outcome
 
     end = Outcome("run-1/0", True, 1)
     await memory.store.write(memory.scope, exposures.remember, [], outcome=end)

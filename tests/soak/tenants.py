@@ -22,7 +22,7 @@ import httpx
 
 from heedful.errors import InvalidInput, KeyRefused, NotFound
 from heedful.lessons.lesson import Change, LessonFilter, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.memory import Memory

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import Conflict, InvalidInput
-from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, exposures, lessons
@@ -143,7 +143,7 @@ async def test_secrets_are_not_kept(store):
 
 
 async def test_known_examples_are_told_by_their_digests(store):
-    from heedful.lessons.learn import Example
+    from heedful.lessons.lesson import Example
 
     example = Example("task", "answer")
     await store.write(SCOPE, exposures.remember, [replace(lesson("error"), example=example)])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Reflection
+from heedful.lessons.lesson import Filter, Scope, Match
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
 from heedful.store import lessons as lesson_store
@@ -60,7 +60,7 @@ async def keep(
 
 async def found(
     store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any
-) -> list[Found]:
+) -> list[Match]:
     only = {"only": Filter(**only)}
     near = await store.read(scope, search.search, "", "s", vector, limit, **only)
     return sorted(near, key=lambda one: -(one.cosine or 0.0))

@@ -17,20 +17,11 @@ from weakref import WeakValueDictionary
 from heedful.checks.evaluate import Context
 from heedful.checks.text import require
 from heedful.errors import InvalidInput, MalformedAnswer, UnknownName
-from heedful.loop.record import (
-    NOTHING,
-    Candidate,
-    Direction,
-    Evaluation,
-    Finding,
-    Level,
-    Usage,
-    number,
-)
-from heedful.models.call import asked
+from heedful.loop.record import (NOTHING, Candidate, Direction, Evaluation, Finding, Level, Usage, check_number)
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Embedder, Message, Model
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import delimit, cut_middle, delimiter, sanitize
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",
@@ -201,11 +192,11 @@ def judge_messages(
 
     `wrong` says what was wrong with the last answer, "" at first.
     """
-    mark = mark_of(name, shown)
+    mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
     rules = _RULES.format(instruction=instruction, mark=mark, keys=listed)
-    parts = between(mark, shown)
+    parts = delimit(mark, shown)
     if wrong:
         parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
     parts.append(f"Judge the candidate of {mark} now, as JSON.")
@@ -248,7 +239,7 @@ def open_judge(name: str | None) -> Any:
 
 def plain_text(value: Any) -> str:
     """Return a text, or data as JSON, without control characters, role tokens or known secrets."""
-    return redacted(neutral(Candidate.of(value).text or ""))
+    return redact(sanitize(Candidate.of(value).text or ""))
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -301,7 +292,7 @@ class Judge:
         texts = {name: plain_text(value) for name, value in values.items() if value is not None}
         whole = {name: text for name, text in texts.items() if text}
         whole["candidate"] = plain_text(candidate)
-        shown = {name: cut(text, self.longest) for name, text in whole.items()}
+        shown = {name: cut_middle(text, self.longest) for name, text in whole.items()}
         if isinstance(self.model, Embedder):
             opinion = await _opinion_by_cosine(self.role, self.model, shown)
         else:
@@ -315,7 +306,7 @@ class Judge:
 
     async def _ask(self, model: Model, shown: Mapping[str, str]) -> Opinion:
         role, schema = self.role, self.role.schema()
-        opinion, usage = await asked(
+        opinion, usage = await ask_for_json(
             model,
             lambda wrong: judge_messages(role.name, role.instruction, schema, shown, wrong),
             lambda text: _parse_opinion(role, text, shown["candidate"], model.name),
@@ -466,7 +457,7 @@ def critic(
         role = Role(**role)
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
-    number("temperature", temperature, 0, 1.5)
+    check_number("temperature", temperature, 0, 1.5)
     bounds = (("seed", seed, 0), ("max_tokens", max_tokens, 16), ("longest", longest, 200))
     for what, value, least in bounds:
         fine = type(value) is int and value >= least

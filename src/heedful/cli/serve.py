@@ -30,7 +30,7 @@ from heedful.service.jobs import Work
 from heedful.service.setup import Setup
 from heedful.store import POSTGRES, shown
 from heedful.store import keys as key_store
-from heedful.telemetry import Seldom
+from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
 DEFAULT_JOBS = 2
@@ -231,7 +231,7 @@ class _LostDatabase(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._throttle = Seldom()
+        self._throttle = LogThrottle()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, unless it was said within the last minute."""

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Reflection, Trust
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Reflection, Trust
+from heedful.lessons.lesson import Filter, Scope, Match
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
-from heedful.lessons.trust import fraction, integer, several, texts
+from heedful.lessons.trust import check_sequence, check_texts
+from heedful.loop.record import check_share, check_integer
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
 from heedful.models.contract import Model
@@ -152,7 +153,7 @@ async def generate_reflection(
     episode = await asyncio.to_thread(_episode, context)
     scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
     related = context.get("related_memory_ids") or ()
-    several("related_memory_ids", related, object, "a list of ids")
+    check_sequence("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
         memory=Memory.of(store, scope),
@@ -184,7 +185,7 @@ async def store_reflection(
         raise InvalidInput("result", result, "what generate_reflection gave, not a copy of it")
     made = result.result
     if session_id is not None:
-        texts(session_id=session_id)
+        check_texts(session_id=session_id)
         rule = made.strategy and _of_session(made.strategy, session_id)
         one = _of_session(made.reflection, session_id)
         made = replace(made, reflection=one, strategy=rule)
@@ -208,15 +209,15 @@ async def query_reflections(
     With any of the `tags`, or all with `match`; what waits in quarantine is not among them. Raises
     InvalidInput, StoreError.
     """
-    integer("k", k)
-    fraction("min_importance", min_importance)
-    texts(query_text=query_text or "")
+    check_integer("k", k)
+    check_share("min_importance", min_importance)
+    check_texts(query_text=query_text or "")
     which: Any = tags if isinstance(tags, str) else tuple(tags or ())
     only = Filter(which, match, importance=min_importance)
     memory = Memory.of(store, Scope(tenant_id, project_id))
     if not query_text:
         return await _most_important(memory, k, only)
-    matches: list[Found] = []
+    matches: list[Match] = []
     for kind in PRODUCTS:
         matches += await memory.recall(
             query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance

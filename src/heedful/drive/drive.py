@@ -25,22 +25,13 @@ from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden, spent
+from heedful.loop.decide import (Again, Done, Policy, Verdict, decide, latest_verdict, apply_override, consume_overrides)
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Goal,
-    Loop,
-    Override,
-    Usage,
-    agreeing,
-)
+from heedful.loop.record import (Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage, check_goals)
 from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store.records import Head, JournalEntry, Kind, StageHead, StoredLoop
 from heedful.store.store import Store
 
@@ -93,13 +84,13 @@ def validate_arguments(
     """Raise InvalidInput, which names the wrong argument, before anything is spent."""
     if not isinstance(policy, Policy):
         raise InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
-    if redacted(str(id)) != str(id):
+    if redact(str(id)) != str(id):
         raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
         raise InvalidInput("goals", goals, "a list of Goal")
-    agreeing(tuple(goals))
+    check_goals(tuple(goals))
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
@@ -258,7 +249,7 @@ class Run(Generic[C]):
         async def lift(state: _State) -> _State:
             new = Override(rule, by, why, decisions, until=until)
             loop = replace(state.loop, at=time.time())
-            after, verdict = overridden(loop, self.policy, state.verdict, new)
+            after, verdict = apply_override(loop, self.policy, state.verdict, new)
             verdict = await self._worded(state, after, verdict)
             entry = JournalEntry(self.id, 0)
             if isinstance(state.verdict, Done):
@@ -293,7 +284,7 @@ class Run(Generic[C]):
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            last = latest(stored.decisions)
+            last = latest_verdict(stored.decisions)
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             self._data = stored.head.context if self._data is None else self._data
             for key, plain in stored.journal.items():
@@ -340,7 +331,7 @@ class Run(Generic[C]):
         if self._journal.durable:
             entry = decision_entry(loop, self.policy, verdict)
         await self._commit(replace(entry, attempt=attempt, value=value), loop)
-        return _State(spent(loop, verdict), (*state.values, value), verdict)
+        return _State(consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _commit(self, entry: JournalEntry, loop: Loop) -> None:
         """Write an entry, and keep what was written of it."""

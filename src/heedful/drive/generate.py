@@ -12,8 +12,8 @@ from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Finding, Usage
 from heedful.models.contract import Answer, Message, Model
-from heedful.redact import redacted
-from heedful.telemetry import complete
+from heedful.redact import redact
+from heedful.models.call import complete
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
@@ -50,7 +50,7 @@ class Writer:
         if at.advice:
             task = f"{as_text((), at.seed, at.advice)}\n\n{task}"
         messages.append(Message("user", task))
-        return [Message(message.role, redacted(message.content)) for message in messages]
+        return [Message(message.role, redact(message.content)) for message in messages]
 
     async def __call__(self, at: Context) -> Answer:
         """Write one candidate for an attempt. Raises ModelError."""
@@ -189,11 +189,11 @@ def _produced(value: Any) -> Produced:
 
 
 def _failed(error: BaseException) -> GenerateFailed:
-    return GenerateFailed(f"generate raised {type(error).__name__}: {redacted(str(error))[:300]}")
+    return GenerateFailed(f"generate raised {type(error).__name__}: {redact(str(error))[:300]}")
 
 
 def _last(candidate: Any) -> str:
-    text = redacted(candidate if isinstance(candidate, str) else json.dumps(candidate))
+    text = redact(candidate if isinstance(candidate, str) else json.dumps(candidate))
     if len(text) > PREVIOUS:
         half = (PREVIOUS - 5) // 2
         text = f"{text[:half]}\n…\n{text[-half:]}"

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, StoreError
-from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Outcome
-from heedful.lessons.ranking import Briefing, outcome
+from heedful.lessons.lesson import Outcome
+from heedful.lessons.ranking import Briefing, outcome_of
 from heedful.loop.codec import attempt_from, decision_from
-from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing
+from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
@@ -47,7 +47,7 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
 def decision_entry(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
     """Return the entry that records a verdict; the journal fills in its epoch."""
     return JournalEntry(
-        loop.id, 0, verdict=verdict, standing=standing(loop, policy), decided=loop.at
+        loop.id, 0, verdict=verdict, standing=standing_of(loop, policy), decided=loop.at
     )
 
 
@@ -301,7 +301,7 @@ class LoopRecorder:
         A cancelled loop has no outcome: how it would have ended is not known.
         """
         lessons = self._lessons(memory, loop, self.briefing) if self._judged else ()
-        return lessons, outcome(loop) if self.briefing.exposures and not loop.cancelled else None
+        return lessons, outcome_of(loop) if self.briefing.exposures and not loop.cancelled else None
 
     def _lessons(self, memory: Memory, loop: Loop, briefing: Briefing) -> Sequence[Reflection]:
         lessons = memory.lessons(loop, self._task, briefing, self._examples)

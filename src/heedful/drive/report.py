@@ -37,22 +37,13 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import policies
-from heedful.loop.codec import (
-    evaluation_to,
-    goal_to,
-    policy_from,
-    policy_to,
-    sparse,
-    verdict_from,
-    verdict_to,
-    whole,
-)
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden
+from heedful.loop.codec import (evaluation_to, goal_to, policy_from, policy_to, sparse, verdict_from, verdict_to, is_complete)
+from heedful.loop.decide import (Again, Done, Policy, Verdict, decide, latest_verdict, apply_override)
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory
 from heedful.memory.spaces import embed, space_of
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import reworded
@@ -149,7 +140,7 @@ async def open_loop(
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = policy_to(policy)
-    if not whole(plain):
+    if not is_complete(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
     plain_goals = [goal_to(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
@@ -182,11 +173,11 @@ async def report(
         attempt = await judge.attempt(stored, number)
         loop = append_attempt(_loop(snapshot, policy), attempt, time.time())
         # As it is read again: a name before a text can make a secret of it.
-        verdict = verdict_from(redacted_data(verdict_to(decide(loop, policy))))
+        verdict = verdict_from(redact_data(verdict_to(decide(loop, policy))))
         entry = decision_entry(loop, policy, verdict)
         entry = replace(entry, attempt=attempt, value=attempt_report.output)
         await _commit(snapshot, memory, entry, loop)
-        telemetry.decided(loop, verdict)
+        telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
     return await retry_on_conflict(store, scope, id, decide_on)
@@ -199,12 +190,12 @@ async def cancel(
 
     async def end(snapshot: Snapshot) -> Verdict:
         stored = snapshot.state.stored
-        last = latest(stored.decisions)
+        last = latest_verdict(stored.decisions)
         if isinstance(last, Done):
             return last
         snapshot.check_free()
         policy = policy_from(stored.head.policy)
-        actor = redacted(f"{by}: {why}" if why else by)
+        actor = redact(f"{by}: {why}" if why else by)
         loop, verdict, entry = cancel_loop(_loop(snapshot, policy), policy, actor, time.time())
         await _commit(snapshot, memory, entry, loop)
         return verdict
@@ -234,10 +225,10 @@ async def override(
 
     async def lift(snapshot: Snapshot) -> Verdict:
         stored = snapshot.state.stored
-        last = latest(stored.decisions)
+        last = latest_verdict(stored.decisions)
         policy = _stored_policy(stored)
         before = replace(_loop(snapshot, policy), at=time.time())
-        after, verdict = overridden(before, policy, last, new)
+        after, verdict = apply_override(before, policy, last, new)
         snapshot.check_free()
         verdict = reworded(after, verdict, stored.head.stage)
         entry = JournalEntry(loop, 0)
@@ -259,7 +250,7 @@ def _stored_policy(stored: StoredLoop) -> Policy:
     """Return the stored policy. Raises OverrideRefused if code of the host stopped the loop."""
     policy = policy_from(stored.head.policy)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    last = latest(stored.decisions)
+    last = latest_verdict(stored.decisions)
     stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
     if stops and stored.head.policy.get("min_gain") is None:
@@ -289,12 +280,12 @@ def _policy_for(snapshot: Snapshot, number: int) -> Policy:
         raise OutOfOrder(
             f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         )
-    last = latest(stored.decisions)
+    last = latest_verdict(stored.decisions)
     if isinstance(last, Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
-    if not whole(stored.head.policy):
+    if not is_complete(stored.head.policy):
         raise Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
     return policy_from(stored.head.policy)
 
@@ -328,7 +319,7 @@ class _Judge:
         )
 
     async def _evaluate(self, stored: StoredLoop, number: int) -> Evaluation:
-        report, last = self.report, latest(stored.decisions)
+        report, last = self.report, latest_verdict(stored.decisions)
         context = Context(
             stored.head.task,
             number,
@@ -359,7 +350,7 @@ async def _commit(
         shown = tuple(id for exposure in state.exposures for id in exposure.examples)
         briefing = Briefing(shown=shown, exposures=state.exposures)
         if memory.embedder is not None and isinstance(entry.verdict, Done) and entry.verdict.passed:
-            (vector,) = await embed(memory.embedder, [redacted(task)])
+            (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
         recorder.shown(briefing)
     await recorder.commit(entry, loop)

@@ -15,9 +15,10 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
-from heedful.lessons.signature import digest_of
-from heedful.lessons.trust import LONGEST, LONGEST_TAG, ORDER, TAGS, kept
+from heedful.lessons.lesson import Example
+from heedful.lessons.lesson import digest_of
+from heedful.lessons.trust import LONGEST_TAG, ORDER, TAGS
+from heedful.lessons.lesson import LONGEST, clip
 
 Plain = Mapping[str, Any]
 # What writing a record changed.
@@ -39,39 +40,39 @@ RELATIONS = ("became", "strategy")
 STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 
 
-def encoded(record: Plain) -> bytes:
+def encode_line(record: Plain) -> bytes:
     """Return the line of a record: ASCII, the same bytes for the same record."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
-def gone(sources: Iterable[str], parents: Iterable[str] = ()) -> Plain:
+def lost_parent(sources: Iterable[str], parents: Iterable[str] = ()) -> Plain:
     """Stand for an example that was removed: only its sources and parents are known."""
     return {"sources": sorted(sources), "parents": sorted(parents)}
 
 
-def parted(name: str) -> tuple[str, ...]:
+def split_name(name: str) -> tuple[str, ...]:
     """Split a name into kind, signature and, for an example, digest."""
     return tuple(name.split("/"))
 
 
-def place(record: Plain) -> tuple[Any, ...]:
+def sort_key(record: Plain) -> tuple[Any, ...]:
     """Return the place of a record; places ascend in a file, so no record is in it twice."""
     match record["is"]:
         case "lesson":
             return 1, record["kind"], record["signature"], 0
         case "example":
-            return 1, *parted(record["lesson"]), 1, record["digest"]
+            return 1, *split_name(record["lesson"]), 1, record["digest"]
         case "sighting":
-            return 2, *parted(record["lesson"]), record["at"], record["loop"], record["text"]
+            return 2, *split_name(record["lesson"]), record["at"], record["loop"], record["text"]
         case "lineage":
-            return 3, *parted(record["child"])
+            return 3, *split_name(record["child"])
         case "loop":
             return 4, record["loop"], record["at"]
         case "ruling":
             about = (record[name] for name in ("action", "subject", "by", "why"))
             return 5, record["at"], *about, json.dumps(record["record"])
         case "link":
-            return 6, *parted(record["child"]), record["relation"], *parted(record["parent"])
+            return 6, *split_name(record["child"]), record["relation"], *split_name(record["parent"])
         case _:
             return (0,)
 
@@ -80,7 +81,7 @@ def credit(exposure: Plain, outcome: Plain | None) -> tuple[int, int]:
     """Return what one loop adds to the counts of how often a lesson helped, and hurt."""
     if outcome is None or not exposure["shown"]:
         return 0, 0
-    again = parted(exposure["lesson"])[1] in outcome["signatures"]
+    again = split_name(exposure["lesson"])[1] in outcome["signatures"]
     return int(outcome["right_at_once"]), int(again)
 
 
@@ -100,8 +101,8 @@ def unvouched(record: Plain, source: str, now: float) -> Plain | None:
             counts = {"seen": max(1, listed), "helped": 0, "hurt": 0, "source": source}
             counts["listed"] = {"seen": listed, "helped": 0, "hurt": 0}
             claims = {"pinned": False, "apart": False, "useful": 1.0, "last_shown": 0.0}
-            tags = [kept(tag)[:LONGEST_TAG] for tag in record["tags"][:TAGS]]
-            short: dict[str, Any] = {"text": kept(record["text"]), "tags": tags}
+            tags = [clip(tag)[:LONGEST_TAG] for tag in record["tags"][:TAGS]]
+            short: dict[str, Any] = {"text": clip(record["text"]), "tags": tags}
             times = {name: min(record[name], now) for name in ("first_seen", "last_seen")}
             if len(json.dumps(record.get("meta"))) > LONGEST_META:
                 short["meta"] = {}
@@ -109,13 +110,13 @@ def unvouched(record: Plain, source: str, now: float) -> Plain | None:
         case "example":
             origins = sorted({*record["origins"], source} - {""})
             at = min(record["at"], now)
-            parts = {n: kept(p) if isinstance(p, str) else p for n, p in record["example"].items()}
-            short = {"says": kept(record["says"]), "example": parts, "origins": origins, "at": at}
+            parts = {n: clip(p) if isinstance(p, str) else p for n, p in record["example"].items()}
+            short = {"says": clip(record["says"]), "example": parts, "origins": origins, "at": at}
             return {**record, **short, "words": None, "vector": None, **stamp}
         case "sighting":
-            derived = {**stamp, "parents": [gone([source])]}
+            derived = {**stamp, "parents": [lost_parent([source])]}
             sightings = [{**sighting, **derived} for sighting in record["told"]]
-            return {**record, "text": kept(record["text"]), "told": sightings}
+            return {**record, "text": clip(record["text"]), "told": sightings}
         case "lineage":
             return record
         case "link" if record["relation"] == "strategy":
@@ -124,7 +125,7 @@ def unvouched(record: Plain, source: str, now: float) -> Plain | None:
             return None
 
 
-def checked(record: Any) -> Plain:
+def check_record(record: Any) -> Plain:
     """Return the record if every field is valid. Raises InvalidInput."""
     if not isinstance(record, dict) or record.get("is") not in list(_FIELDS):
         raise InvalidInput("line", record, f"an object whose `is` is one of {', '.join(_FIELDS)}")

@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heedful.lessons.learn import Trust
-from heedful.lessons.signature import Signature, signature
-from heedful.lessons.trust import lowest
+from heedful.lessons.lesson import Trust
+from heedful.lessons.signature import signature
+from heedful.lessons.lesson import Signature
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
-from heedful.redact import redacted
-from heedful.sanitize import neutral
+from heedful.redact import redact
+from heedful.sanitize import sanitize
 from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
 from heedful.traces.signals import (
     NUMBER,
@@ -159,7 +160,7 @@ class Study:
         Words derive from everything said before they came up: an agent may repeat what a tool
         returned, even as the name of a tool or of an argument.
         """
-        return lowest(("model", *(self.floor(self._first(word)) for word in words if word)))
+        return lowest_trust(("model", *(self.floor(self._first(word)) for word in words if word)))
 
     def floor(self, at: int) -> Trust:
         """Return the lowest trust of the events up to this position, which may depend on all.
@@ -171,7 +172,7 @@ class Study:
             return self.given
         if at >= len(events):
             return "model" if self.episode.source == LOOP else "external"
-        return lowest(("operator", *map(self.trust_at, range(at + 1))))
+        return lowest_trust(("operator", *map(self.trust_at, range(at + 1))))
 
     def _first(self, fragment: str) -> int:
         """Return where a text came up first: -1 for the task, the number of events for nowhere.
@@ -314,7 +315,7 @@ def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(neutral(text).casefold().replace("’", "'").split())
+    return " ".join(sanitize(text).casefold().replace("’", "'").split())
 
 
 def _value(number: str) -> float:
@@ -372,7 +373,7 @@ def by_rules(found: Study) -> Draft:
     """Word a reflection without a model; the same episode gives the same words."""
     drafted = list(_sentences(found))[:SENTENCES]
     episode = found.episode
-    claims = tuple(claim(redacted(text), at, episode) for text, at, _ in drafted)
+    claims = tuple(claim(redact(text), at, episode) for text, at, _ in drafted)
     strategy, parts = _strategy(found)
     words_of = [word for *_, words in drafted for word in words]
     cites = [at for each in claims for at in each.events]
@@ -380,10 +381,10 @@ def by_rules(found: Study) -> Draft:
     tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
     return Draft(
         claims,
-        redacted(strategy),
+        redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
+        trust=lowest_trust((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
         rule_trust=found.trust_in((found.tool, *parts)),
     )
 

@@ -13,35 +13,16 @@ from typing import Any, Literal, cast
 from heedful import telemetry
 from heedful.errors import InvalidInput
 from heedful.lessons.evaluation import learn_from_evaluation
-from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, learn, located
-from heedful.lessons.lesson import Filter, Found, Remembered, Scope
-from heedful.lessons.patterns import Seen, alike
-from heedful.lessons.proof import MOST_CALLS, SHARE, Proof, concluded, due, proven, usefulness
-from heedful.lessons.ranking import (
-    BUDGET,
-    FIRST,
-    Briefing,
-    as_messages,
-    as_text,
-    briefed,
-    choose,
-    drawn,
-    offered,
-    own,
-    rank,
-)
+from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
+from heedful.lessons.lesson import Filter, Remembered, Scope, Match
+from heedful.lessons.patterns import Seen, suggest_merges
+from heedful.lessons.proof import MOST_CALLS, Proof, usefulness, prove_cases, is_due, find_proven
+from heedful.lessons.lesson import SHARE
+from heedful.lessons.ranking import (BUDGET, FIRST, Briefing, as_messages, as_text, choose, rank, choose_for_loop, draw_exposures, keep_important, keep_usable)
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    Quota,
-    bounds,
-    integer,
-    named,
-    numbered,
-    pruned,
-    remembered,
-    signatures,
-    texts,
-)
+from heedful.lessons.trust import (Quota, check_bounds, check_source, check_id, check_prune, check_memory, check_digests, check_texts)
+from heedful.loop.record import check_integer
 from heedful.loop.record import Loop
 from heedful.memory.quarantine import Quarantine
 from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of
@@ -54,7 +35,7 @@ from heedful.memory.transfer import (
     import_from,
 )
 from heedful.models.contract import Embedder, Message
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
@@ -97,7 +78,7 @@ class Memory:
         max_entries: int | None = None,
         quota: Quota | None = None,
     ) -> None:
-        bounds(holdout, max_entries, quota)
+        check_bounds(holdout, max_entries, quota)
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -134,21 +115,21 @@ class Memory:
         them. `tags` and `importance` (0..1) apply to a new lesson. An operator may have it
         `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it never fails silently.
         """
-        texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        remembered(text, trust, importance, tags, example, derived_from, pinned)
-        text = redacted(text)  # before a mask or a cut parts a secret
+        check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
+        check_memory(text, trust, importance, tags, example, derived_from, pinned)
+        text = redact(text)  # before a mask or a cut parts a secret
         reflection = Reflection(
             "error",
             signature(error_type, text),
             error_type,
-            (redacted(lesson) or text)[:LONGEST],
+            (redact(lesson) or text)[:LONGEST],
             text[:LONGEST],
             example=replace(example, context=example.context or context) if example else None,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=named(source),
+            source=check_source(source),
             parents=tuple(derived_from),
             pinned=pinned,
         )
@@ -159,7 +140,7 @@ class Memory:
         """Store a lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         example = reflection.example
         space, vector = await self._embed(example.task if example else reflection.text)
-        lessons, most = located([reflection], space, vector), self.max_entries or 0
+        lessons, most = with_vector([reflection], space, vector), self.max_entries or 0
         (answer,) = await self.store.write(
             self.scope, exposure_store.remember, lessons, most=most, quota=self.quota
         )
@@ -201,9 +182,9 @@ class Memory:
 
         Makes indexed reads only. Raises StoreError.
         """
-        texts(error_type=error_type, text=text)
+        check_texts(error_type=error_type, text=text)
         return await self.store.read(
-            self.scope, pattern_store.seen, signature(error_type, redacted(text))
+            self.scope, pattern_store.seen, signature(error_type, redact(text))
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
@@ -215,12 +196,12 @@ class Memory:
 
         Raises NotFound for a digest without a lesson, InvalidInput without a digest or an actor.
         """
-        signatures(digests)
+        check_digests(digests)
         await self.store.write(self.scope, pattern_store.set_apart, digests, True, by, why)
 
     async def remerge(self, *digests: str, by: str, why: str = "") -> None:
         """Let evidence group these patterns again. Raises as `unmerge`."""
-        signatures(digests)
+        check_digests(digests)
         await self.store.write(self.scope, pattern_store.set_apart, digests, False, by, why)
 
     async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
@@ -234,7 +215,7 @@ class Memory:
         active = ("candidate", "verified")
         lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
         vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])
-        return alike(lessons, vectors, await self.patterns())[:limit]
+        return suggest_merges(lessons, vectors, await self.patterns())[:limit]
 
     @telemetry.search
     async def recall(
@@ -248,23 +229,23 @@ class Memory:
         error_type: str = "",
         importance: float = 0.0,
         since: float = 0.0,
-    ) -> list[Found]:
+    ) -> list[Match]:
         """Return the examples, and the lessons without one, that fit the task, best first.
 
         Only lessons with any of the `tags` (`match="all"`: with all), of that `kind` and
         `error_type`, of at least that `importance` (0..1), stored `since` that time (seconds since
         1970). Raises InvalidInput, StoreError.
         """
-        integer("limit", limit)
-        texts(task=task)
+        check_integer("limit", limit)
+        check_texts(task=task)
         chosen = tags if isinstance(tags, str) else tuple(tags)
         only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._embed(task)
         most = max(LEG, limit)
         found = await self.store.read(self.scope, search.search, task, space, vector, most, only)
-        return rank(task, offered(found, only), limit, time.time())
+        return rank(task, keep_important(found, only), limit, time.time())
 
-    def render(self, found: Sequence[Found], budget: int = BUDGET) -> tuple[Message, ...]:
+    def render(self, found: Sequence[Match], budget: int = BUDGET) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples, at most 1 of them not verified.
 
         They have at most `budget` tokens, as heedful estimates them; an example that does not fit
@@ -272,7 +253,7 @@ class Memory:
         """
         return as_messages(choose(found, budget=budget, now=time.time()))
 
-    def render_text(self, found: Sequence[Found], budget: int = BUDGET) -> str:
+    def render_text(self, found: Sequence[Match], budget: int = BUDGET) -> str:
         """Return examples and lessons as one text between delimiters that nobody can guess, or "".
 
         The budget includes headings and delimiters.
@@ -292,7 +273,7 @@ class Memory:
         lessons without an accepted output, learnt from this very task, are shown; with None both.
         """
         space, vector = await self._embed(task)
-        found = own(
+        found = keep_usable(
             await self.store.read(self.scope, search.search, task, space, vector, LEG),
             task,
             examples,
@@ -302,10 +283,10 @@ class Memory:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = briefed(rank(task, offered(found), len(found), now), now, examples)
+        chosen = choose_for_loop(rank(task, keep_important(found), len(found), now), now, examples)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
-        exposures = past.exposures or (drawn(chosen, loop, seed, share) if begins else ())
+        exposures = past.exposures or (draw_exposures(chosen, loop, seed, share) if begins else ())
         return Briefing.of(chosen, exposures, space, vector)
 
     def lessons(
@@ -315,14 +296,14 @@ class Memory:
 
         So revoking a source also removes what was learnt with its text in the prompt.
         """
-        found = located(learn(loop, task, outputs), briefing.space, briefing.vector)
+        found = with_vector(learn(loop, task, outputs), briefing.space, briefing.vector)
         source, parents = f"loop:{loop.id}", briefing.shown
         return tuple(replace(lesson, source=source, parents=parents) for lesson in found)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
         cases, pending = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        return await asyncio.to_thread(concluded, cases, pending)
+        return await asyncio.to_thread(prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
         """Act on what is proven: retire harmful lessons, rank the others; return those retired.
@@ -330,10 +311,10 @@ class Memory:
         For a `loop` that has ended this is done only when enough loops have ended since the last
         time.
         """
-        if loop and not due((await self.store.read(self.scope, exposure_store.past, loop)).number):
+        if loop and not is_due((await self.store.read(self.scope, exposure_store.past, loop)).number):
             return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        found = await asyncio.to_thread(proven, cases)  # takes seconds for many lessons
+        found = await asyncio.to_thread(find_proven, cases)  # takes seconds for many lessons
         useful = {str(one.lesson): usefulness(one) for one in found}
         hurting = [one for one in found if one.conclusion == "hurts"]
         return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
@@ -343,12 +324,12 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
-        numbered(id)
+        check_id(id)
         await self.store.write(self.scope, exposure_store.restore, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return the lessons seen most often, as plain data; quarantined text is left out."""
-        integer("limit", limit, 0)
+        check_integer("limit", limit, 0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "") -> None:
@@ -356,12 +337,12 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
-        numbered(id)
+        check_id(id)
         await self.store.write(self.scope, lesson_store.pin, id, True, by, why)
 
     async def unpin(self, id: int, *, by: str, why: str = "") -> None:
         """Undo `pin`. Raises as `pin`."""
-        numbered(id)
+        check_id(id)
         await self.store.write(self.scope, lesson_store.pin, id, False, by, why)
 
     async def prune(
@@ -377,7 +358,7 @@ class Memory:
         Pinned and proven lessons stay. One transaction, recorded; returns what it removes, or with
         `dry_run` what it would remove, as plain data with `why`. Raises InvalidInput.
         """
-        pruned(unused_for, keep, by)
+        check_prune(unused_for, keep, by)
         least = -1 if keep is None else keep
         unused = unused_for or 0.0
         if dry_run:
@@ -439,5 +420,5 @@ class Memory:
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():
             return "", None
-        (vector,) = await embed(self.embedder, [redacted(text)])
+        (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector

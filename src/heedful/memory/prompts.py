@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.trust import lowest
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
 from heedful.memory.draft import (
     SENTENCES,
@@ -24,8 +24,8 @@ from heedful.memory.draft import (
     unheld,
 )
 from heedful.models.contract import Message, tokens
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import delimit, cut_middle, delimiter, sanitize
 from heedful.traces.episode import Ended
 from heedful.traces.signals import Signal, ends, event_text
 
@@ -133,13 +133,13 @@ def _strongest(found: Study) -> list[Signal]:
 
 
 def _safe(text: str, most: int) -> str:
-    return neutral(cut(redacted(ends(text)), most)).strip()
+    return sanitize(cut_middle(redact(ends(text)), most)).strip()
 
 
 def chat(instruction: str, texts: Shown, wrong: str = "") -> list[Message]:
     """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
-    mark = mark_of("reflector", texts.texts)
-    parts = between(mark, texts.texts)
+    mark = delimiter("reflector", texts.texts)
+    parts = delimit(mark, texts.texts)
     if wrong:
         parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
     parts.append(f"Reflect on the run of {mark} now, as JSON.")
@@ -188,7 +188,7 @@ def drafted(answer: str, found: Study, texts: Shown, by: str) -> Draft:
     if episode.fault is not None:  # the origin of the error that ended the run is unknown
         places.add(len(episode.events))
     given = (found.given,) if episode.task or episode.goal else ()
-    trust = lowest(("model", *map(found.floor, places), *given))
+    trust = lowest_trust(("model", *map(found.floor, places), *given))
     confidence, listed = _share(value, "confidence"), value.get("tags")
     tags = [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
     words = (_safe(tag, 200)[:TAG].strip() for tag in tags)

@@ -10,14 +10,8 @@ from dataclasses import replace
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import (
-    QuarantinedLesson,
-    RevocationResult,
-    integer,
-    numbered,
-    several,
-    texts,
-)
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_id, check_sequence, check_texts
+from heedful.loop.record import check_integer
 from heedful.store import quarantine
 from heedful.store.store import Store
 
@@ -38,14 +32,14 @@ class Quarantine:
 
         `after` is the id of an entry: only older ones are returned.
         """
-        integer("limit", limit)
+        check_integer("limit", limit)
         held = await self._store.read(self._scope, quarantine.entries, None)
         older = [entry for entry in held if after is None or entry.id < after]
         return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
-        numbered(id)
+        check_id(id)
         for entry in await self._store.read(self._scope, quarantine.entries, [id]):
             provenance = await self._store.read(self._scope, quarantine.provenance, entry)
             return replace(entry, provenance=provenance)
@@ -58,12 +52,12 @@ class Quarantine:
         Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
         ruled before.
         """
-        several("ids", ids, int, IDS)
+        check_sequence("ids", ids, int, IDS)
         await self._store.write(self._scope, quarantine.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these entries; the same text does not return. All or none; raises as `release`."""
-        several("ids", ids, int, IDS)
+        check_sequence("ids", ids, int, IDS)
         await self._store.write(self._scope, quarantine.settle, ids, "reject", by, why)
 
     async def revoke(
@@ -76,7 +70,7 @@ class Quarantine:
         and no actor is needed. Raises NotFound if the source left nothing, InvalidInput without a
         name or an actor.
         """
-        texts(source=source)
+        check_texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
         return await self._store.write(self._scope, quarantine.revoke, source, by, why, dry_run)

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
-from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
+from heedful.lessons.learn import with_vector
+from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
 from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.signature import Signature, digest_of
-from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
+from heedful.lessons.lesson import Signature, digest_of
+from heedful.lessons.trust import ORDER, initial_state, lowest_trust, check_sequence
+from heedful.loop.record import check_share
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage
 from heedful.memory.draft import (
@@ -33,9 +35,9 @@ from heedful.memory.draft import (
 from heedful.memory.memory import Memory
 from heedful.memory.prompts import Prompts, chat, drafted, schema, shown
 from heedful.memory.spaces import embed, space_of
-from heedful.models.call import asked
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import episodes, exposures, patterns, quarantine
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
@@ -141,7 +143,7 @@ async def reflect(
         raise InvalidInput("on_model_error", on_model_error, "keep or raise")
     if trust not in ORDER:
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    several("related", related, str, "ids, each a text")
+    check_sequence("related", related, str, "ids, each a text")
     _check_model(model, prompts)
     if not episode.events and episode.fault is None:
         return None
@@ -260,7 +262,7 @@ class _Reflector:
         texts, instruction = shown(found), self.prompts.of(found.episode.outcome)
         name = self.model.name
         try:
-            draft, usage = await asked(
+            draft, usage = await ask_for_json(
                 self.model,
                 lambda wrong: chat(instruction, texts, wrong),
                 lambda answer: drafted(answer, found, texts, name),
@@ -281,16 +283,16 @@ class _Reflector:
     ) -> Reflected:
         """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, found.episode)
-        fraction("importance", importance)
+        check_share("importance", importance)
         parents, whole = await self._examples_shown(found.episode)
         meta = _meta(found, draft, digest, related)
-        task = redacted(found.episode.task)[:LONGEST]
+        task = redact(found.episode.task)[:LONGEST]
         given: tuple[Trust, ...] = (found.given,) if task else ()
         given += () if whole else ("external",)
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
             rule = text if kind == "strategy" else ""
-            name, trust = named(found.signature, rule), lowest((trust, *given))
+            name, trust = named(found.signature, rule), lowest_trust((trust, *given))
             return Reflection(
                 kind,
                 name,
@@ -298,7 +300,7 @@ class _Reflector:
                 text[:LONGEST],
                 text[:LONGEST],
                 example=Example(task, "") if task else None,
-                state=begins(trust),
+                state=initial_state(trust),
                 trust=trust,
                 importance=weight,
                 tags=draft.tags if kind == "reflection" else (*draft.tags, "strategy"),
@@ -335,7 +337,7 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
         space = space_of(memory.embedder)
         vectors = await embed(memory.embedder, texts)
         pairs = zip(lessons, vectors, strict=True)
-        lessons = [lesson for each, at in pairs for lesson in located([each], space, at)]
+        lessons = [lesson for each, at in pairs for lesson in with_vector([each], space, at)]
     most = memory.max_entries or 0
     answers = await memory.store.write(
         memory.scope, episodes.record_lessons, digest, lessons, most=most, quota=memory.quota
@@ -373,7 +375,7 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "confidence": draft.confidence,
         "rated": draft.rated,
         "outcome": episode.outcome,
-        "task_description": redacted(episode.task)[:LONGEST],
+        "task_description": redact(episode.task)[:LONGEST],
         "event_count": len(episode.events) + episode.omitted,
         "session_id": episode.session,
         "error_category": found.category,

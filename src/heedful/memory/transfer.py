@@ -21,17 +21,7 @@ from shutil import copyfileobj
 from typing import Any, BinaryIO
 
 from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
-from heedful.lessons.export import (
-    END,
-    FORMAT,
-    LONGEST_LINE,
-    Effect,
-    Plain,
-    checked,
-    encoded,
-    place,
-    unvouched,
-)
+from heedful.lessons.export import (END, FORMAT, LONGEST_LINE, Effect, Plain, unvouched, check_record, encode_line, sort_key)
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer
 from heedful.store.store import Store
@@ -102,7 +92,7 @@ async def _write(
 
     def write(record: Plain) -> None:
         nonlocal size, total
-        line = encoded(record)
+        line = encode_line(record)
         if len(line) > LONGEST_LINE:
             raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
         try:
@@ -117,7 +107,7 @@ async def _write(
             progress("exporting", counts["lesson"], total)
 
     await transfer.read_records(store, scope, write, vectors)
-    end = encoded({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
+    end = encode_line({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
     out.write(end)
     out.flush()
     return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
@@ -299,7 +289,7 @@ def _lines(source: BinaryIO, name: str) -> Iterator[tuple[int, Plain]]:
                 raise ExportFileError(name, number + 1, what)
             yield len(line), record
             return
-        here = place(record)
+        here = sort_key(record)
         if here <= before or (record["is"] == "example" and here[:3] != before[:3]):
             raise ExportFileError(name, number, f"it is out of place, or there twice; {AGAIN}")
         before = here
@@ -314,7 +304,7 @@ def _record(line: bytes, name: str, number: int) -> Plain:
     try:
         if len(line) > LONGEST_LINE:
             raise ValueError(f"it is longer than {LONGEST_LINE >> 20} MB")
-        return checked(json.loads(line.decode("utf-8"), parse_constant=refuse))
+        return check_record(json.loads(line.decode("utf-8"), parse_constant=refuse))
     except InvalidInput as error:
         what = f"{error}"
     except RecursionError:

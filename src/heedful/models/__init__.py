@@ -6,7 +6,7 @@ from pathlib import Path
 
 from heedful.errors import UnknownName
 from heedful.models.contract import Embedder, Model
-from heedful.models.weights import Progress
+from heedful.models.contract import Progress
 
 __all__ = ["FORMS", "open_embedder", "open_model"]
 

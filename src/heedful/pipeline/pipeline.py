@@ -33,18 +33,9 @@ from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.loop import policies
-from heedful.loop.decide import Done, Policy, Verdict, latest
+from heedful.loop.decide import Done, Policy, Verdict, latest_verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Usage,
-    number,
-)
+from heedful.loop.record import (LARGEST, Attempt, Candidate, Evaluation, Finding, Goal, Usage, check_number)
 from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory
 from heedful.models import open_model
@@ -60,8 +51,8 @@ from heedful.pipeline.stages import (
     reports_of,
     tell,
 )
-from heedful.redact import redacted
-from heedful.sanitize import neutral
+from heedful.redact import redact
+from heedful.sanitize import sanitize
 from heedful.store import exposures, open_store, patterns
 from heedful.store.records import JournalEntry, StageHead, StoredLoop
 from heedful.store.runs import (
@@ -117,7 +108,7 @@ class Guardrails:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InvalidInput(name, value, f"an integer of at least {least}")
         for name in self.thresholds:
-            number(name, getattr(self, name), 0, LARGEST)
+            check_number(name, getattr(self, name), 0, LARGEST)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
@@ -295,7 +286,7 @@ def _check_name(what: str, name: object) -> str:
     if not isinstance(name, str) or not known or len(name.encode()) > LONGEST:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
         raise InvalidInput(what, name, allowed)
-    if redacted(name) != name:
+    if redact(name) != name:
         raise InvalidInput(what, name, "a name without a secret: it is stored as it is")
     return name
 
@@ -357,7 +348,7 @@ class PipelineRun:
         `new` is True if a stage before it ran now.
         """
         past = self._stored.get(stage.name)
-        ended = past is not None and isinstance(latest(past.decisions), Done)
+        ended = past is not None and isinstance(latest_verdict(past.decisions), Done)
         report = stage_report(past, self.id) if ended and past is not None else None
         # If that ended the run, the stage is judged again: its check may work by now.
         unjudged = report is not None and (report.status, report.action) == UNJUDGED
@@ -545,10 +536,10 @@ class StageRunner:
             for lesson in known.lessons:
                 active = lesson["state"] in ("candidate", "verified")
                 if active and lesson["text"] and lesson["signature"] not in withheld:
-                    lines.append(f"- {clean(neutral(lesson['text']), LESSON)}")
+                    lines.append(f"- {clean(sanitize(lesson['text']), LESSON)}")
                     break
         again = () if self._stage.writer is not None else context().advice
-        lines += [f"- {clean(neutral(one.lesson), LESSON)}" for one in again]
+        lines += [f"- {clean(sanitize(one.lesson), LESSON)}" for one in again]
         return [KNOWN, *dict.fromkeys(lines)]
 
     def _report(self, run: Run[Any], verdict: Verdict) -> StageReport:

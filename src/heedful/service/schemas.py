@@ -21,13 +21,13 @@ from pydantic import (
 )
 
 from heedful.drive.report import ReportResult
-from heedful.lessons.learn import Example, State, Trust
-from heedful.lessons.lesson import Found, Remembered
+from heedful.lessons.lesson import Example, State, Trust
+from heedful.lessons.lesson import Remembered, Match
 from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop import codec
-from heedful.loop.decide import Again, Decision, Trigger, Verdict, latest, reasoning
+from heedful.loop.decide import Again, Decision, Trigger, Verdict, reasoning, latest_verdict
 from heedful.loop.explain import Line
 from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override, Usage
 from heedful.loop.replay import Figures
@@ -35,7 +35,7 @@ from heedful.loop.stop import Stop
 from heedful.memory.dream import Dream
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
 from heedful.store.history import State as LoopState
 from heedful.store.history import explained, state_after
@@ -66,7 +66,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _loop_name(loop: str) -> str:
-    if not loop.isprintable() or loop != redacted(loop):  # it is stored as it is
+    if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
         raise ValueError("it must be 1 to 200 printable characters, without a secret")
     return loop
 
@@ -276,7 +276,7 @@ class LoopSummary:
     @classmethod
     def of(cls, stored: StoredLoop, **more: Any) -> Self:
         """Return the summary of a stored loop."""
-        verdict, loop = latest(stored.decisions), stored.loop
+        verdict, loop = latest_verdict(stored.decisions), stored.loop
         return cls(
             id=stored.id,
             state=state_after(verdict),
@@ -376,7 +376,7 @@ class LoopRecord(LoopSummary):
                 for decision, one in zip(decisions, why, strict=True)
             ],
             overrides=list(loop.overrides),
-            verdict=LoopVerdict.after(latest(decisions), stored),
+            verdict=LoopVerdict.after(latest_verdict(decisions), stored),
         )
 
 
@@ -666,7 +666,7 @@ class RecallItem:
     source: str
 
     @classmethod
-    def of(cls, match: Found) -> Self:
+    def of(cls, match: Match) -> Self:
         """Return a match of recall."""
         plain = {name: getattr(match, name, None) for name in cls.__slots__}
         pair = {name: getattr(match.example, name) for name in Example.__slots__ if name in plain}

@@ -105,7 +105,7 @@ class LocalQueue:
         wanted = self._queues is None or job.kind.queue in self._queues
         if wanted and job.name not in self._waiting:
             place = (-job.kind.priority, next(self._places))
-            self._put(_Waiting(place, job, telemetry.carried(), time.time()))
+            self._put(_Waiting(place, job, telemetry.trace_headers(), time.time()))
 
     async def depth(self) -> Sequence[Depth]:
         """What there is to do, by queue and state; `failed` since this process began."""
@@ -296,7 +296,7 @@ class PostgresQueue:
         what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
         with _typed():
             try:
-                await deferred.defer_async(**what, carried=dict[str, Any](telemetry.carried()))
+                await deferred.defer_async(**what, carried=dict[str, Any](telemetry.trace_headers()))
             except failures.AlreadyEnqueued:
                 return
 

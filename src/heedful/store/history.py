@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest
+from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest_verdict
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.replay import Figures, Recorded
+from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts
 from heedful.store.records import StoredLoop
 
@@ -27,7 +27,7 @@ def state_after(verdict: Verdict) -> State:
 
 def state_of(stored: StoredLoop) -> State:
     """Return the state of a loop."""
-    return state_after(latest(stored.decisions))
+    return state_after(latest_verdict(stored.decisions))
 
 
 def explained(stored: StoredLoop) -> Explanation:
@@ -38,16 +38,16 @@ def explained(stored: StoredLoop) -> Explanation:
     return explain(replace(stored.loop, echoes=echoes), policy, recorded)
 
 
-def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
+def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
     """Return the loops with an attempt to replay, oldest first; they are given newest first.
 
     A pipeline's run is left out: its stages are loops with attempts of their own.
     """
     loops = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
-    return list(map(Recorded, loops))
+    return list(map(RecordedLoop, loops))
 
 
-def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Recorded]:
+def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
     """Return the loops; those with scores but no goals get the goals that the policies share.
 
     So every policy is judged by the same goals.
@@ -64,7 +64,7 @@ def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Reco
     ]
 
 
-def unscored(recorded: Sequence[Recorded], policy: Policy) -> int:
+def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
     """Count the loops without goals that lack a score for a goal of the policy."""
     loops = [one.loop for one in recorded if not one.loop.goals]
     return sum(

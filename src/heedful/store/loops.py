@@ -19,10 +19,10 @@ from typing import Any
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Verdict, echoing
+from heedful.loop.decide import Done, Verdict, count_echoes
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import counts_scope
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
@@ -180,7 +180,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
     at = {"n": n, "now": now}
-    attempt = redacted_data(codec.attempt_to(entry.attempt)) if entry.attempt else None
+    attempt = redact_data(codec.attempt_to(entry.attempt)) if entry.attempt else None
     if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt.number, attempt):
         return Committed(now, attempt)
     if entry.step is not None:
@@ -240,7 +240,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     for row in rows:
         loop = _stored(db, row).loop
         improvement = codec.improvement_from(json.loads(row["policy"]))
-        counts.update(echoing(replace(loop, improves=improvement)))
+        counts.update(count_echoes(replace(loop, improves=improvement)))
     return dict(counts)
 
 
@@ -252,7 +252,7 @@ def one(db: Db, name: str, values: Plain) -> Row | None:
 
 def dump(value: Any) -> str:
     """JSON without secrets, in ASCII: lone surrogates, which UTF-8 cannot hold, become escapes."""
-    return _json(redacted_data(value))
+    return _json(redact_data(value))
 
 
 def _json(value: Any) -> str:
@@ -344,7 +344,7 @@ def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) 
 def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> Any:
     made = entry.attempt
     number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
-    plain = redacted_data(codec.decision_to(verdict, entry.standing, entry.decided))
+    plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
     db.named("insert_decision", {**at, "attempt": number, "record": _json(plain)})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"

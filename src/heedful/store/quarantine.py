@@ -10,18 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.learn import Example, Reflection
+from heedful.lessons.lesson import Example, Reflection
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import (
-    HELD,
-    ORDER,
-    Action,
-    Provenance,
-    QuarantinedLesson,
-    RevocationResult,
-    Sighting,
-    begins,
-)
+from heedful.lessons.trust import (HELD, ORDER, Action, Provenance, QuarantinedLesson, RevocationResult, Sighting, initial_state)
 from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
 
@@ -175,7 +166,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    from heedful.lessons.signature import Signature  # whose patterns a store has no need of
+    from heedful.lessons.lesson import Signature  # whose patterns a store has no need of
 
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()
@@ -188,7 +179,7 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
         row["text"],
         row["text"],
         trust=row["trust"],
-        state=begins(row["trust"]),
+        state=initial_state(row["trust"]),
     )
     written = {name: row[name] for name in ("text", "source", "parents", "trust")}
     add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))

@@ -14,8 +14,8 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import ANY, Filter, Found, Scope
+from heedful.lessons.lesson import Example
+from heedful.lessons.lesson import ANY, Filter, Scope, Match
 from heedful.store.database import ALL, Db, Row
 from heedful.store.lessons import blob, key_of, placed, short, storable, token
 
@@ -265,7 +265,7 @@ def search(
     vector: Sequence[float] | None,
     limit: int,
     only: Filter | None = None,
-) -> list[Found]:
+) -> list[Match]:
     """Return examples near `text`: at most `limit` by full text and `limit` by vector.
 
     Each with every distance there is.
@@ -286,7 +286,7 @@ def search(
     return found
 
 
-def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
+def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Match:
     names = (
         "id",
         "reflection",
@@ -299,7 +299,7 @@ def _found(row: Row, cosine: float | None, keyword: float | None, coverage: floa
         "useful",
     )
     values = {name: row[name] for name in names}
-    return Found(
+    return Match(
         **values,
         example=Example(**json.loads(row["record"])),
         verified=row["state"] == "verified",

@@ -18,25 +18,12 @@ from math import isfinite
 from typing import Any
 
 from heedful.errors import StoreError
-from heedful.lessons.export import (
-    FORMAT,
-    IMPORT,
-    LESSON_FLAGS,
-    LESSON_TEXTS,
-    VERSION,
-    Effect,
-    Plain,
-    credit,
-    encoded,
-    gone,
-    parted,
-    place,
-)
-from heedful.lessons.learn import Example
+from heedful.lessons.export import (FORMAT, IMPORT, LESSON_FLAGS, LESSON_TEXTS, VERSION, Effect, Plain, credit, encode_line, lost_parent, split_name, sort_key)
+from heedful.lessons.lesson import Example
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import RAISING, raises
+from heedful.lessons.trust import RAISING, raises_trust
 from heedful.lessons.words import MOST, words
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import lessons as lesson_store
 from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, key_of, mark, placed, storable, token
@@ -102,7 +89,7 @@ class _Scope:
         named = {id: self.name(id) for id in ids}
         origins = {self._origin(id) for id, name in named.items() if not name} - {UNKNOWN}
         there = sorted({name for name in named.values() if name})
-        return [*there, *sorted((gone(*origin) for origin in origins), key=encoded)]
+        return [*there, *sorted((lost_parent(*origin) for origin in origins), key=encode_line)]
 
     def parents(self, id: int) -> list[Any]:
         """Return the names of the examples that this one derives from."""
@@ -110,7 +97,7 @@ class _Scope:
 
     def id(self, name: str) -> int | None:
         """Return the id of the example of that name, if there is one."""
-        kind, signature, digest = parted(name)
+        kind, signature, digest = split_name(name)
         bare = digest.removeprefix(WORDS)
         rows = self.rows("find_examples", kind=kind, signature=signature, digest=bare)
         ids = {_digest(row): int(row["id"]) for row in rows}
@@ -138,7 +125,7 @@ class _Scope:
 
     def _removed_id(self, removed: Plain) -> int:
         """Return the id of a removed example of that origin, which is made if there is none."""
-        key = encoded(removed)
+        key = encode_line(removed)
         if key not in self._removed:
             sources = [storable(source) for source in removed["sources"] if source]
             parents = [id for id in map(self.id, removed["parents"]) if id is not None]
@@ -219,17 +206,17 @@ class _Reader(_Scope):
             }
             for row in self.each("export_rulings")
         )
-        by_place = {place(record): record for record in rulings}  # those on removed examples agree
+        by_place = {sort_key(record): record for record in rulings}  # those on removed examples agree
         yield from (by_place[key] for key in sorted(by_place))
         links = ({"is": "link", **dict(row)} for row in self.each("export_links"))
-        yield from sorted(links, key=place)
+        yield from sorted(links, key=sort_key)
 
     def _example(self, lesson: str, author: Any, row: Row) -> Plain:
         origins = [origin["source"] for origin in self.each("export_origins", example=row["id"])]
         vector = None
         if self._vectors and row["space"] is not None:
             vector = {"space": row["space"], "data": b64encode(row["data"]).decode("ascii")}
-        example: dict[str, Any] = redacted_data(BLANK | json.loads(row["record"]))
+        example: dict[str, Any] = redact_data(BLANK | json.loads(row["record"]))
         for name in ("before", "after"):
             scores = _finite(example[name]).items()
             example[name] = {key: score for key, score in scores if score is not None}
@@ -260,7 +247,7 @@ class _Reader(_Scope):
                 )
             for (loop, text), made in sorted(sightings.items()):
                 same = {"lesson": name, "at": at, "loop": loop, "text": text}
-                yield {"is": "sighting", **same, "told": sorted(made, key=encoded)}
+                yield {"is": "sighting", **same, "told": sorted(made, key=encode_line)}
 
     def _loops(self) -> Iterator[Plain]:
         """Yield loops by the name that each had where it ran, and by time."""
@@ -292,7 +279,7 @@ class _Reader(_Scope):
 
 
 def _lesson(row: Row, credits: Counter[str]) -> Plain:
-    meta = _finite(redacted_data(json.loads(row["meta"])))
+    meta = _finite(redact_data(json.loads(row["meta"])))
     return {
         "is": "lesson",
         **{name: row[name] for name in (*KEPT, "seen", "helped", "hurt", *TIMES)},
@@ -342,7 +329,7 @@ class _Writer(_Scope):
 
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson of that name, if it was not forgotten meanwhile."""
-        kind, signature = parted(lesson)
+        kind, signature = split_name(lesson)
         return next(iter(self.rows("find_lesson", kind=kind, signature=signature)), None)
 
     def lesson(self, record: Plain) -> Effect:
@@ -350,7 +337,7 @@ class _Writer(_Scope):
         values = {column: record[column] for column in (*KEPT, *LESSON_FLAGS, *TIMES)}
         values |= {column: storable(record[column]) for column in LESSON_TEXTS}
         values["tags"] = json.dumps([storable(tag) for tag in record["tags"]])
-        values["meta"] = json.dumps(redacted_data(_finite(record.get("meta", {}))))
+        values["meta"] = json.dumps(redact_data(_finite(record.get("meta", {}))))
         row = self._find(name)
         # What later records list is counted with them.
         unlisted = {
@@ -361,7 +348,7 @@ class _Writer(_Scope):
             self.rows("import_lesson", **values, **unlisted)
             return "new"
         values["reflection"] = row["id"]
-        raised = raises(record["trust"], row["trust"]) and row["state"] not in STAYS
+        raised = raises_trust(record["trust"], row["trust"]) and row["state"] not in STAYS
         if raised:
             self.rows("begin_anew", **{**values, "source": self._by, "mark": "", "now": self._now})
             self.rows("raise_lesson", **values)
@@ -392,10 +379,10 @@ class _Writer(_Scope):
         if alone and says == lesson["text"]:
             self.rows("take_voice", reflection=lesson["id"], mark=digest)
             digest = LESSON
-        kind, signature = parted(record["lesson"])
+        kind, signature = split_name(record["lesson"])
         rows = self.rows("find_examples", kind=kind, signature=signature, digest=digest)
         known = next((row for row in rows if row["digest"] == digest), None)
-        plain = redacted_data(record["example"])
+        plain = redact_data(record["example"])
         task, given = storable(plain["task"]), record["words"]
         values = {
             "task": task,
@@ -423,7 +410,7 @@ class _Writer(_Scope):
             values["state"] = "retired" if rejected else values["state"]
             id = int(self.rows("insert_example", **values)[0]["id"])
             return "rejected" if rejected else "new", id
-        if known["state"] not in STAYS and raises(values["trust"], known["trust"]):
+        if known["state"] not in STAYS and raises_trust(values["trust"], known["trust"]):
             self._record_raise(lesson, digest)
             return "changed", int(self.rows("insert_example", **values)[0]["id"])
         verified = self.changes("verify_example", **values)
@@ -477,7 +464,7 @@ class _Writer(_Scope):
             there = self.rows("find_told", loop=loop)
         exposures = record["exposures"]
         for exposure in () if there else exposures:
-            kind, signature = parted(exposure["lesson"])
+            kind, signature = split_name(exposure["lesson"])
             named = (self.id(f"{exposure['lesson']}/{digest}") for digest in exposure["examples"])
             values = {name: exposure[name] for name in ("shown", "share", "together")}
             values["examples"] = json.dumps([id for id in named if id is not None])
@@ -512,11 +499,11 @@ class _Writer(_Scope):
     def _rule(self, ruling: Plain, record: Plain, named: Plain, at: float) -> bool:
         """Record a ruling; return False if it was known. `named` is its record with names."""
         values = {name: storable(text) for name, text in ruling.items()} | {"now": at}
-        if redacted_data(named) in map(
+        if redact_data(named) in map(
             self.ruling, (row["record"] for row in self.rows("find_ruling", **values))
         ):
             return False
-        self.rows("insert_ruling", **values, record=json.dumps(redacted_data(record)))
+        self.rows("insert_ruling", **values, record=json.dumps(redact_data(record)))
         return True
 
     def _record_raise(self, lesson: str, digest: str) -> None:

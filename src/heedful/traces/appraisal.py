@@ -21,9 +21,9 @@ from typing import Any
 from heedful.checks.critique import Critic
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.loop.record import LARGEST, NOTHING, Evaluation, Finding, Level, Usage, number
-from heedful.loop.record import shown as figure
-from heedful.redact import redacted
+from heedful.loop.record import (LARGEST, NOTHING, Evaluation, Finding, Level, Usage, check_number)
+from heedful.loop.record import format_score as figure
+from heedful.redact import redact
 from heedful.traces.episode import Episode, Event, call_arguments, json_default
 from heedful.traces.signals import MOST_EVIDENCE, Course, course, ends, event_text, quote
 
@@ -68,7 +68,7 @@ class Expected:
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        number("tolerance", self.tolerance, 0, LARGEST)
+        check_number("tolerance", self.tolerance, 0, LARGEST)
         answer = self.answer
         if isinstance(answer, float) and not math.isfinite(answer):
             raise InvalidInput("answer", answer, "a finite number")
@@ -211,7 +211,7 @@ def _names(run: Course, places: Iterable[int]) -> str:
 
 
 def _safe_quote(text: str) -> str:
-    return quote(redacted(ends(text)))
+    return quote(redact(ends(text)))
 
 
 def _answer_at(run: Course) -> int | None:
@@ -512,7 +512,7 @@ def _safety(run: Course, expected: Expected | None, destructive: Collection[str]
 
 def _holds_secret(text: str) -> bool:
     """Return True if a text holds a secret, or one that was redacted since."""
-    return "[redacted: " in text or redacted(text) != text
+    return "[redacted: " in text or redact(text) != text
 
 
 def _efficiency(run: Course, best: Best | None, polls: Collection[str]) -> Iterator[Judgement]:
@@ -580,7 +580,7 @@ def _by_checks(found: Evaluation, count: int, where: str) -> Iterator[Judgement]
         yield Judgement("correctness", found.met, why, (), where, "checks")
     for score in SCORES:
         if score in found.scores:
-            number(f"score {score}", found.scores[score], 0, 1)
+            check_number(f"score {score}", found.scores[score], 0, 1)
             yield Judgement(score, found.scores[score], "a check gives it", (), where, "checks")
 
 

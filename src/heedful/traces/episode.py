@@ -18,10 +18,10 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NOTHING, Attempt, Loop, Usage
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
@@ -170,17 +170,17 @@ def episode_of(
         outcome = "partial"
     events = tuple(event for attempt in loop.attempts for event in _attempt_events(attempt))
     stop = done.stopped_by[0] if done and done.stopped_by else None
-    fault = None if stop is None else Fault(stop.rule, redacted(stop.detail))
-    texts = (redacted(task), redacted(goal))
+    fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
+    texts = (redact(task), redact(goal))
     return Episode(events, outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
 
 
 def _attempt_events(attempt: Attempt) -> Iterator[Event]:
     name = f"attempt {attempt.number}"
-    yield Event("llm_response", redacted(attempt.candidate.text or ""), id=name)
+    yield Event("llm_response", redact(attempt.candidate.text or ""), id=name)
     findings = attempt.evaluation.findings if attempt.evaluation else ()
     for place, finding in enumerate(findings, 1):
-        message, fix = redacted(finding.message), redacted(finding.fix)
+        message, fix = redact(finding.message), redact(finding.fix)
         id = f"{name}, finding {place}"
         if finding.level == "error":
             yield Event("error_event", fix, error=message, code=finding.check, id=id)
@@ -344,7 +344,7 @@ def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[s
     many = text.count("{") + text.count("[") > DEEPEST
     if len(text) > most or (many and is_deep(data, DEEPEST)):
         return shorten(text, cut)
-    clean: Mapping[str, Any] = redacted_data(data)
+    clean: Mapping[str, Any] = redact_data(data)
     return clean
 
 
@@ -355,7 +355,7 @@ def _name(text: str) -> str:
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if it is very long or holds a secret."""
-    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redacted(id) == id):
+    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redact(id) == id):
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -375,15 +375,15 @@ def shorten(text: str, most: int) -> str:
     'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…[940 characters left out]…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
     """
     if len(text) <= most:
-        return redacted(text)
+        return redact(text)
     half = (most - MARK) // 2
     read = half + 2 * BEYOND
     if len(text) <= 2 * read:
-        text = redacted(text)
+        text = redact(text)
         if len(text) <= most:
             return text
         head, tail = text[:half], text[-half:]
     else:
-        head = redacted(text[:read])[:-BEYOND][:half]
-        tail = redacted(text[-read:])[BEYOND:][-half:]
+        head = redact(text[:read])[:-BEYOND][:half]
+        tail = redact(text[-read:])[BEYOND:][-half:]
     return f"{head}…[{len(text) - len(head) - len(tail)} characters left out]…{tail}"

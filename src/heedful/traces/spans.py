@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from heedful.loop.record import Usage
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.traces.episode import (
     DEEPEST,
     LONGEST_NAME,
@@ -354,7 +354,7 @@ def _record(span: Span) -> str:
         for name, value in span.attributes.items()
         if _KEPT.match(name) and (about or name == "error.type")
     }
-    name, message = shorten(span.name, LONGEST_NAME), redacted(span.message)
+    name, message = shorten(span.name, LONGEST_NAME), redact(span.message)
     head = [name, span.start, span.end, span.status, message]
     return json.dumps([*head, _without_secrets(attributes), events], separators=(",", ":"))
 
@@ -371,7 +371,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
     for name, value in attributes.items():
         data = json_data(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
         whole = value if is_deep(data, DEEPEST) else data
-        for key, clean in redacted_data({name: whole}).items():
+        for key, clean in redact_data({name: whole}).items():
             if clean == whole:
                 kept[key] = value
             else:

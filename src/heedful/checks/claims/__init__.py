@@ -35,9 +35,9 @@ from heedful.checks.evaluate import Context
 from heedful.checks.text import read, require, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Evaluation, Finding, Level, Usage
-from heedful.models.call import asked
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
-from heedful.sanitize import cut
+from heedful.sanitize import cut_middle
 
 __all__ = [
     "Claim",
@@ -292,7 +292,7 @@ async def judge_claims(
         return list(claims), NOTHING
     shown = _show([claims[n] for n in waiting], text, evidence)
     schema = _schema(len(waiting))
-    verdicts, usage = await asked(
+    verdicts, usage = await ask_for_json(
         model,
         lambda wrong: judge_messages("grounding", _INSTRUCTION, schema, shown, wrong),
         lambda answer: _read(answer, list(schema["properties"])),
@@ -312,11 +312,11 @@ def _show(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, s
     sentences = [_sentence(passage, claim) for claim in claims]
     near = dict.fromkeys(piece for sentence in sentences for piece in pieces.near(sentence))
     lines = [
-        f"{n}. {cut(claim.text, SENTENCE)!r} in: {sentence}"
+        f"{n}. {cut_middle(claim.text, SENTENCE)!r} in: {sentence}"
         for n, (claim, sentence) in enumerate(zip(claims, sentences, strict=True), 1)
     ]
     whole = {"evidence": "\n".join(near), "candidate": "\n".join(lines)}
-    return {name: cut(plain_text(part), LONGEST) for name, part in whole.items()}
+    return {name: cut_middle(plain_text(part), LONGEST) for name, part in whole.items()}
 
 
 def _sentence(passage: Passage, claim: Claim) -> str:
@@ -324,7 +324,7 @@ def _sentence(passage: Passage, claim: Claim) -> str:
     at = next(n for n, token in enumerate(passage.tokens) if token.end > claim.span[0])
     first, end = passage.sentence(at)
     whole = passage.text[passage.tokens[first].start : passage.tokens[end - 1].end]
-    return cut(" ".join(whole.split()), SENTENCE)
+    return cut_middle(" ".join(whole.split()), SENTENCE)
 
 
 def _schema(claims: int) -> dict[str, Any]:

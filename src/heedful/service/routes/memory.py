@@ -9,13 +9,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import State
+from heedful.lessons.lesson import State
 from heedful.lessons.lesson import Change, LessonFilter, Remembered
-from heedful.lessons.proof import Outcome, due
+from heedful.lessons.proof import is_due
+from heedful.lessons.lesson import Outcome
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.service.auth import Approving, Project, Reading, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import (
@@ -65,7 +66,7 @@ async def outcomes(
     end = Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
     await setup.store.write(scope, exposures.remember, (), outcome=end)
     past = await setup.store.read(scope, exposures.past, body.loop)
-    if due(past.number):
+    if is_due(past.number):
         await setup.work.defer("prove", scope)
     return OutcomeReceipt(body.loop, past.number)
 
@@ -202,7 +203,7 @@ async def seen(
     """Have I seen this error before? How often, what it taught, and why it counts with others."""
     answer = await setup.memory(caller.scope(project, body.tenant)).seen(body.error_type, body.text)
     return SeenAnswer(
-        signature=signature(body.error_type, redacted(body.text)).digest,
+        signature=signature(body.error_type, redact(body.text)).digest,
         count=answer.count,
         lessons=[LessonSummary.model_validate(lesson) for lesson in answer.lessons],
         why=list(answer.group.why) if answer.group else [],
