@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import open_store
 from heedful.drive.drive import Run
-from heedful.loop.decide import Policy, decide, echoes_before, reasoning, triggers, standing_of
+from heedful.loop.decide import Policy, decide, echoes_before, reasoning, standing_of, triggers
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop

@@ -13,7 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.loop.decide import Policy
 from heedful.loop.policies import policy
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
-from heedful.loop.replay import (MOST, WRITTEN, compare, grid, replay, trials, tune, RecordedLoop)
+from heedful.loop.replay import MOST, WRITTEN, RecordedLoop, compare, grid, replay, trials, tune
 from heedful.loop.stop import MaxAttempts
 from heedful.testing import history
 from tests.loop import support

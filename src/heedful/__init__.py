@@ -151,14 +151,21 @@ if TYPE_CHECKING:
     from heedful.drive.report import override
     from heedful.errors import HeedfulError, NotPassed
     from heedful.lessons.consolidate import Proposal
-    from heedful.lessons.lesson import Example, Reflection
-    from heedful.lessons.lesson import Filter, Remembered, Scope, Match
+    from heedful.lessons.lesson import (
+        Example,
+        Exposure,
+        Filter,
+        Match,
+        Outcome,
+        Reflection,
+        Remembered,
+        Scope,
+        Signature,
+    )
     from heedful.lessons.patterns import Merge, Seen, Templates
     from heedful.lessons.proof import Comparison, Effect, Proof, proof
-    from heedful.lessons.lesson import Exposure, Outcome
     from heedful.lessons.ranking import Briefing
     from heedful.lessons.signature import signature
-    from heedful.lessons.lesson import Signature
     from heedful.lessons.trust import (
         Provenance,
         QuarantinedLesson,
@@ -193,7 +200,15 @@ if TYPE_CHECKING:
         Override,
         Usage,
     )
-    from heedful.loop.replay import (Figures, compare, replay, tune, RecordedLoop, ReplayResult, TuningResult)
+    from heedful.loop.replay import (
+        Figures,
+        RecordedLoop,
+        ReplayResult,
+        TuningResult,
+        compare,
+        replay,
+        tune,
+    )
     from heedful.loop.stop import (
         All,
         Budget,

@@ -13,10 +13,8 @@ import pytest
 
 from heedful.cli.output import NoPictures
 from heedful.cli.pictures import draw_intervals as draw
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.proof import prove_cases
-from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

@@ -151,9 +151,13 @@ def test_the_table_and_its_words(capsys):
 
 
 def test_the_same_pool_is_shown_once():
-    groups = [one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(9, 10)))]
+    groups = [
+        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(9, 10)))
+    ]
     assert groups == ["a", "b", POOLED]
-    groups = [one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))]
+    groups = [
+        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))
+    ]
     assert groups == ["a", "b", POOLED, FOLLOWED]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
-from heedful.loop.decide import Again, Done, Policy, decide, consume_overrides
+from heedful.loop.decide import Again, Done, Policy, consume_overrides, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.replay import replay
 from heedful.loop.stop import MaxAttempts

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop import codec, stop
-from heedful.loop.decide import (Again, Decision, Policy, Standing, Trigger, decide, standing_of)
+from heedful.loop.decide import Again, Decision, Policy, Standing, Trigger, decide, standing_of
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Attempt, Candidate, Override
 from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import OverrideRefused
-from heedful.loop.decide import (Again, Done, Policy, decide, triggers, check_override, apply_override, consume_overrides)
+from heedful.loop.decide import (
+    Again,
+    Done,
+    Policy,
+    apply_override,
+    check_override,
+    consume_overrides,
+    decide,
+    triggers,
+)
 from heedful.loop.record import Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import PRECEDENCE, All, Budget, Echo, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, consume_overrides
+from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.explain import changes, explain
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Budget, Echo, MaxAttempts, Stop

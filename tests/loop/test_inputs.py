@@ -14,7 +14,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
-from heedful.loop.record import (Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals)
+from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_of
 

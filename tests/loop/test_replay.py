@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, consume_overrides
+from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.policies import default
 from heedful.loop.record import NOTHING, Evaluation, Loop, Usage
-from heedful.loop.replay import Figures, compare, replay, RecordedLoop, ReplayResult
+from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
 from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Repeat
 from heedful.testing import history
 from tests.loop import support

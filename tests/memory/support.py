@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import Match
+from heedful.lessons.lesson import Example, Match
 
 
 def found(id: int, task: str, accepted: str = "answer", **fields: Any) -> Match:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.lesson import Filter, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search

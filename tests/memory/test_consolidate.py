@@ -11,7 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.consolidate import (ALIKE_WORDS, DREAM, GROUP, OLD, SAME_WORDS, VETOES, Difference, Lesson, names_of, near_vectors, near_words, propose, veto, first_difference, contradicts, find_regressions)
+from heedful.lessons.consolidate import (
+    ALIKE_WORDS,
+    DREAM,
+    GROUP,
+    OLD,
+    SAME_WORDS,
+    VETOES,
+    Difference,
+    Lesson,
+    contradicts,
+    find_regressions,
+    first_difference,
+    names_of,
+    near_vectors,
+    near_words,
+    propose,
+    veto,
+)
 from heedful.lessons.words import words
 
 NOW = 1_000_000_000.0

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.words import (LINES, WIDEST, WORK, Difference, Edit, difference, split_text)
+from heedful.lessons.words import LINES, WIDEST, WORK, Difference, Edit, difference, split_text
 
 
 @pytest.mark.parametrize(

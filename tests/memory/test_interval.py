@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.proof import (BETS, PRIOR, Cells, Wealth, interval, payoffs, stakes, coin_evidence, mirror)
+from heedful.lessons.proof import (
+    BETS,
+    PRIOR,
+    Cells,
+    Wealth,
+    coin_evidence,
+    interval,
+    mirror,
+    payoffs,
+    stakes,
+)
 
 LEVEL = 0.025
 shares = st.floats(0.01, 0.99)

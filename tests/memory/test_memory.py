@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.learn import with_vector
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.memory.memory import Memory
 from heedful.memory.spaces import BATCH, Spaces
 from heedful.testing import FixedEmbedder

@@ -14,8 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import (Comparison, Effect, Proof, _level, interval, proof, usefulness, prove_cases, is_due, find_proven)
 from heedful.lessons.lesson import Exposure, Outcome
+from heedful.lessons.proof import (
+    Comparison,
+    Effect,
+    Proof,
+    _level,
+    find_proven,
+    interval,
+    is_due,
+    proof,
+    prove_cases,
+    usefulness,
+)
 from heedful.lessons.ranking import TOGETHER, is_pooled, is_withheld
 
 Pairs = list[tuple[Exposure, Outcome]]

@@ -1,7 +1,6 @@
 """What recall puts first where relevance is equal."""
 
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import Match
+from heedful.lessons.lesson import Example, Match
 from heedful.lessons.ranking import rank
 
 

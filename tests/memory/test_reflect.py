@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import Episode, Event, Prompts
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text, choose
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory.draft import IMPORTANCE, study, unlearnt

@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, QuotaExceeded
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (HELD, ORDER, RAISING, Quota, initial_state, derive_trust, lowest_trust, raises_trust)
+from heedful.lessons.trust import (
+    HELD,
+    ORDER,
+    RAISING,
+    Quota,
+    derive_trust,
+    initial_state,
+    lowest_trust,
+    raises_trust,
+)
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from tests.engines import IN_SOAK
@@ -56,7 +64,10 @@ async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
 def test_each_is_trusted_more_than_the_next():
     assert ORDER == ("operator", "measured", "model", "tool", "external")
     assert {trust for trust in ORDER if trust in RAISING} == {"operator", "measured"}
-    assert {trust for trust in ORDER if initial_state(trust) == "quarantined"} == {"tool", "external"}
+    assert {trust for trust in ORDER if initial_state(trust) == "quarantined"} == {
+        "tool",
+        "external",
+    }
 
 
 @given(st.lists(trusts, min_size=1), st.lists(trusts))
@@ -64,7 +75,9 @@ def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
     low = lowest_trust(some)
     assert low in some
     assert all(ORDER.index(low) >= ORDER.index(one) for one in some)
-    assert lowest_trust([*some, *more]) == lowest_trust([low, *more]) == lowest_trust([*more, *some])
+    assert (
+        lowest_trust([*some, *more]) == lowest_trust([low, *more]) == lowest_trust([*more, *some])
+    )
 
 
 @given(trusts, st.lists(trusts), st.sampled_from(["", "loop"]))
@@ -124,7 +137,9 @@ def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
 
     async def scenario() -> None:
         await store.write(Scope(), exposures.remember, [one])
-        assert await rows(store, "select state from example") == [(initial_state(trust, "verified"),)]
+        assert await rows(store, "select state from example") == [
+            (initial_state(trust, "verified"),)
+        ]
 
     do(scenario())
 
@@ -163,7 +178,10 @@ def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory, own,
             store,
             "select id, trust, state from example where id not in (select parent from lineage)",
         )
-        assert (trust, state) == (lowest_trust([own, *parents]), initial_state(lowest_trust([own, *parents])))
+        assert (trust, state) == (
+            lowest_trust([own, *parents]),
+            initial_state(lowest_trust([own, *parents])),
+        )
         (held,) = await memory.store.read(memory.scope, quarantine.entries, [id])
         came = await memory.store.read(memory.scope, quarantine.provenance, held)
         assert set(came.sources) == {"own", *(f"s{n}" for n in range(len(parents)))}

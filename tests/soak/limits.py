@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.loop.codec import attempt_from, decision_from, policy_from
-from heedful.loop.decide import (Again, Decision, Done, Verdict, decide, count_echoes, standing_of)
+from heedful.loop.decide import Again, Decision, Done, Verdict, count_echoes, decide, standing_of
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Echo, Stop, counts_scope
 from tests.soak.stepping import EXPECTED, FAILED, lease_seconds

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import Example, Trust
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope, Trust
 from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import HELD, ORDER, lowest_trust, raises_trust
 from heedful.memory.memory import Memory

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import heedful
-from heedful.lessons.proof import (BETS, PRIOR, _level, interval, payoffs, stakes, paired_interval)
 from heedful.lessons.lesson import Outcome
+from heedful.lessons.proof import BETS, PRIOR, _level, interval, paired_interval, payoffs, stakes
 from heedful.lessons.ranking import is_pooled, is_withheld
 from tests.conftest import SOAK
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import Conflict, InvalidInput
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, exposures, lessons
 from heedful.store import episodes as room

@@ -15,10 +15,16 @@ from typing import Any
 import pytest
 
 from heedful.lessons.consolidate import Proposal
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Change, LessonFilter, Scope
+from heedful.lessons.lesson import (
+    Change,
+    Example,
+    Exposure,
+    LessonFilter,
+    Outcome,
+    Reflection,
+    Scope,
+)
 from heedful.lessons.proof import proof
-from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done

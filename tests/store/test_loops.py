@@ -12,12 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson import Exposure
+from heedful.lessons.lesson import Example, Exposure, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import Again, Done, decide, LiftedStop, consume_overrides
+from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Stop
@@ -144,7 +142,10 @@ async def test_the_same_id_for_another_task_is_a_conflict(store, owner):
 
 
 async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
-    lifted = (LiftedStop(Stop("attempts", "x"), "ada", 0), LiftedStop(Stop("attempts", "y"), "ada", 0))
+    lifted = (
+        LiftedStop(Stop("attempts", "x"), "ada", 0),
+        LiftedStop(Stop("attempts", "y"), "ada", 0),
+    )
 
     async def used() -> list[int]:
         return [o.used for o in (await read(store, "a")).loop.overrides]

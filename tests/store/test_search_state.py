@@ -19,8 +19,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.lesson import Filter, Scope, Match
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
 from heedful.store import exposures, lessons

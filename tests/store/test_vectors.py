@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.lesson import Filter, Scope, Match
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
 from heedful.store import lessons as lesson_store

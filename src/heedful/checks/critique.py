@@ -17,11 +17,20 @@ from weakref import WeakValueDictionary
 from heedful.checks.evaluate import Context
 from heedful.checks.text import require
 from heedful.errors import InvalidInput, MalformedAnswer, UnknownName
-from heedful.loop.record import (NOTHING, Candidate, Direction, Evaluation, Finding, Level, Usage, check_number)
+from heedful.loop.record import (
+    NOTHING,
+    Candidate,
+    Direction,
+    Evaluation,
+    Finding,
+    Level,
+    Usage,
+    check_number,
+)
 from heedful.models.call import ask_for_json
 from heedful.models.contract import Embedder, Message, Model
 from heedful.redact import redact
-from heedful.sanitize import delimit, cut_middle, delimiter, sanitize
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",

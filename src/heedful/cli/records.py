@@ -13,7 +13,17 @@ from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt
 from heedful.loop.codec import finding_from
 from heedful.loop.decide import triggers
 from heedful.loop.policies import goal
-from heedful.loop.record import (LARGEST, Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage, check_goals)
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+    check_goals,
+)
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.stop import find_near_repeat as near
 from heedful.store import loops, shown
@@ -150,7 +160,9 @@ def _parse(entry: Entry) -> RecordedLoop:
         first = next(n for n, one in enumerate(listed, 1) if "quality" not in one)
         allowed = "given for every attempt of a loop, or for none"
         raise InvalidInput(f"quality of attempt {first}", None, allowed)
-    return RecordedLoop(Loop(str(value.get("id", f"line {entry.line}")), goals, (*attempts,)), quality)
+    return RecordedLoop(
+        Loop(str(value.get("id", f"line {entry.line}")), goals, (*attempts,)), quality
+    )
 
 
 def _fit(what: str, value: Any, shape: Shape) -> dict[str, Any]:

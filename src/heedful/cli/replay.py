@@ -35,7 +35,7 @@ from heedful.loop.policies import PRESETS
 from heedful.loop.policies import policy as parse_policy
 from heedful.loop.reach import Reach, reach
 from heedful.loop.record import NOTHING, Attempt, Improvement, check_number
-from heedful.loop.replay import Figures, compare, RecordedLoop, TuningResult
+from heedful.loop.replay import Figures, RecordedLoop, TuningResult, compare
 from heedful.loop.replay import tune as choose_policy
 from heedful.loop.stop import All, Echo, Plateau, StopRule, counts_scope
 from heedful.store.history import WHOLE, aimed, document, unscored

@@ -41,11 +41,10 @@ from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import check_sequence, check_texts
-from heedful.loop.record import check_share
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import check_override, latest_verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, check_share
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
@@ -280,7 +279,9 @@ class GuardedLoops:
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
             check_override(
-                Override(rule, by, why), latest_verdict(stored.decisions), policy_from(stored.head.policy)
+                Override(rule, by, why),
+                latest_verdict(stored.decisions),
+                policy_from(stored.head.policy),
             )
         for rule in rules:
             if self.overriding is not None:

@@ -11,19 +11,17 @@ from typing import Any
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.evaluation import as_entry, learn_from_evaluation, learn_correction
-from heedful.lessons.lesson import Example, Trust
+from heedful.lessons.evaluation import as_entry, learn_correction, learn_from_evaluation
+from heedful.lessons.lesson import Example, LessonFilter, Match, Trust
 from heedful.lessons.lesson import Reflection as Lesson
-from heedful.lessons.lesson import LessonFilter, Match
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import check_texts
-from heedful.loop.record import check_share, check_integer
 from heedful.lessons.words import words
-from heedful.loop.record import LARGEST, check_number
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.memory import Memory
 from heedful.redact import redact
-from heedful.sanitize import delimit, cut_middle, delimiter, sanitize
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
 
 MERGE = 0.85  # the similarity from which on two lessons may be one

@@ -16,7 +16,7 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, reasoning
-from heedful.loop.record import (LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, check_number)
+from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, check_number
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
 from heedful.store import loops
 from heedful.store.records import StoredLoop

@@ -25,9 +25,27 @@ from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import (Again, Done, Policy, Verdict, decide, latest_verdict, apply_override, consume_overrides)
+from heedful.loop.decide import (
+    Again,
+    Done,
+    Policy,
+    Verdict,
+    apply_override,
+    consume_overrides,
+    decide,
+    latest_verdict,
+)
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.record import (Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage, check_goals)
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Goal,
+    Loop,
+    Override,
+    Usage,
+    check_goals,
+)
 from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model

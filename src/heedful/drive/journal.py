@@ -20,9 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, StoreError
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson import Outcome
+from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, outcome_of
 from heedful.loop.codec import attempt_from, decision_from
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of

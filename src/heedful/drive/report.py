@@ -37,8 +37,17 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import policies
-from heedful.loop.codec import (evaluation_to, goal_to, policy_from, policy_to, sparse, verdict_from, verdict_to, is_complete)
-from heedful.loop.decide import (Again, Done, Policy, Verdict, decide, latest_verdict, apply_override)
+from heedful.loop.codec import (
+    evaluation_to,
+    goal_to,
+    is_complete,
+    policy_from,
+    policy_to,
+    sparse,
+    verdict_from,
+    verdict_to,
+)
+from heedful.loop.decide import Again, Done, Policy, Verdict, apply_override, decide, latest_verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory

@@ -8,8 +8,8 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import ORDER, RAISING, initial_state, check_source
-from heedful.loop.record import LARGEST, thousandths, check_number
+from heedful.lessons.trust import ORDER, RAISING, check_source, initial_state
+from heedful.loop.record import LARGEST, check_number, thousandths
 from heedful.redact import redact
 
 RISE = 0.1

@@ -15,10 +15,8 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import digest_of
+from heedful.lessons.lesson import LONGEST, Example, clip, digest_of
 from heedful.lessons.trust import LONGEST_TAG, ORDER, TAGS
-from heedful.lessons.lesson import LONGEST, clip
 
 Plain = Mapping[str, Any]
 # What writing a record changed.
@@ -72,7 +70,12 @@ def sort_key(record: Plain) -> tuple[Any, ...]:
             about = (record[name] for name in ("action", "subject", "by", "why"))
             return 5, record["at"], *about, json.dumps(record["record"])
         case "link":
-            return 6, *split_name(record["child"]), record["relation"], *split_name(record["parent"])
+            return (
+                6,
+                *split_name(record["child"]),
+                record["relation"],
+                *split_name(record["parent"]),
+            )
         case _:
             return (0,)
 

@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 from heedful.lessons.lesson import Signature
 from heedful.lessons.words import Difference
-from heedful.loop.record import (Attempt, Evaluation, Finding, Improvement, Loop, thousandths, format_score)
+from heedful.loop.record import (
+    Attempt,
+    Evaluation,
+    Finding,
+    Improvement,
+    Loop,
+    format_score,
+    thousandths,
+)
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -159,7 +167,9 @@ def _missed(loop: Loop, before: Evaluation, after: Evaluation) -> Iterator[Findi
     for goal in before.unmet(loop.goals):
         score = before.scores[goal.score]
         if goal.margin(after.scores[goal.score]) - goal.margin(score) >= least:
-            yield Finding(goal.score, f"{goal.score} {format_score(score)} misses {goal}", key=str(goal))
+            yield Finding(
+                goal.score, f"{goal.score} {format_score(score)} misses {goal}", key=str(goal)
+            )
 
 
 def _lesson(

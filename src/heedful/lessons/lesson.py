@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.errors import InvalidInput
+
 pass
 from heedful.redact import redact
 

@@ -13,10 +13,8 @@ from hashlib import sha256
 from math import exp2, sqrt
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ANY, Filter, Match
-from heedful.lessons.lesson import SHARE, Exposure, LessonName, Outcome
-from heedful.loop.record import check_integer
-from heedful.loop.record import Loop
+from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
+from heedful.loop.record import Loop, check_integer
 from heedful.models.contract import Message
 from heedful.sanitize import sanitize
 
@@ -348,7 +346,9 @@ def keep_usable(found: Sequence[Match], task: str, examples: bool | None) -> Seq
     return [one for one in found if one.id in fit or (examples is None and one.example.accepted)]
 
 
-def draw_exposures(chosen: Sequence[Match], loop: str, seed: str, share: float) -> tuple[Exposure, ...]:
+def draw_exposures(
+    chosen: Sequence[Match], loop: str, seed: str, share: float
+) -> tuple[Exposure, ...]:
     """One exposure a lesson, of however many examples, each withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for one in chosen:

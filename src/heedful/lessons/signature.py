@@ -308,7 +308,8 @@ def _pattern(error_type: str, text: str) -> str:
 
 def _masked(error_type: str, text: str) -> str:
     return "".join(
-        piece if asserted else mask_particulars(piece) for piece, asserted in split_assertions(error_type, text)
+        piece if asserted else mask_particulars(piece)
+        for piece, asserted in split_assertions(error_type, text)
     )
 
 
@@ -316,7 +317,9 @@ def _payload(error_type: str, value: object, name: str = "") -> str:
     match value:
         case dict():
             items = sorted(value.items())
-            shown = [f"{mask_particulars(key)}: {_payload(error_type, one, key)}" for key, one in items]
+            shown = [
+                f"{mask_particulars(key)}: {_payload(error_type, one, key)}" for key, one in items
+            ]
             return f"{{{', '.join(shown)}}}"
         case list():
             once = {repr(one): one for one in value}.values()  # a thousand zeros are masked once
@@ -327,9 +330,9 @@ def _payload(error_type: str, value: object, name: str = "") -> str:
             return "<ID>"
         case str() if not value.isdecimal():
             return _masked(error_type, value)
-    return mask_particulars(f"{name}: {value if isinstance(value, str) else json.dumps(value)}").removeprefix(
-        f"{mask_particulars(name)}: "
-    )
+    return mask_particulars(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+    ).removeprefix(f"{mask_particulars(name)}: ")
 
 
 def _depth(text: str) -> int:

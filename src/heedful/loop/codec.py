@@ -7,7 +7,16 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import (Again, Decision, Done, Policy, Standing, Trigger, Verdict, LiftedStop)
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Done,
+    LiftedStop,
+    Policy,
+    Standing,
+    Trigger,
+    Verdict,
+)
 from heedful.loop.record import (
     Attempt,
     Candidate,

@@ -8,7 +8,18 @@ from typing import Literal
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop.feedback import clean, feedback
-from heedful.loop.record import (LARGEST, Evaluation, Goal, Improvement, Improves, Loop, Override, thousandths, check_goals, format_score)
+from heedful.loop.record import (
+    LARGEST,
+    Evaluation,
+    Goal,
+    Improvement,
+    Improves,
+    Loop,
+    Override,
+    check_goals,
+    format_score,
+    thousandths,
+)
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
 
 

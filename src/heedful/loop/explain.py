@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from heedful.loop.decide import (Again, Done, Policy, Verdict, decide, triggers, consume_overrides)
+from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
 from heedful.loop.feedback import clean
-from heedful.loop.record import (Attempt, Evaluation, Goal, Improvement, Loop, Usage, check_goals, format_score)
+from heedful.loop.record import (
+    Attempt,
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Usage,
+    check_goals,
+    format_score,
+)
 from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are looked at in either direction

@@ -16,7 +16,20 @@ from math import ceil
 from typing import Any, Literal
 
 from heedful.loop.decide import Policy
-from heedful.loop.record import (LARGEST, NOTHING, Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop, Usage, thousandths, format_score)
+from heedful.loop.record import (
+    LARGEST,
+    NOTHING,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Usage,
+    format_score,
+    thousandths,
+)
 from heedful.loop.stop import (
     Budget,
     Echo,

@@ -17,7 +17,15 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop.feedback import clean
-from heedful.loop.record import (LARGEST, Attempt, Candidate, Loop, thousandths, check_number, format_score)
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Loop,
+    check_number,
+    format_score,
+    thousandths,
+)
 
 StopRule = Callable[[Loop], "str | None"]
 # Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
@@ -363,9 +371,9 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
             tokens = Counter(_TOKEN.findall(text))
         others = Counter(_TOKEN.findall(other))
         shared = (tokens & others).total()
-        if 2 * shared >= NEAR * (tokens.total() + others.total()) and decisive_tokens(text) == decisive_tokens(
-            other
-        ):
+        if 2 * shared >= NEAR * (tokens.total() + others.total()) and decisive_tokens(
+            text
+        ) == decisive_tokens(other):
             return attempt.number
     return None
 

@@ -13,9 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heedful.lessons.lesson import Trust
+from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.lesson import Signature
 from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
 from heedful.redact import redact

@@ -16,21 +16,35 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, NotFound, StoreError
-from heedful.lessons.consolidate import (DREAM, LOOKBACK, MODES, SAME_WORDS, VETOES, Lesson, Mode, Proposal, names_only, near_words, propose, weights_of, has_opposites, find_regressions)
+from heedful.lessons.consolidate import (
+    DREAM,
+    LOOKBACK,
+    MODES,
+    SAME_WORDS,
+    VETOES,
+    Lesson,
+    Mode,
+    Proposal,
+    find_regressions,
+    has_opposites,
+    names_only,
+    near_words,
+    propose,
+    weights_of,
+)
 from heedful.lessons.lesson import Reflection
 from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import check_actor, lowest_trust, check_id
-from heedful.loop.record import check_integer
-from heedful.loop.record import LARGEST, check_number
+from heedful.lessons.trust import check_actor, check_id, lowest_trust
+from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import LEG, Memory
 from heedful.memory.prompts import Prompts
 from heedful.memory.spaces import BATCH, embed, space_of
+from heedful.models.call import complete
 from heedful.models.contract import Message, Model
 from heedful.redact import redact
-from heedful.sanitize import delimit, cut_middle, delimiter, sanitize
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import dreams, open_store, search, transfer
-from heedful.models.call import complete
 
 MOST = 10  # lessons of a group that the model reads
 LONGEST = 600  # characters of one of them, and of what it may answer
@@ -100,7 +114,8 @@ async def generalised(
 
 def _prompt(prompts: Prompts, group: Sequence[Lesson]) -> list[Message]:
     texts = {
-        f"lesson_{n}": sanitize(cut_middle(one.text, LONGEST)) for n, one in enumerate(group[:MOST], 1)
+        f"lesson_{n}": sanitize(cut_middle(one.text, LONGEST))
+        for n, one in enumerate(group[:MOST], 1)
     }
     mark = delimiter(DREAM, texts)
     system = _FRAME.format(instruction=prompts.dreaming, mark=mark)

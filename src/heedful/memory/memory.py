@@ -14,16 +14,44 @@ from heedful import telemetry
 from heedful.errors import InvalidInput
 from heedful.lessons.evaluation import learn_from_evaluation
 from heedful.lessons.learn import learn, with_vector
-from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
-from heedful.lessons.lesson import Filter, Remembered, Scope, Match
+from heedful.lessons.lesson import (
+    LONGEST,
+    SHARE,
+    Example,
+    Filter,
+    Match,
+    Reflection,
+    Remembered,
+    Scope,
+    Trust,
+)
 from heedful.lessons.patterns import Seen, suggest_merges
-from heedful.lessons.proof import MOST_CALLS, Proof, usefulness, prove_cases, is_due, find_proven
-from heedful.lessons.lesson import SHARE
-from heedful.lessons.ranking import (BUDGET, FIRST, Briefing, as_messages, as_text, choose, rank, choose_for_loop, draw_exposures, keep_important, keep_usable)
+from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
+from heedful.lessons.ranking import (
+    BUDGET,
+    FIRST,
+    Briefing,
+    as_messages,
+    as_text,
+    choose,
+    choose_for_loop,
+    draw_exposures,
+    keep_important,
+    keep_usable,
+    rank,
+)
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (Quota, check_bounds, check_source, check_id, check_prune, check_memory, check_digests, check_texts)
-from heedful.loop.record import check_integer
-from heedful.loop.record import Loop
+from heedful.lessons.trust import (
+    Quota,
+    check_bounds,
+    check_digests,
+    check_id,
+    check_memory,
+    check_prune,
+    check_source,
+    check_texts,
+)
+from heedful.loop.record import Loop, check_integer
 from heedful.memory.quarantine import Quarantine
 from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of
 from heedful.memory.transfer import (
@@ -311,7 +339,9 @@ class Memory:
         For a `loop` that has ended this is done only when enough loops have ended since the last
         time.
         """
-        if loop and not is_due((await self.store.read(self.scope, exposure_store.past, loop)).number):
+        if loop and not is_due(
+            (await self.store.read(self.scope, exposure_store.past, loop)).number
+        ):
             return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
         found = await asyncio.to_thread(find_proven, cases)  # takes seconds for many lessons

@@ -25,7 +25,7 @@ from heedful.memory.draft import (
 )
 from heedful.models.contract import Message, tokens
 from heedful.redact import redact
-from heedful.sanitize import delimit, cut_middle, delimiter, sanitize
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces.episode import Ended
 from heedful.traces.signals import Signal, ends, event_text
 

@@ -13,13 +13,19 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons.learn import with_vector
-from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.lesson import Signature, digest_of
-from heedful.lessons.trust import ORDER, initial_state, lowest_trust, check_sequence
-from heedful.loop.record import check_share
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Reflection,
+    Remembered,
+    Scope,
+    Signature,
+    Trust,
+    digest_of,
+)
+from heedful.lessons.trust import ORDER, check_sequence, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
-from heedful.loop.record import NOTHING, Loop, Usage
+from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory.draft import (
     Claim,
     Draft,

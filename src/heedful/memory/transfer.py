@@ -21,7 +21,17 @@ from shutil import copyfileobj
 from typing import Any, BinaryIO
 
 from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
-from heedful.lessons.export import (END, FORMAT, LONGEST_LINE, Effect, Plain, unvouched, check_record, encode_line, sort_key)
+from heedful.lessons.export import (
+    END,
+    FORMAT,
+    LONGEST_LINE,
+    Effect,
+    Plain,
+    check_record,
+    encode_line,
+    sort_key,
+    unvouched,
+)
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer
 from heedful.store.store import Store

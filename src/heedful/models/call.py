@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
+
 pass
 
 T = TypeVar("T")

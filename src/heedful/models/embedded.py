@@ -21,9 +21,15 @@ from typing import IO, Any
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage
 from heedful.models import weights
-from heedful.models.call import check_request, check_timeout, in_thread, check_answer, replace_surrogates, time_limit
-from heedful.models.contract import Answer, Message
-from heedful.models.contract import Progress
+from heedful.models.call import (
+    check_answer,
+    check_request,
+    check_timeout,
+    in_thread,
+    replace_surrogates,
+    time_limit,
+)
+from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
 # No tokenizer packs more than this into a token on average; saves sending what cannot fit.

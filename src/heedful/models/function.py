@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.errors import MalformedAnswer, ModelError, UnknownName
 from heedful.loop.record import Usage
-from heedful.models.call import check_request, check_timeout, in_thread, check_answer, time_limit
+from heedful.models.call import check_answer, check_request, check_timeout, in_thread, time_limit
 from heedful.models.contract import Answer, Message
 
 

@@ -20,7 +20,13 @@ from heedful.errors import (
     PromptTooLong,
 )
 from heedful.loop.record import Usage
-from heedful.models.call import check_request, check_timeout, check_answer, replace_surrogates, time_limit
+from heedful.models.call import (
+    check_answer,
+    check_request,
+    check_timeout,
+    replace_surrogates,
+    time_limit,
+)
 from heedful.models.contract import Answer, Message
 from heedful.redact import redact
 

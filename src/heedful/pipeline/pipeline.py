@@ -35,7 +35,16 @@ from heedful.lessons.signature import signature
 from heedful.loop import policies
 from heedful.loop.decide import Done, Policy, Verdict, latest_verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import (LARGEST, Attempt, Candidate, Evaluation, Finding, Goal, Usage, check_number)
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Usage,
+    check_number,
+)
 from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory
 from heedful.models import open_model

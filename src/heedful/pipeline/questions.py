@@ -471,5 +471,7 @@ def _check_count(name: str, stages: Sequence[StageReport]) -> CheckCount:
         if any(fails) and stage.action != "open":
             ended += 1
             recovered += stage.action == "passed"
-    shares = tuple(wilson_interval(n, of) if of else None for n, of in ((failed, judged), (recovered, ended)))
+    shares = tuple(
+        wilson_interval(n, of) if of else None for n, of in ((failed, judged), (recovered, ended))
+    )
     return CheckCount(name, judged, failed, ended, recovered, AttemptCost.of(followers), *shares)

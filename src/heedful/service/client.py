@@ -27,11 +27,9 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import telemetry
 from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
 from heedful.lessons.consolidate import Mode
-from heedful.lessons.lesson import Example, State
-from heedful.lessons.lesson import Remembered, Match
+from heedful.lessons.lesson import Example, Match, Outcome, Remembered, State
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
-from heedful.lessons.lesson import Outcome
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import (
     evaluation_from,

@@ -32,8 +32,7 @@ from heedful.errors import (
     UsageError,
 )
 from heedful.lessons.consolidate import MODES
-from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson import SHARE
+from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.codec import goal_from, policy_from
 from heedful.memory.dream import consolidate
 from heedful.memory.ingest import gather

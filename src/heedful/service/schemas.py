@@ -21,13 +21,12 @@ from pydantic import (
 )
 
 from heedful.drive.report import ReportResult
-from heedful.lessons.lesson import Example, State, Trust
-from heedful.lessons.lesson import Remembered, Match
+from heedful.lessons.lesson import Example, Match, Remembered, State, Trust
 from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop import codec
-from heedful.loop.decide import Again, Decision, Trigger, Verdict, reasoning, latest_verdict
+from heedful.loop.decide import Again, Decision, Trigger, Verdict, latest_verdict, reasoning
 from heedful.loop.explain import Line
 from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override, Usage
 from heedful.loop.replay import Figures

@@ -296,7 +296,9 @@ class PostgresQueue:
         what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
         with _typed():
             try:
-                await deferred.defer_async(**what, carried=dict[str, Any](telemetry.trace_headers()))
+                await deferred.defer_async(
+                    **what, carried=dict[str, Any](telemetry.trace_headers())
+                )
             except failures.AlreadyEnqueued:
                 return
 

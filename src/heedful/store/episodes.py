@@ -16,8 +16,7 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.lesson import Reflection, Trust
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.trust import Quota
 from heedful.redact import redact_data
 from heedful.store import lessons

@@ -10,10 +10,16 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import (
+    Exposure,
+    LessonName,
+    Outcome,
+    Past,
+    Reflection,
+    Remembered,
+    Scope,
+)
 from heedful.lessons.proof import Case, Cases, Comparison
-from heedful.lessons.lesson import Exposure, LessonName, Outcome, Past
 from heedful.lessons.trust import Quota
 from heedful.store.database import Db
 from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert

@@ -17,9 +17,18 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.trust import (HELD, RAISING, TAGS, Quota, initial_state, clip_reflection, check_actor, derive_trust, lowest_trust)
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
+from heedful.lessons.trust import (
+    HELD,
+    RAISING,
+    TAGS,
+    Quota,
+    check_actor,
+    clip_reflection,
+    derive_trust,
+    initial_state,
+    lowest_trust,
+)
 from heedful.redact import redact, redact_data
 from heedful.store.database import ALL, Db, Row
 
@@ -244,7 +253,10 @@ def _speaks(reflection: Reflection, row: Row, text: str) -> str:
     if row["text"] == text:
         return LESSON
     worded = reflection.text != reflection.sighting
-    held = reflection.trust in HELD or lowest_trust([reflection.trust, row["trust"]]) != reflection.trust
+    held = (
+        reflection.trust in HELD
+        or lowest_trust([reflection.trust, row["trust"]]) != reflection.trust
+    )
     return mark(LESSON, text) if worded and held else ""
 
 

@@ -15,9 +15,8 @@ from itertools import groupby, islice
 from typing import Any
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope
+from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
 from heedful.lessons.patterns import Merge, Seen, Templates
-from heedful.lessons.lesson import Signature
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
@@ -108,8 +107,8 @@ def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[st
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    from heedful.lessons.patterns import Templates, is_learnable
     from heedful.lessons.lesson import Signature
+    from heedful.lessons.patterns import Templates, is_learnable
 
     learnt = [
         (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
@@ -119,8 +118,8 @@ def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
 
 
 def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
-    from heedful.lessons.patterns import is_learnable
     from heedful.lessons.lesson import Signature
+    from heedful.lessons.patterns import is_learnable
 
     if not is_learnable(pattern):
         return None

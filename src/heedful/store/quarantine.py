@@ -10,9 +10,17 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import (HELD, ORDER, Action, Provenance, QuarantinedLesson, RevocationResult, Sighting, initial_state)
+from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.trust import (
+    HELD,
+    ORDER,
+    Action,
+    Provenance,
+    QuarantinedLesson,
+    RevocationResult,
+    Sighting,
+    initial_state,
+)
 from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
 

@@ -14,8 +14,7 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import ANY, Filter, Scope, Match
+from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
 from heedful.store.database import ALL, Db, Row
 from heedful.store.lessons import blob, key_of, placed, short, storable, token
 

@@ -18,9 +18,21 @@ from math import isfinite
 from typing import Any
 
 from heedful.errors import StoreError
-from heedful.lessons.export import (FORMAT, IMPORT, LESSON_FLAGS, LESSON_TEXTS, VERSION, Effect, Plain, credit, encode_line, lost_parent, split_name, sort_key)
-from heedful.lessons.lesson import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.export import (
+    FORMAT,
+    IMPORT,
+    LESSON_FLAGS,
+    LESSON_TEXTS,
+    VERSION,
+    Effect,
+    Plain,
+    credit,
+    encode_line,
+    lost_parent,
+    sort_key,
+    split_name,
+)
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.trust import RAISING, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
@@ -206,7 +218,9 @@ class _Reader(_Scope):
             }
             for row in self.each("export_rulings")
         )
-        by_place = {sort_key(record): record for record in rulings}  # those on removed examples agree
+        by_place = {
+            sort_key(record): record for record in rulings
+        }  # those on removed examples agree
         yield from (by_place[key] for key in sorted(by_place))
         links = ({"is": "link", **dict(row)} for row in self.each("export_links"))
         yield from sorted(links, key=sort_key)

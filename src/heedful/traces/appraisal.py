@@ -21,7 +21,7 @@ from typing import Any
 from heedful.checks.critique import Critic
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.loop.record import (LARGEST, NOTHING, Evaluation, Finding, Level, Usage, check_number)
+from heedful.loop.record import LARGEST, NOTHING, Evaluation, Finding, Level, Usage, check_number
 from heedful.loop.record import format_score as figure
 from heedful.redact import redact
 from heedful.traces.episode import Episode, Event, call_arguments, json_default

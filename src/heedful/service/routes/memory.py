@@ -9,10 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import State
-from heedful.lessons.lesson import Change, LessonFilter, Remembered
+from heedful.lessons.lesson import Change, LessonFilter, Outcome, Remembered, State
 from heedful.lessons.proof import is_due
-from heedful.lessons.lesson import Outcome
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
