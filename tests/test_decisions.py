@@ -22,7 +22,7 @@ from heedful.loop.decide import (
     decide,
     echoes_before,
     reasoning,
-    standing,
+    standing_of,
     triggers,
 )
 from heedful.loop.policies import orchestrator
@@ -57,14 +57,14 @@ FOUR = Policy((MaxAttempts(4),))
     ],
 )
 def test_the_level_of_fatigue_and_what_the_last_attempt_added(errors, policy, level, change):
-    worn = standing(history(*errors), policy)
+    worn = standing_of(history(*errors), policy)
     assert (worn.fatigue, worn.change) == (level, change)
 
 
 @given(support.loops(), support.policies)
 def test_the_changes_add_up_to_the_level(loop, policy):
     parts = [
-        standing(replace(loop, attempts=loop.attempts[:n]), policy)
+        standing_of(replace(loop, attempts=loop.attempts[:n]), policy)
         for n in range(len(loop.attempts) + 1)
     ]
     assert sum(round(one.change * 1000) for one in parts) == round(parts[-1].fatigue * 1000)
@@ -73,8 +73,8 @@ def test_the_changes_add_up_to_the_level(loop, policy):
 
 def test_improvement_is_what_the_policy_says():
     loop = scored(0.1, 0.15)
-    assert standing(loop, FOUR).fatigue == 0.0
-    assert standing(loop, replace(FOUR, improvement=Improvement(0.1))).fatigue == 0.15
+    assert standing_of(loop, FOUR).fatigue == 0.0
+    assert standing_of(loop, replace(FOUR, improvement=Improvement(0.1))).fatigue == 0.15
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_improvement_is_what_the_policy_says():
     ],
 )
 def test_how_often_each_finding_of_the_last_attempt_was_heard(loop, policy, echoes):
-    assert standing(loop, policy).echoes == echoes
+    assert standing_of(loop, policy).echoes == echoes
 
 
 # -- why a decision fell as it did
@@ -104,7 +104,7 @@ def test_how_often_each_finding_of_the_last_attempt_was_heard(loop, policy, echo
 
 def decided(loop: Loop, policy: Policy, at: float = 7.0) -> Any:
     verdict = decide(loop, policy)
-    found = Decision(len(loop.attempts), verdict, standing(loop, policy), at)
+    found = Decision(len(loop.attempts), verdict, standing_of(loop, policy), at)
     (told,) = reasoning(loop, [found])
     return told
 
@@ -170,7 +170,7 @@ def test_it_is_a_reading_of_verdict_and_attempts(loop, policy):
     for end in range(len(loop.attempts) + 1):
         part = replace(loop, attempts=loop.attempts[:end])
         verdict = decide(part, policy)
-        decisions.append(Decision(end, verdict, standing(part, policy), float(end)))
+        decisions.append(Decision(end, verdict, standing_of(part, policy), float(end)))
     told = reasoning(loop, decisions)
     assert len(told) == len(decisions)
     for one, decision in zip(told, decisions, strict=True):
@@ -221,7 +221,7 @@ def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     assert stored.verdicts[-1] == result.verdict
     for one in stored.decisions:
         part = replace(result.loop, attempts=result.loop.attempts[: one.attempt])
-        assert one.standing == standing(part, policy)
+        assert one.standing == standing_of(part, policy)
         assert stored.created <= one.decided <= one.at <= stored.updated
     assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.15, 0.3]
     told = heedful.reasoning(stored.loop, stored.decisions)
@@ -263,7 +263,8 @@ def test_what_echo_counted_in_the_loops_before_is_read_out_of_its_decisions(loop
     policy = Policy((MaxAttempts(9), All(Echo(times, "scope"), MaxAttempts(1))), better)
     parts = [loop.upto(end) for end in range(1, len(loop.attempts) + 1)]
     made = [
-        Decision(len(part.attempts), decide(part, policy), standing(part, policy)) for part in parts
+        Decision(len(part.attempts), decide(part, policy), standing_of(part, policy))
+        for part in parts
     ]
     stored = replace(loop, echoes={})
     before = echoes_before(stored, policy, made)

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import heedful
+from scripts.stub import STUB, stub
 
 PACKAGE = Path(heedful.__file__).parent
 
@@ -17,6 +18,10 @@ def beside() -> set[str]:
 
 def test_the_public_names_are_one_sorted_list():
     assert heedful.__all__ == sorted(set(heedful.__all__))
+
+
+def test_the_stub_for_type_checkers_is_made_from_the_table_of_names():
+    assert STUB.read_text(encoding="utf-8") == stub()
 
 
 def test_every_public_name_resolves():

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import redact
-from heedful.redact import redacted, redacted_data
+from heedful import redact as redaction
+from heedful.redact import redact, redact_data
 from tests.planted import ASSIGNED, PLACED, TOKENS, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
@@ -31,36 +31,36 @@ def test_a_token_is_known_by_its_form(kind: str, token: str) -> None:
         "({})\n",
     ):
         text = around.format(token)
-        clean = redacted(text)
+        clean = redact(text)
         assert token not in clean, around
         assert f"[redacted: {kind}]" in clean, around
         assert clean[:1] == text[:1] or around == "{}"
         assert clean[-1:] == text[-1:] or clean.endswith("]")
-        assert redacted(clean) == clean
+        assert redact(clean) == clean
 
 
 def test_every_form_is_one_of_a_token() -> None:
-    for row in redact._ISSUED.strip().split("\n"):
+    for row in redaction._ISSUED.strip().split("\n"):
         kind, form = row.split(" ")
-        form = redact._begun(form)
+        form = redaction._begun(form)
         assert any(re.search(form, token, re.ASCII) for token in TOKENS[kind]), form
 
 
 @pytest.mark.parametrize(("kind", "text", "secret"), PLACED)
 def test_a_secret_is_known_by_what_it_stands_behind(kind: str, text: str, secret: str) -> None:
-    clean = redacted(text)
+    clean = redact(text)
     assert secret in text
     assert not left(secret, clean)
     assert f"[redacted: {kind}]" in clean
     assert clean.startswith(text[:4]) or kind == "private_key"
-    assert redacted(clean) == clean
+    assert redact(clean) == clean
 
 
 @pytest.mark.parametrize(("text", "secret"), ASSIGNED)
 def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secret: str) -> None:
-    clean = redacted(text.format(secret))
+    clean = redact(text.format(secret))
     assert clean == text.format("[redacted: assigned]")
-    assert redacted(clean) == clean
+    assert redact(clean) == clean
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secret: str) 
     ],
 )
 def test_plain_words_stay(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 PIECES = [
@@ -137,13 +137,20 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=9)
 @example(f"{KEY}: {'0a' * 16}")
 @example(f'password="[redacted: aws_key]" {KEY}')
 def test_marking_twice_changes_nothing_more(text: str) -> None:
-    assert redacted(redacted(text)) == redacted(text)
+    assert redact(redact(text)) == redact(text)
 
 
 def patterns() -> list[str]:
-    forms = [redact._begun(row.split(" ")[1]) for row in redact._ISSUED.strip().split("\n")]
-    placed = [pattern for _, _, pattern in redact._PLACED]
-    return [*forms, *placed, redact._ASSIGNED, redact._KEYED, redact._QUOTED, redact._RUN]
+    forms = [redaction._begun(row.split(" ")[1]) for row in redaction._ISSUED.strip().split("\n")]
+    placed = [pattern for _, _, pattern in redaction._PLACED]
+    return [
+        *forms,
+        *placed,
+        redaction._ASSIGNED,
+        redaction._KEYED,
+        redaction._QUOTED,
+        redaction._RUN,
+    ]
 
 
 @pytest.mark.parametrize("pattern", patterns())
@@ -171,7 +178,7 @@ def test_a_telling_key_makes_its_value_a_secret() -> None:
         KEY: "a key of its own",
         1: "one",
     }
-    assert redacted_data(data) == {
+    assert redact_data(data) == {
         "password": assigned,
         "n": 3,
         "in": [{"api_key": assigned}],

@@ -6,7 +6,7 @@ from heedful import telemetry as seldom
 def test_the_same_is_said_once_in_a_while(monkeypatch):
     clock = [5.0]
     monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
-    said = seldom.Seldom()
+    said = seldom.LogThrottle()
     assert [said.now("a"), said.now("a"), said.now("b")] == [True, False, True]
     clock[0] += seldom.EVERY - 1
     assert not said.now("a")

@@ -296,7 +296,7 @@ ASKED = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
 def test_nothing_is_imported_or_told_unless_it_is_begun(told):
     run(heedful.run("t", generate=lambda task, hint: "ok", store=None))
-    assert telemetry.carried() == {}
+    assert telemetry.trace_headers() == {}
     assert told.spans() == []
     script = (
         "import asyncio, heedful, sys; from heedful.testing import ScriptedModel; "

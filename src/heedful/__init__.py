@@ -1,367 +1,73 @@
 """heedful: the reflection engine for LLM agents and pipelines.
 
-It knows when an agent should think again, when it must stop, and that the same mistake is not made
-twice.
+It knows when an agent should think again and when it must stop, and it makes sure that the same
+mistake is not made twice.
+
+A public name is imported when it is first used, so `import heedful` costs next to nothing. This
+table is the only list of them; `scripts/stub.py` makes `__init__.pyi` for type checkers from it.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-# Where each public name lives. A name is imported when it is first used, so that `import heedful`
-# costs next to nothing.
-_HOMES = {
-    "Again": "heedful.loop.decide",
-    "All": "heedful.loop.stop",
-    "Answer": "heedful.models.contract",
-    "Attempt": "heedful.loop.record",
-    "AttemptReport": "heedful.store.runs",
-    "Attribution": "heedful.memory.attribution",
-    "Briefing": "heedful.lessons.ranking",
-    "Budget": "heedful.loop.stop",
-    "Candidate": "heedful.loop.record",
-    "Change": "heedful.loop.explain",
-    "Checked": "heedful.store.runs",
-    "Claim": "heedful.memory.grounded",
-    "Client": "heedful.service.client",
-    "Comparison": "heedful.lessons.proof",
-    "Context": "heedful.checks.evaluate",
-    "Decision": "heedful.loop.decide",
-    "Difference": "heedful.lessons.words",
-    "Done": "heedful.loop.decide",
-    "Draft": "heedful.memory.drafting",
-    "Dream": "heedful.memory.dream",
-    "Dreams": "heedful.memory.dream",
-    "Echo": "heedful.loop.stop",
-    "Effect": "heedful.lessons.proof",
-    "Embedder": "heedful.models.contract",
-    "Episode": "heedful.memory.episode",
-    "Evaluation": "heedful.loop.record",
-    "Event": "heedful.memory.episode",
-    "Example": "heedful.lessons.learn",
-    "Expected": "heedful.memory.expected",
-    "Explanation": "heedful.loop.explain",
-    "Exported": "heedful.memory.transfer",
-    "Exposure": "heedful.lessons.proof",
-    "Fatigue": "heedful.loop.stop",
-    "Fault": "heedful.memory.episode",
-    "Figures": "heedful.loop.replay",
-    "Filter": "heedful.lessons.lesson",
-    "Finding": "heedful.loop.record",
-    "Found": "heedful.lessons.lesson",
-    "Goal": "heedful.loop.record",
-    "Guardrails": "heedful.pipeline",
-    "HeedfulError": "heedful.errors",
-    "Imported": "heedful.memory.transfer",
-    "Improvement": "heedful.loop.record",
-    "Loop": "heedful.loop.record",
-    "MaxAttempts": "heedful.loop.stop",
-    "Memory": "heedful.memory.memory",
-    "Merge": "heedful.lessons.patterns",
-    "Message": "heedful.models.contract",
-    "Model": "heedful.models.contract",
-    "NotPassed": "heedful.errors",
-    "NothingMet": "heedful.loop.stop",
-    "Outcome": "heedful.lessons.proof",
-    "Override": "heedful.loop.record",
-    "Pipeline": "heedful.pipeline",
-    "Plateau": "heedful.loop.stop",
-    "Policy": "heedful.loop.decide",
-    "Prompts": "heedful.memory.prompts",
-    "Proof": "heedful.lessons.proof",
-    "Proposal": "heedful.lessons.consolidate",
-    "Provenance": "heedful.lessons.trust",
-    "Quarantine": "heedful.memory.memory",
-    "QuarantinedLesson": "heedful.lessons.trust",
-    "Quota": "heedful.lessons.trust",
-    "Reach": "heedful.loop.reach",
-    "Reasoning": "heedful.loop.decide",
-    "Recorded": "heedful.loop.replay",
-    "Reflected": "heedful.memory.reflect",
-    "Reflection": "heedful.lessons.learn",
-    "Remembered": "heedful.lessons.lesson",
-    "Repeat": "heedful.loop.stop",
-    "RepeatedStep": "heedful.memory.repeats",
-    "Replayed": "heedful.loop.replay",
-    "Report": "heedful.store.runs",
-    "Result": "heedful.drive.drive",
-    "RevocationResult": "heedful.lessons.trust",
-    "Run": "heedful.drive.drive",
-    "Scope": "heedful.lessons.lesson",
-    "Screening": "heedful.memory.screen",
-    "Seen": "heedful.lessons.patterns",
-    "Sighting": "heedful.lessons.trust",
-    "Signal": "heedful.memory.signal",
-    "Signature": "heedful.lessons.signature",
-    "Spaces": "heedful.memory.memory",
-    "StageReport": "heedful.store.runs",
-    "Standing": "heedful.loop.decide",
-    "Stop": "heedful.loop.stop",
-    "StopRule": "heedful.loop.stop",
-    "Store": "heedful.store.store",
-    "Suspect": "heedful.memory.attribution",
-    "Templates": "heedful.lessons.patterns",
-    "Trigger": "heedful.loop.decide",
-    "Tuned": "heedful.loop.replay",
-    "Usage": "heedful.loop.record",
-    "Writer": "heedful.drive.generate",
-    "appraise": "heedful.appraising",
-    "attribute": "heedful.memory.attribution",
-    "compare": "heedful.loop.replay",
-    "consolidate": "heedful.memory.dream",
-    "context": "heedful.checks.evaluate",
-    "decide": "heedful.loop.decide",
-    "episode_of": "heedful.memory.episode",
-    "explain": "heedful.loop.explain",
-    "keep_dreaming": "heedful.memory.dream",
-    "open_model": "heedful.models",
-    "open_store": "heedful.store",
-    "override": "heedful.drive.report",
-    "policy": "heedful.loop.policies",
-    "proof": "heedful.lessons.proof",
-    "reach": "heedful.loop.reach",
-    "reasoning": "heedful.loop.decide",
-    "reflect": "heedful.memory.reflect",
-    "reflect_waiting": "heedful.memory.reflect",
-    "repeated_step": "heedful.memory.repeats",
-    "replay": "heedful.loop.replay",
-    "run": "heedful.drive.drive",
-    "run_sync": "heedful.drive.portal",
-    "screen": "heedful.memory.screen",
-    "self_correcting": "heedful.drive.portal",
-    "self_rated": "heedful.memory.drafting",
-    "signals": "heedful.memory.signals",
-    "signature": "heedful.lessons.signature",
-    "targeted": "heedful.drive.generate",
-    "tune": "heedful.loop.replay",
+_NAMES = {
+    "appraising": "appraise",
+    "checks.evaluate": "Context context",
+    "drive.drive": "Result Run run",
+    "drive.generate": "Writer targeted",
+    "drive.portal": "run_sync self_correcting",
+    "drive.report": "override",
+    "errors": "HeedfulError NotPassed",
+    "lessons.consolidate": "Proposal",
+    "lessons.lesson": "Example Filter Match Reflection Remembered Scope Signature",
+    "lessons.patterns": "Merge Seen Templates",
+    "lessons.proof": "Comparison Effect Exposure Outcome Proof proof",
+    "lessons.ranking": "Briefing",
+    "lessons.signature": "signature",
+    "lessons.trust": "Provenance QuarantinedLesson Quota RevocationResult Sighting",
+    "lessons.words": "Difference",
+    "loop.decide": "Again Decision Done Policy Reasoning Standing Trigger decide reasoning",
+    "loop.explain": "Change Explanation explain",
+    "loop.policies": "policy",
+    "loop.reach": "Reach reach",
+    "loop.record": "Attempt Candidate Evaluation Finding Goal Improvement Loop Override Usage",
+    "loop.replay": "Figures RecordedLoop ReplayResult TuningResult compare replay tune",
+    "loop.stop": "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule",
+    "memory.attribution": "Attribution Suspect attribute",
+    "memory.drafting": "Draft self_rated",
+    "memory.dream": "Dream Dreams consolidate keep_dreaming",
+    "memory.episode": "Episode Event Fault episode_of",
+    "memory.expected": "Expected",
+    "memory.grounded": "Claim",
+    "memory.memory": "Memory Quarantine Spaces",
+    "memory.prompts": "Prompts",
+    "memory.reflect": "Reflected reflect reflect_waiting",
+    "memory.repeats": "RepeatedStep repeated_step",
+    "memory.screen": "Screening screen",
+    "memory.signal": "Signal",
+    "memory.signals": "signals",
+    "memory.transfer": "Exported Imported",
+    "models": "open_model",
+    "models.contract": "Answer Embedder Message Model",
+    "pipeline": "Guardrails Pipeline",
+    "service.client": "Client",
+    "store": "open_store",
+    "store.runs": "AttemptReport Checked Report StageReport",
+    "store.store": "Store",
 }
-_ROOMS = {"checks": "heedful.checks", "errors": "heedful.errors", "models": "heedful.models"}
-_ROOMS |= {"policies": "heedful.loop.policies", "testing": "heedful.testing"}
-_ROOMS |= {"traces": "heedful.traces"}
+_HOMES = {name: f"heedful.{home}" for home, names in _NAMES.items() for name in names.split()}
+# Modules that are public as a whole.
+_MODULES = {name: f"heedful.{name}" for name in "checks errors models testing traces".split()}
+_MODULES |= {"policies": "heedful.loop.policies"}
 
-if TYPE_CHECKING:
-    from heedful.pipeline import Guardrails, Pipeline
-    from heedful.store.runs import AttemptReport, Checked, Report, StageReport
-
-    __version__: str
-    from heedful import checks as checks
-    from heedful import errors as errors
-    from heedful import models as models
-    from heedful import traces as traces
-    from heedful.appraising import appraise
-    from heedful.checks.evaluate import Context, context
-    from heedful.drive.drive import Result, Run, run
-    from heedful.drive.generate import Writer, targeted
-    from heedful.drive.portal import run_sync, self_correcting
-    from heedful.drive.report import override
-    from heedful.errors import HeedfulError, NotPassed
-    from heedful.lessons.consolidate import Proposal
-    from heedful.lessons.learn import Example, Reflection
-    from heedful.lessons.lesson import Filter, Found, Remembered, Scope
-    from heedful.lessons.patterns import Merge, Seen, Templates
-    from heedful.lessons.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
-    from heedful.lessons.ranking import Briefing
-    from heedful.lessons.signature import Signature, signature
-    from heedful.lessons.trust import (
-        Provenance,
-        QuarantinedLesson,
-        Quota,
-        RevocationResult,
-        Sighting,
-    )
-    from heedful.lessons.words import Difference
-    from heedful.loop import policies as policies
-    from heedful.loop.decide import (
-        Again,
-        Decision,
-        Done,
-        Policy,
-        Reasoning,
-        Standing,
-        Trigger,
-        decide,
-        reasoning,
-    )
-    from heedful.loop.explain import Change, Explanation, explain
-    from heedful.loop.policies import policy
-    from heedful.loop.reach import Reach, reach
-    from heedful.loop.record import (
-        Attempt,
-        Candidate,
-        Evaluation,
-        Finding,
-        Goal,
-        Improvement,
-        Loop,
-        Override,
-        Usage,
-    )
-    from heedful.loop.replay import Figures, Recorded, Replayed, Tuned, compare, replay, tune
-    from heedful.loop.stop import (
-        All,
-        Budget,
-        Echo,
-        Fatigue,
-        MaxAttempts,
-        NothingMet,
-        Plateau,
-        Repeat,
-        Stop,
-        StopRule,
-    )
-    from heedful.memory.attribution import Attribution, Suspect, attribute
-    from heedful.memory.drafting import Draft, self_rated
-    from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
-    from heedful.memory.episode import Episode, Event, Fault, episode_of
-    from heedful.memory.expected import Expected
-    from heedful.memory.grounded import Claim
-    from heedful.memory.memory import Memory, Quarantine, Spaces
-    from heedful.memory.prompts import Prompts
-    from heedful.memory.reflect import Reflected, reflect, reflect_waiting
-    from heedful.memory.repeats import RepeatedStep, repeated_step
-    from heedful.memory.screen import Screening, screen
-    from heedful.memory.signal import Signal
-    from heedful.memory.signals import signals
-    from heedful.memory.transfer import Exported, Imported
-    from heedful.models import open_model
-    from heedful.models.contract import Answer, Embedder, Message, Model
-    from heedful.service.client import Client
-    from heedful.store import open_store
-    from heedful.store.store import Store
-
-__all__ = [
-    "Again",
-    "All",
-    "Answer",
-    "Attempt",
-    "AttemptReport",
-    "Attribution",
-    "Briefing",
-    "Budget",
-    "Candidate",
-    "Change",
-    "Checked",
-    "Claim",
-    "Client",
-    "Comparison",
-    "Context",
-    "Decision",
-    "Difference",
-    "Done",
-    "Draft",
-    "Dream",
-    "Dreams",
-    "Echo",
-    "Effect",
-    "Embedder",
-    "Episode",
-    "Evaluation",
-    "Event",
-    "Example",
-    "Expected",
-    "Explanation",
-    "Exported",
-    "Exposure",
-    "Fatigue",
-    "Fault",
-    "Figures",
-    "Filter",
-    "Finding",
-    "Found",
-    "Goal",
-    "Guardrails",
-    "HeedfulError",
-    "Imported",
-    "Improvement",
-    "Loop",
-    "MaxAttempts",
-    "Memory",
-    "Merge",
-    "Message",
-    "Model",
-    "NotPassed",
-    "NothingMet",
-    "Outcome",
-    "Override",
-    "Pipeline",
-    "Plateau",
-    "Policy",
-    "Prompts",
-    "Proof",
-    "Proposal",
-    "Provenance",
-    "Quarantine",
-    "QuarantinedLesson",
-    "Quota",
-    "Reach",
-    "Reasoning",
-    "Recorded",
-    "Reflected",
-    "Reflection",
-    "Remembered",
-    "Repeat",
-    "RepeatedStep",
-    "Replayed",
-    "Report",
-    "Result",
-    "RevocationResult",
-    "Run",
-    "Scope",
-    "Screening",
-    "Seen",
-    "Sighting",
-    "Signal",
-    "Signature",
-    "Spaces",
-    "StageReport",
-    "Standing",
-    "Stop",
-    "StopRule",
-    "Store",
-    "Suspect",
-    "Templates",
-    "Trigger",
-    "Tuned",
-    "Usage",
-    "Writer",
-    "appraise",
-    "attribute",
-    "compare",
-    "consolidate",
-    "context",
-    "decide",
-    "episode_of",
-    "explain",
-    "keep_dreaming",
-    "open_model",
-    "open_store",
-    "override",
-    "policy",
-    "proof",
-    "reach",
-    "reasoning",
-    "reflect",
-    "reflect_waiting",
-    "repeated_step",
-    "replay",
-    "run",
-    "run_sync",
-    "screen",
-    "self_correcting",
-    "self_rated",
-    "signals",
-    "signature",
-    "targeted",
-    "tune",
-]
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
-    elif name in _ROOMS:
-        value = import_module(_ROOMS[name])
+    elif name in _MODULES:
+        value = import_module(_MODULES[name])
     elif name == "__version__":
         value = import_module("importlib.metadata").version("heedful")
     else:
@@ -371,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_ROOMS])
+    return sorted([*globals(), *__all__, *_MODULES])

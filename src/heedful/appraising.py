@@ -9,8 +9,8 @@ from typing import Any
 from heedful.checks.critic import Critic
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.loop.record import NOTHING, Evaluation, Finding, number
-from heedful.loop.record import shown as figure
+from heedful.loop.record import NOTHING, Evaluation, Finding, check_number
+from heedful.loop.record import format_score as figure
 from heedful.memory.appraisal import Best, appraised
 from heedful.memory.course import course, text_of
 from heedful.memory.episode import Episode, Event
@@ -74,7 +74,7 @@ def _by_checks(found: Evaluation, many: int, where: str) -> Iterator[Judgement]:
         yield Judgement("correctness", found.met, why, (), where, "checks")
     for score in SCORES:
         if score in found.scores:
-            number(f"score {score}", found.scores[score], 0, 1)
+            check_number(f"score {score}", found.scores[score], 0, 1)
             yield Judgement(score, found.scores[score], "a check gives it", (), where, "checks")
 
 

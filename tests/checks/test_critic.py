@@ -23,7 +23,7 @@ from heedful.loop.record import Evaluation, Goal, Usage
 from heedful.loop.stop import Echo, MaxAttempts
 from heedful.models.call import WARMER
 from heedful.models.contract import Answer
-from heedful.sanitize import cut
+from heedful.sanitize import cut_middle
 from heedful.testing import FixedEmbedder, ScriptedModel
 
 AT = Context("Explain tides.")
@@ -469,7 +469,7 @@ def test_a_secret_is_taken_out_before_a_cut_would_part_it():
 
 @given(st.text(), st.integers(200, 1000), st.integers(1, 20))
 def test_what_is_cut_is_within_its_bound(text, most, times):
-    shown = cut(text * times, most)
+    shown = cut_middle(text * times, most)
     assert len(shown) <= most
     assert shown == text * times or "are left out" in shown
 

@@ -24,7 +24,7 @@ from heedful.cli.output import NoPictures
 from heedful.cli.picture import draw, rolling
 from heedful.cli.report import page
 from heedful.cli.stories import Shown, Story, Try, kinds
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}
@@ -119,7 +119,7 @@ def test_it_loads_nothing():
 
 
 def test_it_says_all_there_is():
-    text = Page(page(found(a=share(9, 10), b=share(1, 10)), None)).text
+    text = Page(page(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)), None)).text
     for words in (
         "With memory 50 points more tasks right at once",
         "20 of 40 right at once with memory",
@@ -144,7 +144,7 @@ def test_where_there_is_nothing_to_tell():
 
 
 def test_result_json_holds_every_row():
-    plain = json.loads(json.dumps(found(a=share(9, 10)).plain()))
+    plain = json.loads(json.dumps(found(a=wilson_interval(9, 10)).plain()))
     assert len(plain["rows"]["with"]) == len(plain["rows"]["without"]) == 80
     assert plain["follows_gold"]["a"]["value"] == 0.9
     assert plain["words"][SECOND][0].startswith("uplift: +50 points")
@@ -172,7 +172,7 @@ def test_words_say_what_the_interval_says():
 def test_the_table_fits(width, wide):
     console = Console(width=width, record=True, file=None, color_system=None, quiet=False)
     with console.capture() as captured:
-        print_summary(found(a=share(9, 10), b=share(1, 10)), console)
+        print_summary(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)), console)
     shown = captured.get()
     assert ("tokens" in shown) == wide
     assert "100 % (" in shown
@@ -180,14 +180,18 @@ def test_the_table_fits(width, wide):
 
 
 def test_the_same_pool_is_shown_once():
-    groups = [one.group for one, _ in by_group(found(a=share(9, 10), b=share(9, 10)))]
+    groups = [
+        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(9, 10)))
+    ]
     assert groups == ["a", "b", POOLED]
-    groups = [one.group for one, _ in by_group(found(a=share(9, 10), b=share(1, 10)))]
+    groups = [
+        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))
+    ]
     assert groups == ["a", "b", POOLED, FOLLOWED]
 
 
 def test_no_family_that_can_be_followed():
-    told = dict(sentences(found(a=share(1, 10), b=share(0, 10))))
+    told = dict(sentences(found(a=wilson_interval(1, 10), b=wilson_interval(0, 10))))
     assert told["no family reaches 80 % there"] == ["this model cannot follow examples"]
 
 

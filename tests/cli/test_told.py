@@ -9,8 +9,7 @@ import pytest
 from heedful import open_store
 from heedful.checks import contains
 from heedful.drive.drive import Run
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.loop.policies import default
 from heedful.loop.record import Evaluation, Goal
 from heedful.memory.memory import Memory

@@ -18,7 +18,7 @@ from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import decision_to, policy_to
-from heedful.loop.decide import Again, Done, Policy, Verdict, standing
+from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Evaluation, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, All, Budget, MaxAttempts, Plateau, Repeat, Stop
 from heedful.store import loops
@@ -100,7 +100,7 @@ def test_its_decision_rests_on_what_the_stopped_one_did(store):
         await given_by_ada(store)
         stored = await store.read(SCOPE, loops.read, "a")
         stopped, reopened = stored.decisions[1:]
-        assert reopened.standing == stopped.standing == standing(stored.loop, policy)
+        assert reopened.standing == stopped.standing == standing_of(stored.loop, policy)
         assert reopened.standing.fatigue == 0.15
         assert stopped.at <= reopened.at <= time.time()
         told = heedful.reasoning(stored.loop, stored.decisions)

@@ -13,10 +13,9 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
 from heedful.errors import InvalidInput, UserCodeError
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.ranking import FIRST, together, withheld
+from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal
@@ -84,7 +83,7 @@ def taught(store: Store, *lessons: Reflection, ended: int = FIRST, scope: Scope 
 
 
 def coins(id: str, share: float = 0.5, seed: str = SEED) -> list[bool]:
-    return [withheld(seed, id, name, share) for name in WHOLE[:3]]
+    return [is_withheld(seed, id, name, share) for name in WHOLE[:3]]
 
 
 def named(wanted: Callable[[str], bool]) -> str:
@@ -93,7 +92,7 @@ def named(wanted: Callable[[str], bool]) -> str:
 
 def alone(*arms: bool) -> str:
     """A loop in which each lesson has a coin of its own, that falls so."""
-    return named(lambda id: not together(SEED, id) and coins(id) == list(arms))
+    return named(lambda id: not is_pooled(SEED, id) and coins(id) == list(arms))
 
 
 def shown(model: ScriptedModel, prompt: int = 0) -> list[str]:
@@ -131,7 +130,7 @@ def test_the_first_loops_of_a_scope_are_shown_everything_and_then_a_coin_decides
     async def scenario() -> None:
         for n in range(FIRST + 3):
             model = await drive(store, memory, f"loop {n}")
-            hidden = n >= FIRST and withheld(SEED, f"loop {n}", WHOLE[0], 0.999)
+            hidden = n >= FIRST and is_withheld(SEED, f"loop {n}", WHOLE[0], 0.999)
             assert hidden is (n >= FIRST)
             assert ("unit" in shown(model)) is not hidden
 
@@ -163,7 +162,7 @@ def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
 @pytest.mark.parametrize("hidden", [True, False])
 def test_one_coin_decides_over_all_in_one_loop_of_four(store, path, hidden):
     taught(store)
-    id = named(lambda id: together(SEED, id) and coins(id)[0] is hidden)
+    id = named(lambda id: is_pooled(SEED, id) and coins(id)[0] is hidden)
     model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
     assert len(shown(model)) == (0 if hidden else 3)
     assert set(exposed(path, id).values()) == {(not hidden, 0.5, 1)}
@@ -186,7 +185,7 @@ def test_an_accepted_first_try_is_a_lesson_too(store, path):
     one = Reflection("example", mark, "accepted", "accepted", "accepted", example=accepted)
     taught(store, one)
     name = f"example/{mark.digest}"
-    id = named(lambda id: withheld(SEED, id, name, 0.5))
+    id = named(lambda id: is_withheld(SEED, id, name, 0.5))
     assert shown(asyncio.run(drive(store, Memory(store, holdout=0.5), id))) == []
     found = "select kind, signature, shown from exposure where loop = ?"
     assert rows(path, found, id) == [("example", mark.digest, 0)]
@@ -203,7 +202,7 @@ def test_scopes_toss_coins_of_their_own(store):
 
     arms = asyncio.run(scenario())
     assert arms == [
-        tuple(not withheld(f"t\0{name}", f"loop {n}", WHOLE[0], 0.5) for name in "ab")
+        tuple(not is_withheld(f"t\0{name}", f"loop {n}", WHOLE[0], 0.5) for name in "ab")
         for n in range(40)
     ]
     assert len(set(arms)) == 4

@@ -14,7 +14,7 @@ from heedful.errors import InvalidInput
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide
 from heedful.loop.explain import Change, changes
-from heedful.loop.record import Evaluation, Goal, Loop, Override, Usage, agreeing
+from heedful.loop.record import Evaluation, Goal, Loop, Override, Usage, check_goals
 from heedful.loop.stop import (
     All,
     Budget,
@@ -80,7 +80,7 @@ def moved(loop: Loop, policy: Policy, path: Path, value: float) -> str:
     """The kind of the verdict where the number at `path` is another. Raises InvalidInput."""
     case = put(plain(loop, policy), path, value)
     goals = tuple(map(codec.goal_from, case["goals"]))
-    agreeing(goals)
+    check_goals(goals)
     attempts = loop.attempts
     if path[0] == "scores":
         last = attempts[-1]
@@ -395,7 +395,7 @@ def test_no_change_makes_the_goals_contradict_each_other():
     exactly = (Goal("q", 0.5), Goal("q", 0.5, "at_most"))
     loop = loop_of(Evaluation(scores={"q": 0.5}), goals=exactly)
     for change in named(loop, ONE):
-        agreeing(change.loop.goals)
+        check_goals(change.loop.goals)
     assert {change.what for change in named(loop, ONE)} == {"score q"}
 
 

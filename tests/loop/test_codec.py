@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.loop import codec, stop
-from heedful.loop.decide import Again, Decision, Policy, Standing, Trigger, decide, standing
+from heedful.loop.decide import Again, Decision, Policy, Standing, Trigger, decide, standing_of
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Attempt, Candidate, Override
 from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
@@ -92,7 +92,7 @@ def test_verdicts(loop, policy):
 
 @given(support.loops(), support.policies, st.integers(0, 9), st.floats(0, 1e12))
 def test_decisions(loop, policy, attempt, at):
-    verdict, worn = decide(loop, policy), standing(loop, policy)
+    verdict, worn = decide(loop, policy), standing_of(loop, policy)
     plain = through_json(codec.decision_to(verdict, worn, 0.5))
     assert codec.decision_from(plain, attempt, at) == Decision(attempt, verdict, worn, at, 0.5)
     bare = Decision(attempt, verdict, Standing(), at, decided=at)

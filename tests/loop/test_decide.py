@@ -16,10 +16,10 @@ from heedful.loop.decide import (
     Done,
     Policy,
     Trigger,
-    admit,
+    apply_override,
+    check_override,
+    consume_overrides,
     decide,
-    overridden,
-    spent,
     triggers,
 )
 from heedful.loop.record import (
@@ -241,7 +241,7 @@ def test_each_of_the_five_can_be_lifted(name):
     assert isinstance(verdict, Again)
     assert [(one.stop.rule, one.by, one.override) for one in verdict.lifted] == [(name, "ada", 0)]
     assert verdict.feedback.startswith("The last answer was not accepted:")
-    admit(Override(name, "ada"), decide(SAME, policy), policy)
+    check_override(Override(name, "ada"), decide(SAME, policy), policy)
 
 
 NOT_LIFTED: dict[str, tuple[Loop, Policy]] = {
@@ -258,7 +258,7 @@ def test_nothing_else_can_be_lifted(name):
     loop = replace(loop, overrides=(Override(name, "ada", decisions=9),))
     assert rules(decide(loop, policy)) == [name]
     with pytest.raises(OverrideRefused, match=name):
-        admit(Override(name, "ada"), decide(loop, policy), policy)
+        check_override(Override(name, "ada"), decide(loop, policy), policy)
 
 
 def test_an_override_lifts_only_its_own_rule():
@@ -290,7 +290,7 @@ def test_an_override_of_one_member_lifts_all_of_them():
         verdict = decide(replace(SAME, overrides=(Override(name, "ada"),)), policy)
         assert isinstance(verdict, Again)
     with pytest.raises(OverrideRefused):
-        admit(Override("attempts+repeat", "ada"), decide(SAME, policy), policy)
+        check_override(Override("attempts+repeat", "ada"), decide(SAME, policy), policy)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_an_override_of_one_member_lifts_all_of_them():
 def test_an_override_that_cannot_be_given_is_refused(override, why):
     policy = Policy((MaxAttempts(2), Budget(calls=9)))
     with pytest.raises(OverrideRefused, match=why):
-        admit(override, decide(SAME, policy), policy)
+        check_override(override, decide(SAME, policy), policy)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_an_override_that_cannot_be_given_is_refused(override, why):
 def test_a_refusal_names_the_field_and_what_is_allowed(override, said):
     policy = Policy((MaxAttempts(2), All(Echo(1), Budget(calls=9)), Budget(calls=9)))
     with pytest.raises(OverrideRefused) as caught:
-        admit(override, decide(SAME, policy), policy, at=100.0)
+        check_override(override, decide(SAME, policy), policy, at=100.0)
     assert str(caught.value).startswith(said)
 
 
@@ -359,7 +359,7 @@ def test_one_that_has_expired_leaves_the_rule_to_the_next():
     verdict = decide(loop, Policy((MaxAttempts(2),)))
     assert isinstance(verdict, Again)
     assert [(one.by, one.override) for one in verdict.lifted] == [("bo", 1)]
-    assert [o.used for o in spent(loop, verdict).overrides] == [0, 1]
+    assert [o.used for o in consume_overrides(loop, verdict).overrides] == [0, 1]
 
 
 @given(support.loops(), support.policies, st.lists(support.expiring, max_size=3), st.floats(0, 3))
@@ -383,12 +383,12 @@ def test_an_override_that_is_given_decides_a_stopped_loop_anew_and_no_other(
     loop = replace(loop, at=at)
     verdict = decide(loop, policy)
     try:
-        admit(override, verdict, policy, at)
+        check_override(override, verdict, policy, at)
     except OverrideRefused as refused:
         with pytest.raises(OverrideRefused, match=re.escape(str(refused))):
-            overridden(loop, policy, verdict, override)
+            apply_override(loop, policy, verdict, override)
         return
-    after, new = overridden(loop, policy, verdict, override)
+    after, new = apply_override(loop, policy, verdict, override)
     assert [replace(o, used=0) for o in after.overrides] == [*loop.overrides, override]
     if isinstance(verdict, Again):
         assert new is verdict
@@ -396,7 +396,7 @@ def test_an_override_that_is_given_decides_a_stopped_loop_anew_and_no_other(
     else:
         both = replace(loop, overrides=(*loop.overrides, override))
         assert new == decide(both, policy)
-        assert after == spent(both, new)
+        assert after == consume_overrides(both, new)
 
 
 def test_a_loop_that_passed_stays_done():
@@ -404,7 +404,7 @@ def test_a_loop_that_passed_stays_done():
     passed = loop_of(evaluated(), overrides=(Override("attempts", "ada", decisions=9),))
     assert decide(passed, policy) == Done(1, passed=True)
     with pytest.raises(OverrideRefused, match="passed"):
-        admit(Override("attempts", "ada"), decide(passed, policy), policy)
+        check_override(Override("attempts", "ada"), decide(passed, policy), policy)
 
 
 # -- best

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Done, Policy, decide, spent
+from heedful.loop.decide import Again, Done, Policy, consume_overrides, decide
 from heedful.loop.explain import changes, explain
 from heedful.loop.record import Improvement, Loop, Override, Usage
 from heedful.loop.stop import (
@@ -167,7 +167,7 @@ def test_with_expiring_overrides_it_is_told_as_it_happened(loop, policy, data):
     for number, attempt in enumerate(loop.attempts):
         grown = replace(grown.then(attempt), at=number / 3)
         verdict = decide(grown, policy)
-        grown = spent(grown, verdict)
+        grown = consume_overrides(grown, verdict)
         happened.append("again" if isinstance(verdict, Again) else "ended")
         if isinstance(verdict, Again):
             happened[-1] = ", ".join(f"{one.stop.rule} by {one.by}" for one in verdict.lifted)
@@ -207,7 +207,7 @@ def test_a_loop_folded_attempt_by_attempt_is_told_as_it_happened(loop, policy):
         grown = grown.then(attempt)
         verdict = decide(grown, policy)
         happened.append(isinstance(verdict, Again))
-        grown = spent(grown, verdict)
+        grown = consume_overrides(grown, verdict)
         if happened[-1] is False:
             break
     assert [d.startswith("again") for d in told(grown, policy)] == happened

@@ -21,7 +21,7 @@ from heedful.loop.record import (
     Improvement,
     Loop,
     Usage,
-    agreeing,
+    check_goals,
 )
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 
@@ -100,7 +100,7 @@ LOW, HIGH = Goal("q", 0.5), Goal("q", 0.5, "at_most")
 )
 def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
     makers: list[Any] = [
-        lambda: agreeing(goals),
+        lambda: check_goals(goals),
         lambda: Policy((MaxAttempts(),), goals=goals),
         lambda: Run("t", generate=lambda task, hint: "", goals=goals, store=None),
     ]

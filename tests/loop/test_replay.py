@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent
+from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.policies import PRESETS, default
 from heedful.loop.record import (
     NOTHING,
@@ -24,7 +24,7 @@ from heedful.loop.record import (
     Override,
     Usage,
 )
-from heedful.loop.replay import Figures, Recorded, Replayed, compare, replay
+from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
 from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Plateau, Repeat, Stop
 from heedful.testing import history
 from tests.loop import support
@@ -40,7 +40,7 @@ def lived(attempts: Sequence[Attempt], policy: Policy, begun: Loop) -> tuple[Loo
     while waiting and isinstance(verdict, Again):
         loop = loop.then(waiting.pop(0))
         verdict = decide(loop, policy)  # type: ignore[assignment]
-        loop = spent(loop, verdict)
+        loop = consume_overrides(loop, verdict)
     return loop, verdict
 
 
@@ -64,7 +64,7 @@ def test_another_policy_does_what_deciding_by_hand_does(loop, old, new):
     record = replace(record, overrides=loop.overrides, cancelled=loop.cancelled)
     made, verdict = lived(record.attempts, new, bare(record, new))
     again = replay(record, new)
-    assert replace(again, exact=False) == Replayed(
+    assert replace(again, exact=False) == ReplayResult(
         len(made.attempts), made.best, verdict, False, made.usage
     )
     assert not again.exact or isinstance(verdict, Done)
@@ -198,7 +198,7 @@ def test_an_attempt_that_passes_ends_every_replay(loop, policy):
 
 @pytest.mark.parametrize("policy", PRESETS.values(), ids=PRESETS)
 def test_of_a_loop_without_attempts_the_record_tells_nothing(policy):
-    assert replay(Loop("none"), policy) == Replayed(0, None, Again(), False, NOTHING)
+    assert replay(Loop("none"), policy) == ReplayResult(0, None, Again(), False, NOTHING)
 
 
 def test_goals_of_the_policy_are_those_of_a_loop_that_has_none():
@@ -246,11 +246,11 @@ GOALS = (QUALITY, DRIFT)
     ],
 )
 def test_what_passes_is_worth_1_and_only_that(evaluation, worth):
-    assert Recorded(loop_of(evaluation, goals=GOALS)).worth(1) == worth
+    assert RecordedLoop(loop_of(evaluation, goals=GOALS)).worth(1) == worth
 
 
 def test_where_the_quality_is_known_the_checks_are_not_asked():
-    record = Recorded(loop_of(evaluated(), evaluated("x")), (0.25, 1))
+    record = RecordedLoop(loop_of(evaluated(), evaluated("x")), (0.25, 1))
     assert [record.worth(n) for n in (1, 2, None)] == [0.25, 1, 0.0]
     assert record.oracle == 2
 
@@ -262,8 +262,8 @@ def test_where_the_quality_is_known_the_checks_are_not_asked():
 def test_the_oracle_stops_at_the_first_right_attempt_and_at_once_where_there_is_none(
     quality, oracle
 ):
-    assert Recorded(history("a", "b", "c"), quality).oracle == oracle
-    assert Recorded(Loop("none")).oracle == 1
+    assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle
+    assert RecordedLoop(Loop("none")).oracle == 1
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_the_oracle_stops_at_the_first_right_attempt_and_at_once_where_there_is_
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
     with pytest.raises(InvalidInput) as caught:
-        Recorded(history("a", "b"), quality)
+        RecordedLoop(history("a", "b"), quality)
     assert caught.value.field == "quality"
 
 
@@ -279,12 +279,12 @@ def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
 
 
 @st.composite
-def recorded(draw: st.DrawFn) -> Recorded:
+def recorded(draw: st.DrawFn) -> RecordedLoop:
     loop = draw(support.loops())
     known = draw(st.booleans())
     share = st.sampled_from([0, 0.5, 1])
     quality = tuple(draw(share) for _ in loop.attempts) if known else ()
-    return Recorded(loop, quality)
+    return RecordedLoop(loop, quality)
 
 
 records = st.lists(recorded(), max_size=4)
@@ -334,13 +334,13 @@ def test_the_figures_of_two_sets_are_those_of_each_together(one, two, policy):
 
 def test_without_loops_or_policies_there_is_nothing_to_tell():
     assert compare([], [default]) == (Figures("default", 0, 0, NOTHING, 0, 0, 0.0, 0, 0, 0),)
-    assert compare([Recorded(history("a"))], []) == ()
+    assert compare([RecordedLoop(history("a"))], []) == ()
 
 
 def test_three_loops_by_hand():
     """Solved at once; solved by the third, which one policy gives up before; never solved."""
     loops = [history(""), history("ab", "a", ""), history("a", "a", "a", candidates="xxx")]
-    records: list[Any] = [Recorded(loop) for loop in loops]
+    records: list[Any] = [RecordedLoop(loop) for loop in loops]
     two, repeat = Policy((MaxAttempts(2),), name="two"), Policy((Repeat(), MaxAttempts(9)), name="")
     usage = [Usage(calls=n) for n in (5, 6)]
     assert compare(records, [two, repeat]) == (

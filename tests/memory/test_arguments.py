@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.lessons.trust import Quota
 from heedful.memory.memory import Memory
 from tests.store.support import opened
@@ -41,7 +41,7 @@ def refused(call: Any, field: str, value: object) -> None:
 @pytest.mark.parametrize("value", [NAN, 1.5, 0, -1, HUGE, True, "5"])
 def test_max_entries(value):
     with pytest.raises(
-        InvalidInput, match=r"max_entries is .* an integer of at least 1 .* or None"
+        InvalidInput, match=r"max_entries is .* an integer of at least 1.* or None"
     ):
         Memory(":memory:", max_entries=value)
 

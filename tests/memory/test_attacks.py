@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.lesson import Example, Filter, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search

@@ -20,8 +20,7 @@ from heedful.errors import (
     RollbackRefused,
     StoreError,
 )
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.store import dreams, exposures

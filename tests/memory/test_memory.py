@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, StoreError
-from heedful.lessons.learn import Example, Reflection, located
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.learn import with_vector
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -196,7 +196,7 @@ def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
         for task in tasks:
             one = replace(WEIGHT, task=task, accepted=task[-20:])
             kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
-            (placed,) = located([kept], *await memory._place(task))
+            (placed,) = with_vector([kept], *await memory._place(task))
             await memory.store.write(memory.scope, exposures.remember, [placed])
         said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
         assert (len(said), said[-1]) == (3, tasks[2])

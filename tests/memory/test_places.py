@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.memory.memory import BATCH, Memory, Spaces
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK

@@ -12,8 +12,7 @@ import pytest
 from heedful.checks import contains
 from heedful.drive.drive import run
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import Episode, Event, Prompts
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout, StoreError
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.lesson import Example, Filter, Scope
 from heedful.lessons.ranking import as_text, choose
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory.drafting import IMPORTANCE, by_rules
@@ -593,7 +592,7 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
 
 
 def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
-    from heedful.lessons.ranking import briefed
+    from heedful.lessons.ranking import choose_for_loop
 
     near: dict[str, Any] = {"overlap": 0.9}
     some = [found(n, f"task {n}", **near) for n in range(4)]
@@ -602,11 +601,11 @@ def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
         for n in (8, 9)
     ]
     told = found(7, "task", "", kind="reflection", lesson="It went wrong.", **near)
-    chosen = briefed([rules[0], told, *some, rules[1]], 0.0, True)
+    chosen = choose_for_loop([rules[0], told, *some, rules[1]], 0.0, True)
     assert len(chosen) == 3
     assert [one.id for one in chosen if one.kind == "strategy"] in ([], [8])
-    assert briefed([told, *rules], 0.0, True) == [rules[0]]
-    assert briefed([told, *some[:1], *rules], 0.0, False)[-1].kind in ("check", "strategy")
+    assert choose_for_loop([told, *rules], 0.0, True) == [rules[0]]
+    assert choose_for_loop([told, *some[:1], *rules], 0.0, False)[-1].kind in ("check", "strategy")
     assert choose([rules[0]]) == []
 
 

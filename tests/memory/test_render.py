@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.lessons.ranking import as_messages, as_text, choose, provenance
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 from tests.memory.support import found
 from tests.store.support import opened
 
@@ -122,7 +122,7 @@ def test_lessons_without_an_example_are_told_before_the_examples():
 def test_only_data_stands_in_a_turn(task, accepted):
     turns = as_messages([found(1, task, accepted)])
     assert [turn.role for turn in turns] == ["user", "assistant"]
-    assert [turn.content for turn in turns] == [neutral(task), neutral(accepted)]
+    assert [turn.content for turn in turns] == [sanitize(task), sanitize(accepted)]
 
 
 SCRIPTS = {

@@ -9,7 +9,7 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.testing import FixedEmbedder
 
 TASK = "convert the weight of the parcel to kilograms"

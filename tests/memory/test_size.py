@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks import text as checks
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.proof import Exposure
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

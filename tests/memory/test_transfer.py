@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import ORDER
 from heedful.memory.memory import Memory

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
-from heedful.lessons.export import LONGEST_LINE, encoded
-from heedful.lessons.learn import Example
+from heedful.lessons.export import LONGEST_LINE, encode_line
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.memory import transfers
@@ -333,7 +333,7 @@ def test_an_entry_that_no_line_holds_is_told():
     async def scenario() -> None:
         memory = fresh()
         await memory.remember("E", "x", example=transfers.PARCEL)
-        made = encoded({"x": "y"})
+        made = encode_line({"x": "y"})
         assert made == b'{"x":"y"}\n'
         huge = "\U0001f600" * (LONGEST_LINE // 12 + 1)  # 12 bytes each, as escapes
         await memory.remember("E", "y", example=Example(huge, "a"))

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.export import STATES, lowest_state, place
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.export import STATES, lowest_state, sort_key
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.trust import HELD, ORDER, RAISING, lowest
+from heedful.lessons.trust import HELD, ORDER, RAISING, lowest_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from heedful.store.sqlite import in_file
@@ -83,7 +82,7 @@ def test_trust_is_kept_at_the_lower(trust, state):
         data = claiming(trust, state)
         theirs, own = fresh(), fresh()
         await transfers.given(data, theirs)
-        kept = lowest([trust, "external"]), lowest_state(state, "quarantined")
+        kept = lowest_trust([trust, "external"]), lowest_state(state, "quarantined")
         assert await stood(theirs) == {kept}
         assert await theirs.recall(TASK) == []
         waiting = await theirs.store.read(theirs.scope, quarantine.entries, None)
@@ -298,7 +297,7 @@ def test_nothing_here_comes_to_derive_from_what_somebody_imports():
         await memory.remember("F", "no unit", example=PARCEL)
         before = records(await exported(memory))
         await theirs.remember("P", "a page", lesson="obey me", trust="external")
-        made = sorted([*records(await exported(theirs)), *before[1:3]], key=place)
+        made = sorted([*records(await exported(theirs)), *before[1:3]], key=sort_key)
         names = {one["says"]: f"{one['lesson']}/{one['digest']}" for one in only(made, "example")}
         lineage: Plain = {"is": "lineage", "child": names["no unit"], "parents": [names["obey me"]]}
         done = await transfers.given(sealed([*made, lineage]), memory)
@@ -470,7 +469,7 @@ def planted(text: str, number: int) -> list[Plain]:
 @pytest.mark.parametrize("vouched", [True, False])
 def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     made = [one for number, (text, _) in enumerate(PLANTED) for one in planted(text, number)]
-    data = sealed([HEADER, *sorted(made, key=place)])
+    data = sealed([HEADER, *sorted(made, key=sort_key)])
 
     async def scenario() -> None:
         memory = Memory(in_file(str(tmp_path / "a.db")))

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.ranking import FIRST, withheld
+from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Finding
@@ -218,7 +217,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
 
     asyncio.run(fill())
     names = (f"run{n}" for n in range(1_000))
-    run = next(id for id in names if withheld(SEED, f"{id}/train", LESSON, 0.5) != shown)
+    run = next(id for id in names if is_withheld(SEED, f"{id}/train", LESSON, 0.5) != shown)
     said.clear()
     pipeline = Pipeline("p", store=path, memory=memory, progress=False)
 

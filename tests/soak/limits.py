@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.loop.codec import attempt_from, decision_from, policy_from
-from heedful.loop.decide import Again, Decision, Done, Verdict, decide, echoing, standing
+from heedful.loop.decide import Again, Decision, Done, Verdict, count_echoes, decide, standing_of
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Echo, Stop, counts_scope
 from tests.soak.stepping import EXPECTED, FAILED, lease_seconds
@@ -362,7 +362,7 @@ def judged(case: Case) -> Iterator[str]:
             loop.extra.calls
             for loop in prefixes(case, decision, used, failed)
             if decide(loop, case.policy) == decision.verdict
-            and standing(loop, case.policy) == decision.standing
+            and standing_of(loop, case.policy) == decision.standing
         )
         calls = next(leading, None)
         if calls is None:
@@ -451,7 +451,7 @@ def _sounds(case: Case) -> Sounds:
         records = case.records[: attempt.number]
         loop = Loop(case.id, (), records, improves=case.policy.improvement)
         landed = made[1].landed if made else NEVER
-        found.append((case.created[attempt.number], landed, echoing(loop)))
+        found.append((case.created[attempt.number], landed, count_echoes(loop)))
     return found
 
 

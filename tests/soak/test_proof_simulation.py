@@ -18,12 +18,12 @@ from heedful.lessons.proof import (
     Proof,
     _level,
     interval,
-    paired,
+    paired_interval,
     payoffs,
     proof,
     stakes,
 )
-from heedful.lessons.ranking import together, withheld
+from heedful.lessons.ranking import is_pooled, is_withheld
 from tests.conftest import SOAK
 
 pytestmark = pytest.mark.soak
@@ -192,7 +192,7 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
         if seed < 3:
             for look in (1, 9, 120, 300):
                 up, same, down = (int((gains[:look] == kind).sum()) for kind in (1, 0, -1))
-                low, high = paired(up, same, down, LEVEL)
+                low, high = paired_interval(up, same, down, LEVEL)
                 for gain in np.linspace(-0.99, 0.99, 25):
                     left = paired_wealth(gains, np.full(300, gain))[look - 1] < -log(LEVEL)
                     right = paired_wealth(-gains, np.full(300, -gain))[look - 1] < -log(LEVEL)
@@ -363,8 +363,8 @@ def life(seed: int, loops: int, every: int) -> tuple[list[Exposure], list[Outcom
         id, of_three = f"{seed} {n}", chance.random() < 0.5
         ranked = SAME if of_three else chance.permutation(list(LESSONS))[: 1 + n % 3].tolist()
         ranked = [name for name in ranked if name not in gone]
-        whole = together(seed, id)
-        shown = {name: not withheld(seed, id, name) for name in ranked}
+        whole = is_pooled(seed, id)
+        shown = {name: not is_withheld(seed, id, name) for name in ranked}
         exposures += [Exposure(one, id, shown[one], one, together=whole) for one in ranked]
         rate = 0.5 + sum(LESSONS[one] for one in ranked if shown[one] and not of_three)
         rate = 0.9 if of_three and any(shown.values()) else 0.4 if of_three else rate

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from heedful.errors import Conflict, InvalidInput
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, exposures, lessons
 from heedful.store import episodes as room
@@ -134,7 +133,7 @@ def test_secrets_are_not_kept(store):
 
 
 def test_known_examples_are_told_by_their_digests(store):
-    from heedful.lessons.learn import Example
+    from heedful.lessons.lesson import Example
 
     example = Example("task", "answer")
     run(store.write(SCOPE, exposures.remember, [replace(lesson("error"), example=example)]))

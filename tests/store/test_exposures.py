@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound, StoreError
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope, Signature
 from heedful.lessons.proof import (
     MOST_CALLS,
     Comparison,
@@ -25,10 +24,9 @@ from heedful.lessons.proof import (
     Outcome,
     Past,
     _joined,
-    concluded,
     proof,
+    prove_cases,
 )
-from heedful.lessons.signature import Signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
@@ -228,7 +226,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
         for case, n in counts.items():
             capped[name][(*case[:4], min(case[4], MOST_CALLS))] += n
     assert (found, pending) == (capped, waiting)
-    assert concluded(found, pending) == proof(exposures, outcomes)
+    assert prove_cases(found, pending) == proof(exposures, outcomes)
 
 
 def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.proof import Exposure
 from heedful.lessons.signature import signature
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import Again, Done, Lifted, decide, spent
+from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Stop
@@ -76,7 +75,7 @@ def lesson(text: str = "wrong") -> Reflection:
 
 
 def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
-    lifted = Again(lifted=(Lifted(Stop("attempts", "1 of 1"), "ada", 0),))
+    lifted = Again(lifted=(LiftedStop(Stop("attempts", "1 of 1"), "ada", 0),))
     again = report("a", 1, verdict=lifted, reflections=[lesson()])
 
     async def scenario() -> None:
@@ -147,7 +146,10 @@ def test_the_same_id_for_another_task_is_a_conflict(store, owner):
 
 
 def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
-    lifted = (Lifted(Stop("attempts", "x"), "ada", 0), Lifted(Stop("attempts", "y"), "ada", 0))
+    lifted = (
+        LiftedStop(Stop("attempts", "x"), "ada", 0),
+        LiftedStop(Stop("attempts", "y"), "ada", 0),
+    )
 
     async def used() -> list[int]:
         return [o.used for o in (await store.read(SCOPE, loop_store.read, "a")).loop.overrides]
@@ -382,7 +384,7 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         for attempt in loop.attempts:
             grown = grown.then(attempt)
             verdicts.append(decide(grown, policy))
-            grown = spent(grown, verdicts[-1])
+            grown = consume_overrides(grown, verdicts[-1])
             entry = JournalEntry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
             await store.write(SCOPE, loop_store.commit, entry, owner)
         await store.write(

@@ -12,8 +12,7 @@ import pytest
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
-from heedful.lessons.learn import LONGEST
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import LONGEST, Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.models.contract import Answer
 from heedful.models.function import Function

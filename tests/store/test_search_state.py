@@ -20,8 +20,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
 from heedful.store import exposures, lessons
@@ -197,7 +196,7 @@ class Searched(RuleBasedStateMachine):
 
     def found(
         self, side: int, scope: Scope, text: str, vector: Any, limit: int, least: float
-    ) -> Sequence[Found]:
+    ) -> Sequence[Match]:
         only = Filter(importance=least)
         return asyncio.run(
             self.stores[side].read(scope, search_store.search, text, "a", vector, limit, only)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.memory.transfer import RECORDS
 from heedful.store import transfer

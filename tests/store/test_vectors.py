@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
 from heedful.store import lessons as lesson_store
@@ -59,7 +58,7 @@ def keep(
     return [one.id for one in asyncio.run(store.write(scope, exposures.remember, lessons))]
 
 
-def found(store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
+def found(store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Match]:
     only = {"only": Filter(**only)}
     near = asyncio.run(store.read(scope, search.search, "", "s", vector, limit, **only))
     return sorted(near, key=lambda one: -(one.cosine or 0.0))

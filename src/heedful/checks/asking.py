@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from heedful.checks.evaluate import Context
 from heedful.errors import MalformedAnswer
 from heedful.models.contract import Message
-from heedful.sanitize import between, mark_of
+from heedful.sanitize import delimit, delimiter
 
 LONGEST = 4_000  # characters of each text shown; two such texts fit a context of 4,096 tokens
 
@@ -40,11 +40,11 @@ def chat(
     name: str, instruction: str, schema: Mapping[str, Any], shown: Mapping[str, str], told: str = ""
 ) -> list[Message]:
     """The messages that ask for an object of this schema about the texts that are shown."""
-    mark = mark_of(name, shown)
+    mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {one["description"]}' for key, one in keys)
     rules = _RULES.format(instruction=instruction, mark=mark, keys=listed)
-    parts = between(mark, shown)
+    parts = delimit(mark, shown)
     if told:
         parts.append(f"Your last answer could not be used: {told}. Be brief.")
     parts.append(f"Judge the candidate of {mark} now, as JSON.")

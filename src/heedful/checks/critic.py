@@ -11,10 +11,10 @@ from heedful.checks.evaluate import Context
 from heedful.checks.roles import ALIGNMENT, DRIFT, ROLES, Opinion, Role, plain, read
 from heedful.checks.text import require
 from heedful.errors import MalformedAnswer, UnknownName
-from heedful.loop.record import NOTHING, Evaluation, Finding, number
-from heedful.models.call import asked
+from heedful.loop.record import NOTHING, Evaluation, Finding, check_number
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Embedder, Model
-from heedful.sanitize import cut
+from heedful.sanitize import cut_middle
 
 SURE = 0.5  # the confidence of a judgement by embedding, which sees the topic alone
 
@@ -37,7 +37,7 @@ class Judge:
         texts = {name: plain(value) for name, value in given.items() if value is not None}
         whole = {name: text for name, text in texts.items() if text}
         whole["candidate"] = plain(candidate)
-        shown = {name: cut(text, self.longest) for name, text in whole.items()}
+        shown = {name: cut_middle(text, self.longest) for name, text in whole.items()}
         if isinstance(self.model, Embedder):
             opinion = await _near(self.role, self.model, shown)
         else:
@@ -52,7 +52,7 @@ class Judge:
     async def _asked(self, model: Model, shown: Mapping[str, str]) -> Opinion:
         """What the model answers, asked once more where that is malformed."""
         role, schema = self.role, self.role.schema()
-        opinion, usage = await asked(
+        opinion, usage = await ask_for_json(
             model,
             lambda told: chat(role.name, role.instruction, schema, shown, told),
             lambda text: read(role, text, shown["candidate"], model.name),
@@ -137,7 +137,7 @@ def critic(
         role = Role(**role)
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
-    number("temperature", temperature, 0, 1.5)
+    check_number("temperature", temperature, 0, 1.5)
     bounds = (("seed", seed, 0), ("max_tokens", max_tokens, 16), ("longest", longest, 200))
     for what, value, least in bounds:
         fine = type(value) is int and value >= least

@@ -23,11 +23,11 @@ from heedful.errors import (
     UsageError,
     UserCodeError,
 )
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
-from heedful.redact import redacted
+from heedful.redact import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Context:
     temperature: float = 0.0
     seed: int = 0
     examples: tuple[Message, ...] = ()
-    advice: tuple[Found, ...] = ()
+    advice: tuple[Match, ...] = ()
     began: float = 0.0
 
 
@@ -204,11 +204,11 @@ async def worded(
     said = await call(_unworded, feedback, evaluation, goals, at=at, thread=blocking(feedback))
     if not isinstance(said, str):
         raise _unworded(TypeError(f"it returned {type(said).__name__}; it has to return text"))
-    return redacted(said)
+    return redact(said)
 
 
 def _unworded(error: BaseException) -> GenerateFailed:
-    what = redacted(str(error))[:300]
+    what = redact(str(error))[:300]
     return GenerateFailed(f"feedback raised {type(error).__name__}: {what}; mend it and run again")
 
 
@@ -262,7 +262,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 def _safe(finding: Finding) -> Finding:
     """The finding without secrets, before anything shortens it and cuts a secret in two."""
     texts = (finding.check, finding.message, finding.fix, finding.evidence, finding.key)
-    check, message, fix, evidence, key = clean = tuple(t and redacted(t) for t in texts)
+    check, message, fix, evidence, key = clean = tuple(t and redact(t) for t in texts)
     if clean == texts:
         return finding
     return replace(finding, check=check, message=message, fix=fix, evidence=evidence, key=key)

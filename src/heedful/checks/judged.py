@@ -16,9 +16,9 @@ from heedful.checks.said import Said
 from heedful.checks.text import require
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Usage
-from heedful.models.call import asked
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
-from heedful.sanitize import cut
+from heedful.sanitize import cut_middle
 
 # Claims that a model is shown, and characters of the sentence of one and of a reason.
 MOST = 8
@@ -46,7 +46,7 @@ async def judged(
         return list(claims), NOTHING
     shown = _shown([claims[n] for n in waiting], text, evidence)
     schema = _schema(len(waiting))
-    verdicts, usage = await asked(
+    verdicts, usage = await ask_for_json(
         model,
         lambda wrong: chat("grounding", _INSTRUCTION, schema, shown, wrong),
         lambda answer: _read(answer, list(schema["properties"])),
@@ -66,11 +66,11 @@ def _shown(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, 
     sentences = [_sentence(said, claim) for claim in claims]
     near = dict.fromkeys(piece for one in sentences for piece in pieces.near(one))
     lines = [
-        f"{n}. {cut(claim.text, SENTENCE)!r} in: {sentence}"
+        f"{n}. {cut_middle(claim.text, SENTENCE)!r} in: {sentence}"
         for n, (claim, sentence) in enumerate(zip(claims, sentences, strict=True), 1)
     ]
     whole = {"evidence": "\n".join(near), "candidate": "\n".join(lines)}
-    return {name: cut(plain(one), LONGEST) for name, one in whole.items()}
+    return {name: cut_middle(plain(one), LONGEST) for name, one in whole.items()}
 
 
 def _sentence(said: Said, claim: Claim) -> str:
@@ -78,7 +78,7 @@ def _sentence(said: Said, claim: Claim) -> str:
     at = next(n for n, token in enumerate(said.tokens) if token.end > claim.span[0])
     first, end = said.sentence(at)
     whole = said.text[said.tokens[first].start : said.tokens[end - 1].end]
-    return cut(" ".join(whole.split()), SENTENCE)
+    return cut_middle(" ".join(whole.split()), SENTENCE)
 
 
 def _schema(claims: int) -> dict[str, Any]:

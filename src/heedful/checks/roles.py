@@ -10,8 +10,8 @@ from typing import Any
 from heedful.checks.text import require
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Candidate, Direction, Finding, Level, Usage
-from heedful.redact import redacted
-from heedful.sanitize import neutral
+from heedful.redact import redact
+from heedful.sanitize import sanitize
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",
@@ -172,7 +172,7 @@ class Opinion:
 def plain(value: Any) -> str:
     """A text, or data as JSON, as nothing but text: no controls, role tokens or known secrets."""
     text = Candidate.of(value).text or ""
-    return redacted(neutral(text))
+    return redact(sanitize(text))
 
 
 def read(role: Role, text: str, shown: str, by: str) -> Opinion:

@@ -12,7 +12,7 @@ from heedful.cli.opening import ask as asked
 from heedful.cli.output import MOST, Db, Json, following, print_json, show, table, when
 from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
-from heedful.loop.record import shown
+from heedful.loop.record import format_score
 from heedful.pipeline.questions import AttemptCost, CheckCount, Statistics, answer, statistics
 from heedful.store.runs import Report, report_of
 
@@ -93,7 +93,7 @@ def _print_counts(counts: Statistics) -> None:
     cost = counts.cost
     tokens = f", {cost.tokens} tokens" if cost.tokens else ""
     retries = "1 retry" if cost.attempts == 1 else f"{cost.attempts} retries"
-    show(f"runs: {counts.runs}; {retries} took {shown(cost.seconds)} s{tokens}")
+    show(f"runs: {counts.runs}; {retries} took {format_score(cost.seconds)} s{tokens}")
     failed = [one for one in counts.checks if one.failed]
     if failed:
         table((*CHECKS, "retries", "seconds", "tokens"), map(_counts, failed))

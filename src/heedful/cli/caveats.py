@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from heedful.cli.output import counted
 from heedful.cli.recorded import NOT_PASSED
 from heedful.loop.decide import Policy
-from heedful.loop.replay import Figures, Recorded
+from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import All, Echo, Plateau, StopRule, counts_scope
 from heedful.store.history import unscored
 
 
-def caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
+def caveats(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     """What of the record makes the figures other than they would have been live."""
     yield from _goals(recorded, policies)
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
@@ -26,7 +26,7 @@ def caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterato
         yield f"{', '.join(alike)}: {why} count as the same finding each time"
 
 
-def _goals(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
+def _goals(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     loops = counted(len(recorded), "loop")
     bare = any(not one.loop.goals for one in recorded)
     for policy in policies:

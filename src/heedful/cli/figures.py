@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from heedful.cli.batch import Row
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import Estimate, paired, share
+from heedful.lessons.proof import Estimate, paired_interval, wilson_interval
 
 WITHOUT, MEMORY = "without memory", "with memory"
 ALL = "all tasks"
@@ -28,7 +28,7 @@ def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     first = sum(a and not b for a, b in pairs)
     second = sum(b and not a for a, b in pairs)
     value = (first - second) / len(pairs)
-    low, high = paired(first, len(pairs) - first - second, second, 0.025)
+    low, high = paired_interval(first, len(pairs) - first - second, second, 0.025)
     return Estimate(value, min(low, value), max(high, value))
 
 
@@ -86,8 +86,8 @@ def figures(rows: Sequence[Row]) -> Figures:
     """The figures of one arm; `rows` holds at least one."""
     return Figures(
         len(rows),
-        share(sum(row.at_once for row in rows), len(rows)),
-        share(sum(row.passed for row in rows), len(rows)),
+        wilson_interval(sum(row.at_once for row in rows), len(rows)),
+        wilson_interval(sum(row.passed for row in rows), len(rows)),
         sum(row.calls for row in rows),
         sum(row.tokens for row in rows),
         round(sum(row.seconds for row in rows), 2),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.batch import Row
 from heedful.cli.figures import MEMORY, WITHOUT
 from heedful.cli.output import NoPictures
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
     """After every task: the share right at once among the `last` ones, fewer at the beginning."""
     at_once = [row.at_once for row in rows]
     recent = (at_once[max(0, end - last) : end] for end in range(1, len(rows) + 1))
-    return [share(sum(some), len(some)) for some in recent]
+    return [wilson_interval(sum(some), len(some)) for some in recent]
 
 
 def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -> bytes:

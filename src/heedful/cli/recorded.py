@@ -22,9 +22,9 @@ from heedful.loop.record import (
     Goal,
     Loop,
     Usage,
-    agreeing,
+    check_goals,
 )
-from heedful.loop.replay import Recorded
+from heedful.loop.replay import RecordedLoop
 from heedful.loop.stop import find_near_repeat as near
 from heedful.store import loops, shown
 from heedful.store.history import recorded
@@ -106,7 +106,7 @@ def is_file(source: str) -> bool:
     return source.endswith((".jsonl", ".jsonl.gz"))
 
 
-async def from_store(values: Settings, last: int) -> list[Recorded]:
+async def from_store(values: Settings, last: int) -> list[RecordedLoop]:
     """The newest loops of the scope that have an attempt, oldest first. Raises NotFound.
 
     The run of a pipeline is none: its stages are, each with its own attempts.
@@ -121,7 +121,7 @@ async def from_store(values: Settings, last: int) -> list[Recorded]:
     return made
 
 
-def from_file(path: Path, watch: Watch = lambda done, total: None) -> list[Recorded]:
+def from_file(path: Path, watch: Watch = lambda done, total: None) -> list[RecordedLoop]:
     """The loops of a file, at least one. Raises RecordFileError with the line."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
@@ -138,19 +138,19 @@ def from_file(path: Path, watch: Watch = lambda done, total: None) -> list[Recor
     return made
 
 
-def _recorded(entry: Entry) -> Recorded:
+def _recorded(entry: Entry) -> RecordedLoop:
     """The loop of one line; one without an id is named by its line. Raises UsageError."""
     value = _given("the loop", entry.value, LOOP)
     if "attempts" not in value:
         raise InvalidInput("attempts of the loop", None, LOOP["attempts"][1])
     goals = tuple(map(goal, value.get("goals", ())))
-    agreeing(goals)
+    check_goals(goals)
     listed = [_given(f"attempt {n}", one, ATTEMPT) for n, one in enumerate(value["attempts"], 1)]
     attempts: list[Attempt] = []
     for number, one in enumerate(listed, 1):
         attempts.append(_attempt(number, one, goals, attempts))
     loop = Loop(str(value.get("id", f"line {entry.line}")), goals, tuple(attempts))
-    return Recorded(loop, _quality(listed))
+    return RecordedLoop(loop, _quality(listed))
 
 
 def _given(what: str, value: Any, shape: Shape) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from heedful.cli.output import Db, Json, counted, following, print_json, say, sh
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, settings
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.loop.feedback import clean
 from heedful.memory.attribution import Suspect
 from heedful.memory.episode import Episode

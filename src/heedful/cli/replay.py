@@ -17,7 +17,7 @@ from heedful.cli.settings import settings
 from heedful.errors import StoreCorrupt, UsageError
 from heedful.loop.policies import PRESETS
 from heedful.loop.policies import policy as policy_of
-from heedful.loop.replay import Figures, Recorded
+from heedful.loop.replay import Figures, RecordedLoop
 from heedful.store.history import aimed, document, unscored
 
 LAST = 100_000
@@ -80,7 +80,7 @@ def replay(
     return 0
 
 
-def read(source: str | None, last: int, progress: Progress) -> list[Recorded]:
+def read(source: str | None, last: int, progress: Progress) -> list[RecordedLoop]:
     """The recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
     from heedful.cli.recorded import from_file, from_store, is_file
 

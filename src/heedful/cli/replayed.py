@@ -8,12 +8,12 @@ from dataclasses import replace
 from heedful.cli.output import table
 from heedful.cli.progress import Progress
 from heedful.loop.decide import Policy
-from heedful.loop.replay import Figures, Recorded, compare
+from heedful.loop.replay import Figures, RecordedLoop, compare
 from heedful.store.history import WHOLE
 
 
 def compared(
-    recorded: Sequence[Recorded], policies: Iterable[Policy], progress: Progress
+    recorded: Sequence[RecordedLoop], policies: Iterable[Policy], progress: Progress
 ) -> tuple[Figures, list[Figures]]:
     """What the record holds, and what each policy would have made of it."""
     every = [WHOLE, *policies]

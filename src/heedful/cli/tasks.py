@@ -18,7 +18,7 @@ from heedful.cli.lines import Entry, json_lines, text_of
 from heedful.errors import InvalidInput, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
-from heedful.loop.record import Goal, agreeing
+from heedful.loop.record import Goal, check_goals
 
 # Values of one entry, those behind YAML aliases each time: a file of 1 kB can stand for 10⁹.
 MOST_VALUES = 1_000_000
@@ -114,7 +114,7 @@ def _task(path: Path, entry: Entry) -> Task:
 
 def _goals(written: list[Any]) -> tuple[Goal, ...]:
     goals = tuple(map(goal, written))
-    agreeing(goals)
+    check_goals(goals)
     return goals
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heedful.cli.output import following, print_json, show, table
 from heedful.loop.feedback import clean
-from heedful.loop.record import shown
+from heedful.loop.record import format_score
 from heedful.pipeline.questions import AttemptCost, describe_run, describe_stage, find_stage
 from heedful.store.runs import AttemptReport, Report, StageReport
 
@@ -45,7 +45,7 @@ def _warned(stage: StageReport) -> bool:
 def _tell_stage(report: Report, stage: StageReport, *, whole: bool) -> None:
     show(f"\n{describe_stage(report, stage)}")
     for made in stage.attempts:
-        seconds = shown(made.execution_time_ms / 1000)
+        seconds = format_score(made.execution_time_ms / 1000)
         status = made.overall_status.replace("_", " ")
         show(f"  attempt {made.attempt}: {status}, {seconds} s, {made.file}")
         if whole and made.output:

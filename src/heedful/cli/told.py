@@ -26,7 +26,7 @@ from heedful.cli.output import (
 from heedful.cli.reembed import spaces_to, warn
 from heedful.cli.timeline import tell
 from heedful.errors import UsageError
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.lessons.proof import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, reasoning
@@ -288,7 +288,7 @@ def recall(
     """Show which accepted answers a task brings back."""
     given = _given(task)
 
-    async def recalled(memory: Memory) -> tuple[Sequence[Found], Spaces | None]:
+    async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
         found = await memory.recall(given, limit)
         return found, await memory.spaces() if memory.embedder is not None else None
 
@@ -311,7 +311,7 @@ def _given(text: str) -> str:
     return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8", "replace") if text == "-" else text
 
 
-def _print_example(one: Found) -> None:
+def _print_example(one: Match) -> None:
     how = "verified" if one.verified else "not verified"
     near = f"cosine {one.cosine:.2f}" if one.cosine is not None else "by its words"
     show(f"{one.kind}, {how}, {near}, seen {one.seen}")

@@ -16,8 +16,8 @@ from heedful.cli.replay import LAST, Last, Source, again, read
 from heedful.cli.replayed import print_figures
 from heedful.cli.settings import policy_of, settings
 from heedful.loop.codec import policy_to
-from heedful.loop.record import number
-from heedful.loop.replay import Tuned
+from heedful.loop.record import check_number
+from heedful.loop.replay import TuningResult
 from heedful.loop.replay import tune as tuned
 from heedful.store.history import document
 
@@ -39,7 +39,7 @@ def tune(
     The cheapest that keeps enough of what can be solved. Loops are split by their ids; where the
     record cannot tell, a policy counts as if it used up all of its attempts.
     """
-    number("--keep", keep, 0, 1)
+    check_number("--keep", keep, 0, 1)
     before = policy_of(policy)
     with Progress() as progress:
         recorded = read(source, last, progress)
@@ -60,11 +60,11 @@ def tune(
     return 0
 
 
-def _stays(found: Tuned) -> bool:
+def _stays(found: TuningResult) -> bool:
     return found.policy.name == found.before.policy
 
 
-def _print(found: Tuned, loops: int, keep: float) -> None:
+def _print(found: TuningResult, loops: int, keep: float) -> None:
     solvable, now = found.chosen_on.solvable, found.before.policy
     show(f"{found.tried} policies tried on {found.chosen_on.loops} of {counted(loops, 'loop')}")
     if not solvable:
@@ -84,7 +84,7 @@ def _print(found: Tuned, loops: int, keep: float) -> None:
     print_figures("", rows)
 
 
-def _print_next(found: Tuned, loops: Sequence[str], now: str) -> None:
+def _print_next(found: TuningResult, loops: Sequence[str], now: str) -> None:
     """How to use what was chosen, and the command that compares it with what is used now."""
     if _stays(found):
         show(following("replay", *loops))

@@ -29,7 +29,7 @@ from heedful.loop.feedback import clean
 from heedful.models.contract import Model
 from heedful.service.jobs import Job, Opens, Tools
 from heedful.store import POSTGRES, lessons, shown
-from heedful.telemetry import Seldom
+from heedful.telemetry import LogThrottle
 
 KILLED = 143  # as of a process that SIGTERM ended
 WORDS = 200
@@ -117,7 +117,7 @@ class _Away(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._said = Seldom()
+        self._said = LogThrottle()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, unless it was said just now."""

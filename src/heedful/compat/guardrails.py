@@ -39,15 +39,15 @@ from heedful.drive.report import Told as Report
 from heedful.drive.report import open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import fraction, several, texts
+from heedful.lessons.trust import check_sequence, check_texts
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import admit, latest
+from heedful.loop.decide import check_override, latest_verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, check_share
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
 from heedful.store.records import StoredLoop
@@ -76,16 +76,16 @@ class Completion:
 
     def __post_init__(self) -> None:
         told = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
-        texts(**{name: text for name, text in told.items() if text is not None})
+        check_texts(**{name: text for name, text in told.items() if text is not None})
         for name, score in self.scores.items():
-            fraction(f"{name}_score", score)
+            check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
-        several("bias_tags", tags, Mapping, "a list of objects, each with a tag")
+        check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
         for one in tags:
             tag = one.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "the name of a bias, a text")
-            fraction(f"severity of {tag}", one.get("severity", SEVERITY))
+            check_share(f"severity of {tag}", one.get("severity", SEVERITY))
 
     @property
     def reports(self) -> bool:
@@ -120,7 +120,7 @@ class Completion:
 
     def about(self, task: Any) -> bool:
         """Whether it is about that task, as far as it says what it is about."""
-        return self.task is None or redacted(self.task) == task
+        return self.task is None or redact(self.task) == task
 
     def agrees(self, attempt: Attempt) -> bool:
         """Whether all that it tells is what is stored of an attempt."""
@@ -139,7 +139,7 @@ class Completion:
 
 def bias(one: Mapping[str, Any]) -> Finding:
     """A bias tag as a finding: it is told, and counted across attempts."""
-    tag = redacted(one["tag"])
+    tag = redact(one["tag"])
     what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
     fix = "Write that part so that this no longer holds"
     severity = float(one.get("severity", SEVERITY))
@@ -272,7 +272,7 @@ class Guarded:
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
             given = Override(rule, by, why)
-            admit(given, latest(stored.decisions), policy_from(stored.head.policy))
+            check_override(given, latest_verdict(stored.decisions), policy_from(stored.head.policy))
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
@@ -468,7 +468,7 @@ async def calculate_fatigue_score(
     """
     loops = Guarded.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
-    fraction("previous_fatigue", previous_fatigue or 0.0)
+    check_share("previous_fatigue", previous_fatigue or 0.0)
     place = await find(loops.store, loops.scope, loop_id)
     policy = policy_from(place.stored.head.policy) if place.stored else loops.settings.policy
     tired = rule_of(policy, Fatigue)
@@ -503,10 +503,10 @@ async def log_rerun_reasoning(
 
     What the store keeps of it comes with the decision itself. Raises InvalidInput.
     """
-    texts(loop_id=loop_id, rerun_reason=rerun_reason)
-    several("rerun_trigger", rerun_trigger, str, "a list of names")
+    check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
+    check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
-    told = [clean(redacted(text), 200) for text in (loop_id, rerun_reason, detail)]
+    told = [clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
     _log.info("loop %s runs again: %s (%s)", *told)
     return {
         "rerun_trigger": list(rerun_trigger),

@@ -14,18 +14,17 @@ from typing import Any
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.evaluation import as_entry, corrected, learn_from_evaluation
-from heedful.lessons.learn import Example, Trust
-from heedful.lessons.learn import Reflection as Lesson
-from heedful.lessons.lesson import Found, LessonFilter
+from heedful.lessons.evaluation import as_entry, learn_correction, learn_from_evaluation
+from heedful.lessons.lesson import Example, LessonFilter, Match, Trust
+from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import fraction, integer, texts
+from heedful.lessons.trust import check_texts
 from heedful.lessons.words import words
-from heedful.loop.record import LARGEST, number
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.memory import Memory
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
 
 MERGE = 0.85  # the similarity from which on two lessons may be one
@@ -53,7 +52,7 @@ class Reflection:
 
 def compute_error_signature(error_type: str, content: str) -> str:
     """The first 16 hex digits of SHA-256 of `error_type:content`, lower-cased and stripped."""
-    texts(error_type=error_type, content=content)
+    check_texts(error_type=error_type, content=content)
     return signature(error_type, content).exact
 
 
@@ -91,7 +90,7 @@ async def persist_reflection(
     which lesson of the type a new one may be merged with, from `similarity_threshold` (0..1) on.
     Raises InvalidInput, QuotaExceeded, StoreError.
     """
-    fraction("similarity_threshold", similarity_threshold)
+    check_share("similarity_threshold", similarity_threshold)
     if not changed_behavior:
         _log.info("skipped (did not change behaviour)")
         return None
@@ -110,7 +109,7 @@ async def retrieve_similar_reflections(
     An entry has `content, rationale, category, tags` and `context`, with the query and the context
     cut at 200 characters. Raises InvalidInput, StoreError.
     """
-    integer("limit", limit)
+    check_integer("limit", limit)
     return [_entry(one) for one in await _of(signature, memory, limit, error_type or "")]
 
 
@@ -128,13 +127,13 @@ async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
 def _lesson(one: Reflection) -> Lesson:
     names = ("error_type", "error_signature", "content", "query", "context")
     given = {name: getattr(one, name) for name in names}
-    texts(**given)
-    integer("iteration", one.iteration, 0)
-    number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
-    error_type, exact, content, query, context = map(redacted, given.values())
+    check_texts(**given)
+    check_integer("iteration", one.iteration, 0)
+    check_number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
+    error_type, exact, content, query, context = map(redact, given.values())
     # Only the difference is known.
     before, after = {"quality": 0.0}, {"quality": float(one.quality_delta)}
-    return corrected(
+    return learn_correction(
         error_type,
         content,
         one.iteration,
@@ -149,7 +148,7 @@ def _lesson(one: Reflection) -> Lesson:
 async def _of(
     signature: str, memory: Memory, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
-    texts(signature=signature, error_type=error_type)
+    check_texts(signature=signature, error_type=error_type)
     wanted = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
     return await memory.store.read(memory.scope, patterns.list_lessons, wanted, limit)
 
@@ -195,7 +194,7 @@ async def store(
     `trust` is that of whoever says so: of a tool or a document it waits in quarantine. Raises
     InvalidInput, QuotaExceeded, StoreError.
     """
-    texts(prompt=prompt, mistake=mistake, correction=correction)
+    check_texts(prompt=prompt, mistake=mistake, correction=correction)
     for name, text in (("prompt", prompt), ("mistake", mistake)):
         if not text.strip():
             raise InvalidInput(name, text, "a text that is not empty")
@@ -211,8 +210,8 @@ async def retrieve_similar(
 
     The share is that of Jaccard, 0..1. Raises InvalidInput, StoreError.
     """
-    integer("limit", limit)
-    fraction("threshold", threshold)
+    check_integer("limit", limit)
+    check_share("threshold", threshold)
     asked = frozenset(words(prompt))
     found = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
     shares = sorted(((_share(asked, one), n) for n, one in enumerate(found)), reverse=True)
@@ -227,11 +226,11 @@ def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
     """Entries as examples for a prompt, as data between delimiters; "" for none."""
     names = ("prompt", "mistake", "correction")
     shown = {
-        f"{name} {n}": cut(neutral(entry[name]), LONGEST)
+        f"{name} {n}": cut_middle(sanitize(entry[name]), LONGEST)
         for n, entry in enumerate(entries, 1)
         for name in names
     }
-    return "\n".join([HEAD, *between(mark_of(MISTAKE, shown), shown)]) if shown else ""
+    return "\n".join([HEAD, *delimit(delimiter(MISTAKE, shown), shown)]) if shown else ""
 
 
 async def clear(memory: Memory) -> int:
@@ -244,7 +243,7 @@ async def count(memory: Memory) -> int:
     return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
-def _share(asked: frozenset[str], one: Found) -> float:
+def _share(asked: frozenset[str], one: Match) -> float:
     said = frozenset(words(one.example.task))
     return len(asked & said) / len(asked | said) if asked | said else 0.0
 

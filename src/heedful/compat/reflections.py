@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Reflection, Trust
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope, Trust
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
-from heedful.lessons.trust import fraction, integer, several, texts
+from heedful.lessons.trust import check_sequence, check_texts
+from heedful.loop.record import check_integer, check_share
 from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
@@ -92,7 +92,7 @@ async def generate_reflection(
     episode = await asyncio.to_thread(_episode, context)
     scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
     related = context.get("related_memory_ids") or ()
-    several("related_memory_ids", related, object, "a list of ids")
+    check_sequence("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
         memory=Memory.of(store, scope),
@@ -124,7 +124,7 @@ async def store_reflection(
         raise InvalidInput("result", result, "what generate_reflection gave, not a copy of it")
     made = result.made
     if session_id is not None:
-        texts(session_id=session_id)
+        check_texts(session_id=session_id)
         rule = made.strategy and _of_session(made.strategy, session_id)
         one = _of_session(made.reflection, session_id)
         made = replace(made, reflection=one, strategy=rule)
@@ -148,15 +148,15 @@ async def query_reflections(
     With any of the `tags`, or all with `match`; what waits in quarantine is not among them. Raises
     InvalidInput, StoreError.
     """
-    integer("k", k)
-    fraction("min_importance", min_importance)
-    texts(query_text=query_text or "")
+    check_integer("k", k)
+    check_share("min_importance", min_importance)
+    check_texts(query_text=query_text or "")
     given: Any = tags if isinstance(tags, str) else tuple(tags or ())
     only = Filter(given, match, importance=min_importance)
     memory = Memory.of(store, Scope(tenant_id, project_id))
     if not query_text:
         return await _most_important(memory, k, only)
-    found: list[Found] = []
+    found: list[Match] = []
     for kind in PRODUCTS:
         found += await memory.recall(
             query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
@@ -180,7 +180,7 @@ async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str
     return [_answer({**one, "at": one["last_seen"]}) for one in rows[:k]]
 
 
-def _found(one: Found) -> dict[str, Any]:
+def _found(one: Match) -> dict[str, Any]:
     names = ("signature", "kind", "importance", "tags", "error_type", "at")
     return _answer({**{name: getattr(one, name) for name in names}, "text": one.lesson})
 

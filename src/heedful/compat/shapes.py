@@ -17,7 +17,7 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, reasoning
-from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, number
+from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, check_number
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
 from heedful.store import loops
 from heedful.store.records import StoredLoop
@@ -127,9 +127,9 @@ class LoopGuardrails:
             value = getattr(self, name)
             if high == LARGEST and (not isinstance(value, int) or isinstance(value, bool)):
                 raise InvalidInput(name, value, f"an integer of at least {low:g}")
-            number(name, value, low, high)
+            check_number(name, value, low, high)
         limit = min(self.fatigue_threshold, self.critical_threshold)
-        number("max_fatigue", self.max_fatigue, limit, 1)
+        check_number("max_fatigue", self.max_fatigue, limit, 1)
         if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
             raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
 

@@ -20,7 +20,16 @@ from heedful.drive.journal import LoopRecorder, attempted, cancelled, decided, j
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden, spent
+from heedful.loop.decide import (
+    Again,
+    Done,
+    Policy,
+    Verdict,
+    apply_override,
+    consume_overrides,
+    decide,
+    latest_verdict,
+)
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import (
     Attempt,
@@ -30,12 +39,12 @@ from heedful.loop.record import (
     Loop,
     Override,
     Usage,
-    agreeing,
+    check_goals,
 )
 from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store.records import JournalEntry
 from heedful.store.store import Store
 
@@ -88,13 +97,13 @@ def given(
     """Raises InvalidInput that names the argument, before anything is spent."""
     if not isinstance(policy, Policy):
         raise InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
-    if redacted(str(id)) != str(id):
+    if redact(str(id)) != str(id):
         raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
         raise InvalidInput("goals", goals, "a list of Goal")
-    agreeing(tuple(goals))
+    check_goals(tuple(goals))
     if labels is not None and not _texts(labels):
         raise InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
@@ -231,7 +240,7 @@ class Run(Generic[C]):
         async def lifted(state: _State) -> _State:
             given = Override(rule, by, why, decisions, until=until)
             loop = replace(state.loop, at=time.time())
-            after, verdict = overridden(loop, self.policy, state.verdict, given)
+            after, verdict = apply_override(loop, self.policy, state.verdict, given)
             verdict = await self._worded(state, after, verdict)
             entry = JournalEntry(self.id, 0)
             if isinstance(state.verdict, Done):
@@ -261,7 +270,7 @@ class Run(Generic[C]):
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            last = latest(stored.decisions)
+            last = latest_verdict(stored.decisions)
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             self._data = stored.head.context if self._data is None else self._data
             for key, plain in stored.journal.items():
@@ -312,7 +321,7 @@ class Run(Generic[C]):
         if self._journal.durable:
             entry = decided(loop, self.policy, verdict)
         await self._record.commit(replace(entry, attempt=attempt, value=value), loop)
-        return _State(spent(loop, verdict), (*state.values, value), verdict)
+        return _State(consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _worded(self, state: _State, loop: Loop, verdict: Verdict) -> Verdict:
         """The verdict in the user's own words, where another attempt is made."""

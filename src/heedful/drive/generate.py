@@ -12,7 +12,7 @@ from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Finding, Usage
 from heedful.models.contract import Answer, Message, Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.telemetry import complete
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
@@ -51,7 +51,7 @@ class Writer:
         if at.advice:
             task = f"{as_text((), at.seed, at.advice)}\n\n{task}"
         messages.append(Message("user", task))
-        return [Message(one.role, redacted(one.content)) for one in messages]
+        return [Message(one.role, redact(one.content)) for one in messages]
 
     async def __call__(self, at: Context) -> Answer:
         """One candidate for the attempt that `at` describes. Raises ModelError."""
@@ -190,11 +190,11 @@ def _produced(value: Any) -> Produced:
 
 
 def _failed(error: BaseException) -> GenerateFailed:
-    return GenerateFailed(f"generate raised {type(error).__name__}: {redacted(str(error))[:300]}")
+    return GenerateFailed(f"generate raised {type(error).__name__}: {redact(str(error))[:300]}")
 
 
 def _last(candidate: Any) -> str:
-    text = redacted(candidate if isinstance(candidate, str) else json.dumps(candidate))
+    text = redact(candidate if isinstance(candidate, str) else json.dumps(candidate))
     return f"Your last answer:\n{_shortened(text, PREVIOUS)}\n\n" if len(text) > SHORT else ""
 
 

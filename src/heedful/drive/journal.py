@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, StoreError
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.proof import Outcome
-from heedful.lessons.ranking import Briefing, outcome
+from heedful.lessons.ranking import Briefing, outcome_of
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import Done, Policy, Verdict, decide, standing
+from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Goal, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
@@ -40,7 +39,7 @@ def attempted(loop: Loop, attempt: Attempt, now: float) -> Loop:
 
 def decided(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
     """That the verdict fell, at the time of the loop; the epoch is its journal's to fill in."""
-    worn = standing(loop, policy)
+    worn = standing_of(loop, policy)
     return JournalEntry(loop.id, 0, verdict=verdict, standing=worn, decided=loop.at)
 
 
@@ -320,7 +319,7 @@ class LoopRecorder:
         """What a loop that has ended teaches, and what it came to."""
         lessons = self._lessons(memory, loop, self.briefing) if self._judged else ()
         # One that was cancelled has none: how it would have ended is not known.
-        return lessons, outcome(loop) if self.briefing.exposures and not loop.cancelled else None
+        return lessons, outcome_of(loop) if self.briefing.exposures and not loop.cancelled else None
 
     def _lessons(self, memory: Memory, loop: Loop, briefing: Briefing) -> Sequence[Reflection]:
         lessons = memory.lessons(loop, self._task, briefing, self._examples)

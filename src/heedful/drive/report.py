@@ -39,18 +39,18 @@ from heedful.loop import policies
 from heedful.loop.codec import (
     evaluation_to,
     goal_to,
+    is_complete,
     policy_from,
     policy_to,
     sparse,
     verdict_from,
     verdict_to,
-    whole,
 )
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden
+from heedful.loop.decide import Again, Done, Policy, Verdict, apply_override, decide, latest_verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory, placed, space_of
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import reworded
@@ -80,11 +80,11 @@ async def override(
 
     async def lifted(turn: Snapshot) -> Verdict:
         stored = turn.known.stored
-        was = latest(stored.decisions)
+        was = latest_verdict(stored.decisions)
         policy = _policy(stored)
         before = replace(stored.loop, improves=policy.improvement, at=time.time())
         before = replace(before, echoes=turn.known.echoes)
-        after, verdict = overridden(before, policy, was, given)
+        after, verdict = apply_override(before, policy, was, given)
         turn.free()
         verdict = reworded(after, verdict)
         stopped = isinstance(was, Done)
@@ -99,7 +99,7 @@ def _policy(stored: StoredLoop) -> Policy:
     """The policy as it is stored. Raises OverrideRefused where that is not all that stops it."""
     policy = policy_from(stored.head.policy)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    last = latest(stored.decisions)
+    last = latest_verdict(stored.decisions)
     stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
     own = [f"{rule!r}, a rule" for rule in stops if rule not in known]
     if stops and stored.head.policy.get("min_gain") is None:
@@ -196,7 +196,7 @@ async def open_loop(
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = policy_to(policy)
-    if not whole(plain):
+    if not is_complete(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
     listed = [goal_to(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, listed, plain, context))
@@ -229,7 +229,7 @@ async def report(
         entry = replace(decided(loop, policy, verdict), attempt=attempt, value=told.output)
         record = await _record(turn, memory, verdict, loop)
         await record.commit(entry, loop)
-        telemetry.decided(loop, verdict)
+        telemetry.record_decision(loop, verdict)
         return Reported(loop, verdict, new=True)
 
     return await retry_on_conflict(store, scope, id, made)
@@ -242,13 +242,13 @@ async def cancel(
 
     async def ended(turn: Snapshot) -> Verdict:
         stored = turn.known.stored
-        was = latest(stored.decisions)
+        was = latest_verdict(stored.decisions)
         if isinstance(was, Done):
             return was
         turn.free()
         policy = policy_from(stored.head.policy)
         before = replace(stored.loop, improves=policy.improvement, echoes=turn.known.echoes)
-        who = redacted(f"{by}: {why}" if why else by)
+        who = redact(f"{by}: {why}" if why else by)
         loop, verdict, entry = cancelled(before, policy, who, time.time())
         record = await _record(turn, memory, verdict, loop)
         await record.commit(entry, loop)
@@ -259,7 +259,7 @@ async def cancel(
 
 def _stored(verdict: Verdict) -> Verdict:
     """The verdict as it will be read again: a name before a text can make a secret of it."""
-    return verdict_from(redacted_data(verdict_to(verdict)))
+    return verdict_from(redact_data(verdict_to(verdict)))
 
 
 def _before(stored: StoredLoop, number: int, name: str) -> Reported:
@@ -278,12 +278,12 @@ def _open(turn: Snapshot, number: int) -> Policy:
     if number != following:
         told = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         raise OutOfOrder(told)
-    last = latest(stored.decisions)
+    last = latest_verdict(stored.decisions)
     if isinstance(last, Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     turn.free()
-    if not whole(stored.head.policy):
+    if not is_complete(stored.head.policy):
         raise Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
     return policy_from(stored.head.policy)
 
@@ -311,7 +311,7 @@ class _Judging:
         return Attempt(number, candidate, judged, usage, seen, labels, report=told.name)
 
     async def _evaluated(self, stored: StoredLoop, number: int) -> Evaluation:
-        told, last = self.told, latest(stored.decisions)
+        told, last = self.told, latest_verdict(stored.decisions)
         at = Context(
             stored.head.task,
             number,
@@ -350,7 +350,7 @@ async def _record(
     ids = tuple(id for one in known.exposures for id in one.examples)
     briefing = Briefing(shown=ids, exposures=known.exposures)
     if memory.embedder is not None and isinstance(verdict, Done) and verdict.passed:
-        (vector,) = await placed(memory.embedder, [redacted(task)])
+        (vector,) = await placed(memory.embedder, [redact(task)])
         briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
     record.told(briefing)
     return record

@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
-from heedful.lessons.trust import LONGEST, LONGEST_TAG, ORDER, TAGS, kept
+from heedful.lessons.lesson import LONGEST, Example, clip
+from heedful.lessons.trust import LONGEST_TAG, ORDER, TAGS
 
 Plain = Mapping[str, Any]
 # What became of a record.
@@ -35,7 +35,7 @@ RELATIONS = ("became", "strategy")
 STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 
 
-def encoded(record: Plain) -> bytes:
+def encode_line(record: Plain) -> bytes:
     """The line of a record: ASCII, the same bytes for the same record."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
@@ -45,34 +45,39 @@ def lowest_state(*states: str) -> str:
     return max(states, key=STATES.index)
 
 
-def gone(sources: Iterable[str], parents: Iterable[str] = ()) -> Plain:
+def lost_parent(sources: Iterable[str], parents: Iterable[str] = ()) -> Plain:
     """An example that is gone: all that is known of it is what it rested on."""
     return {"sources": sorted(sources), "parents": sorted(parents)}
 
 
-def parted(name: str) -> tuple[str, ...]:
+def split_name(name: str) -> tuple[str, ...]:
     """Kind, signature and, of an example, its digest."""
     return tuple(name.split("/"))
 
 
-def place(record: Plain) -> tuple[Any, ...]:
+def sort_key(record: Plain) -> tuple[Any, ...]:
     """Where a record stands: those of an export ascend, so none is there twice."""
     match record["is"]:
         case "lesson":
             return 1, record["kind"], record["signature"], 0
         case "example":
-            return 1, *parted(record["lesson"]), 1, record["digest"]
+            return 1, *split_name(record["lesson"]), 1, record["digest"]
         case "sighting":
-            return 2, *parted(record["lesson"]), record["at"], record["loop"], record["text"]
+            return 2, *split_name(record["lesson"]), record["at"], record["loop"], record["text"]
         case "lineage":
-            return 3, *parted(record["child"])
+            return 3, *split_name(record["child"])
         case "loop":
             return 4, record["loop"], record["at"]
         case "ruling":
             about = (record[name] for name in ("action", "subject", "by", "why"))
             return 5, record["at"], *about, json.dumps(record["record"])
         case "link":
-            return 6, *parted(record["child"]), record["relation"], *parted(record["parent"])
+            return (
+                6,
+                *split_name(record["child"]),
+                record["relation"],
+                *split_name(record["parent"]),
+            )
         case _:
             return (0,)
 
@@ -81,11 +86,11 @@ def credit(exposure: Plain, outcome: Plain | None) -> tuple[int, int]:
     """What one loop adds to how often a lesson helped, and to how often it hurt."""
     if outcome is None or not exposure["shown"]:
         return 0, 0
-    again = parted(exposure["lesson"])[1] in outcome["signatures"]
+    again = split_name(exposure["lesson"])[1] in outcome["signatures"]
     return int(outcome["right_at_once"]), int(again)
 
 
-def taken(record: Plain, source: str, now: float) -> Plain | None:
+def distrust(record: Plain, source: str, now: float) -> Plain | None:
     """What is taken of a record that nobody vouches for; None where that is nothing.
 
     Texts come as external ones, with the import among their sources, and wait in quarantine, of the
@@ -102,7 +107,7 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
             told = {"seen": max(1, listed), "helped": 0, "hurt": 0, "source": source}
             told["listed"] = {"seen": listed, "helped": 0, "hurt": 0}
             claims = {"pinned": False, "apart": False, "useful": 1.0, "last_shown": 0.0}
-            short: dict[str, Any] = {"text": kept(record["text"]), "tags": _few(record["tags"])}
+            short: dict[str, Any] = {"text": clip(record["text"]), "tags": _few(record["tags"])}
             times = {name: min(record[name], now) for name in ("first_seen", "last_seen")}
             if len(json.dumps(record.get("meta"))) > LONGEST_META:
                 short["meta"] = {}
@@ -110,13 +115,13 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
         case "example":
             origins = sorted({*record["origins"], source} - {""})
             at = min(record["at"], now)
-            parts = {n: kept(p) if isinstance(p, str) else p for n, p in record["example"].items()}
-            told = {"says": kept(record["says"]), "example": parts, "origins": origins, "at": at}
+            parts = {n: clip(p) if isinstance(p, str) else p for n, p in record["example"].items()}
+            told = {"says": clip(record["says"]), "example": parts, "origins": origins, "at": at}
             return {**record, **told, "words": None, "vector": None, **unvouched}
         case "sighting":
-            rests = {**unvouched, "parents": [gone([source])]}
+            rests = {**unvouched, "parents": [lost_parent([source])]}
             told_by = [{**one, **rests} for one in record["told"]]
-            return {**record, "text": kept(record["text"]), "told": told_by}
+            return {**record, "text": clip(record["text"]), "told": told_by}
         case "lineage":
             return record
         case "link" if record["relation"] == "strategy":
@@ -126,10 +131,10 @@ def taken(record: Plain, source: str, now: float) -> Plain | None:
 
 
 def _few(tags: list[str]) -> list[str]:
-    return [kept(tag)[:LONGEST_TAG] for tag in tags[:TAGS]]
+    return [clip(tag)[:LONGEST_TAG] for tag in tags[:TAGS]]
 
 
-def checked(record: Any) -> Plain:
+def check_record(record: Any) -> Plain:
     """The record, where every field is as it may be. Raises InvalidInput."""
     if not isinstance(record, dict) or record.get("is") not in _FIELDS:
         raise InvalidInput("line", record, f"an object whose `is` is one of {', '.join(_FIELDS)}")
@@ -148,7 +153,7 @@ def checked(record: Any) -> Plain:
 
 def _own_signature(lesson: Plain) -> None:
     """One that a secret, half a character or its end was taken from cannot be checked any more."""
-    from heedful.lessons.signature import digest_of  # compiles patterns that a store has no need of
+    from heedful.lessons.lesson import digest_of  # compiles patterns that a store has no need of
 
     kind, pattern = lesson["error_type"], lesson["pattern"]
     if "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST:

@@ -31,7 +31,7 @@ class Estimate:
         return self.low <= value <= self.high
 
 
-def share(hits: int, of: int) -> Estimate:
+def wilson_interval(hits: int, of: int) -> Estimate:
     """A share with Wilson's score interval.
 
     E. B. Wilson, "Probable inference, the law of succession, and statistical inference", J. Am.
@@ -114,7 +114,7 @@ class Wealth:
         return min(gain, 1.0)
 
 
-def mirrored(cells: Cells) -> Cells:
+def mirror(cells: Cells) -> Cells:
     """The same with shown and withheld exchanged: its gain is the opposite."""
     return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
 
@@ -123,10 +123,10 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
     """The ends of the gain, refuted below at the level `low` and above at the level `high`."""
     if not any(cells.values()):
         return -1.0, 1.0
-    return Wealth.of(cells).least(low), -Wealth.of(mirrored(cells)).least(high)
+    return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
-def paired(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
+def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
     """The ends of the mean gain of pairs, each of which gained 1, 0 or -1; refuted at the level.
 
     Where both were seen, of the same task, no coin is needed: the difference is the figure h
@@ -142,7 +142,7 @@ def _least(better: int, same: int, worse: int, level: float) -> float:
     return Wealth(logs, ((parts, better + same + worse),)).least(level)
 
 
-def against(share: float, shown: int, withheld: int) -> float:
+def coin_evidence(share: float, shown: int, withheld: int) -> float:
     """The logarithm of the evidence that a coin of probability `share` did not make these counts.
 
     The likelihood of all other coins, evenly weighed, over that of this one; also valid at all
@@ -152,12 +152,12 @@ def against(share: float, shown: int, withheld: int) -> float:
     return other - shown * log1p(-share) - withheld * log(share)
 
 
-Lesson = str | int
+LessonName = str | int
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
 # What one opportunity came to: (share, shown, right at once, recurred, calls).
 Case = tuple[float, bool, bool, bool, int]
 # How often each case was met, by lesson; None: memory as a whole.
-Cases = Mapping[Lesson | None, Mapping[Case, int]]
+Cases = Mapping[LessonName | None, Mapping[Case, int]]
 SHARE = 0.10
 # Model calls of a loop count up to this; one that was given up counts as so many.
 MOST_CALLS = 10
@@ -177,7 +177,7 @@ class Exposure:
     `examples` are the ids of those of its examples that were in the prompt.
     """
 
-    lesson: Lesson
+    lesson: LessonName
     loop: str
     shown: bool
     signature: str = ""
@@ -225,7 +225,7 @@ class Comparison:
     numbers contradict the coin: records are lost, or something else decided what was shown.
     """
 
-    lesson: Lesson | None
+    lesson: LessonName | None
     shown: int
     withheld: int
     uplift: Effect
@@ -257,13 +257,13 @@ class Proof:
     pending: int
 
     @property
-    def retire(self) -> tuple[Lesson, ...]:
+    def retire(self) -> tuple[LessonName, ...]:
         """The lessons whose harm is proven."""
         hurting = (one.lesson for one in self.lessons if one.conclusion == "hurts")
         return tuple(lesson for lesson in hurting if lesson is not None)
 
 
-def due(outcomes: int) -> bool:
+def is_due(outcomes: int) -> bool:
     """Whether to look after so many outcomes: after every 20th, and ever more seldom from 512 on.
 
     Then a look comes whenever there are a sixteenth to an eighth more, so that all looks together
@@ -306,10 +306,10 @@ def proof(
     holdout was off count only where there are no others. Raises InvalidInput.
     """
     cases, pending = _joined(exposures, outcomes)
-    return concluded(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
+    return prove_cases(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
 
 
-def concluded(
+def prove_cases(
     cases: Cases,
     pending: int,
     *,
@@ -331,7 +331,7 @@ def concluded(
     return Proof(pooled.compared(alpha / 2, alpha / 2, alpha / 2, margin), lessons, pending)
 
 
-def proven(cases: Cases) -> tuple[Comparison, ...]:
+def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     """What `concluded` says of those lessons that help or hurt; the others cost little."""
     tables, most = _tables(cases, MOST_CALLS), LEVEL / 2
     low, high = _levels(tables, most)
@@ -361,17 +361,17 @@ def _levels(tables: Sequence[_Table], alpha: float) -> tuple[float, float]:
 
 def _joined(
     exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
-) -> tuple[dict[Lesson | None, Counter[Case]], int]:
+) -> tuple[dict[LessonName | None, Counter[Case]], int]:
     """How often each case was met, by lesson, None for memory as a whole; loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
         if (known := ended.setdefault(outcome.loop, outcome)) is not outcome and known != outcome:
             raise InvalidInput("outcome", outcome, f"the only one of its loop, which had {known}")
-    offered: defaultdict[str, dict[Lesson, Exposure]] = defaultdict(dict)
+    offered: defaultdict[str, dict[LessonName, Exposure]] = defaultdict(dict)
     for one in exposures:
         if (first := offered[one.loop].setdefault(one.lesson, one)) is not one and first != one:
             raise InvalidInput("exposure", one, f"the only one of its kind, but there is {first}")
-    cases: defaultdict[Lesson | None, Counter[Case]] = defaultdict(Counter)
+    cases: defaultdict[LessonName | None, Counter[Case]] = defaultdict(Counter)
     for loop, lessons in offered.items():
         if loop in ended:
             for lesson, case in _cases(list(lessons.values()), ended[loop]):
@@ -379,7 +379,7 @@ def _joined(
     return dict(cases), sum(loop not in ended for loop in offered)
 
 
-def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson | None, Case]]:
+def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
     """What one loop tells: of the lessons that had coins of their own, and of one coin for all."""
     alone, together = len(ranked) == 1, any(one.together for one in ranked)
     if together and len({(one.together, one.shown, one.share) for one in ranked}) > 1:
@@ -410,14 +410,14 @@ def _level(evidence: Sequence[float], alpha: float) -> float:
 class _Table:
     """The cases of one lesson: of each measure, how often which value was met."""
 
-    lesson: Lesson | None
+    lesson: LessonName | None
     right: Cells
     again: Cells
     calls: Cells
     most: int
 
     @classmethod
-    def of(cls, lesson: Lesson | None, cases: Mapping[Case, int], most: int) -> _Table:
+    def of(cls, lesson: LessonName | None, cases: Mapping[Case, int], most: int) -> _Table:
         """From the cases that a coin decided, where there are any; calls in parts of `most`."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         right: Counter[tuple[float, bool, float]] = Counter()
@@ -440,7 +440,7 @@ class _Table:
     @property
     def fair(self) -> bool:
         """Whether the numbers are such as the coin makes."""
-        return sum(against(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
+        return sum(coin_evidence(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
 
     @property
     def gain(self) -> float | None:
@@ -451,7 +451,7 @@ class _Table:
         """The logarithm of the evidence that to be shown is better, or worse, than not to be."""
         if not self.gain or (self.gain > 0) != better:
             return -inf
-        return Wealth.of(self.right if better else mirrored(self.right)).at(0.0)[0]
+        return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float, alpha: float, margin: float) -> Comparison:
         """The comparison; `low` and `high` are the levels of the ends of the uplift."""
@@ -472,7 +472,7 @@ def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
     """The effect with an interval that holds its estimate, in units; `fewer` is better."""
-    better = mirrored(cells) if fewer else cells
+    better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
         inner = {cell: n for cell, n in better.items() if 0 < cell[0] < 1}

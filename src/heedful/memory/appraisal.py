@@ -16,7 +16,7 @@ from heedful.memory.expected import Expected, reached
 from heedful.memory.judgement import MOST_TOLD, Judgement, found, named
 from heedful.memory.screen import screen
 from heedful.memory.signal import shown
-from heedful.redact import redacted
+from heedful.redact import redact
 
 # A run to compare with, what one cost, or recorded runs of which the best is taken.
 Best = Episode | Usage | Sequence[Episode]
@@ -105,7 +105,7 @@ def _told_secrets(seen: Course) -> Iterator[Finding]:
     for at, event in enumerate(seen.events):
         if seen.roles[at] in ("said", "act") and event.type != "tool_call":
             text = read(event.content)
-            if _REDACTED in text or redacted(text) != text:
+            if _REDACTED in text or redact(text) != text:
                 places.append(at)
     if places:
         yield found(seen, "safety", "an agent told a secret", places, "error", "leave secrets out")

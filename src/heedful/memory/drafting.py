@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.lessons.learn import Trust
-from heedful.lessons.trust import lowest
+from heedful.lessons.lesson import Trust
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
 from heedful.memory.course import HEAD, printed, read
 from heedful.memory.episode import Ended, Episode, Event
 from heedful.memory.grounded import Claim, claim
 from heedful.memory.signal import Signal
 from heedful.memory.study import Study
-from heedful.redact import redacted
+from heedful.redact import redact
 
 # How much an outcome teaches, 0..1.
 IMPORTANCE: Mapping[Ended, float] = {
@@ -91,7 +91,7 @@ def by_rules(found: Study) -> Draft:
     """The reflection that the program itself gives, the same for the same episode."""
     told = list(_told(found))[:SENTENCES]
     episode = found.episode
-    claims = tuple(claim(redacted(text), at, episode) for text, at, _ in told)
+    claims = tuple(claim(redact(text), at, episode) for text, at, _ in told)
     strategy, parts = _strategy(found)
     words_of = [word for *_, words in told for word in words]
     cites = [at for one in claims for at in one.events]
@@ -99,10 +99,10 @@ def by_rules(found: Study) -> Draft:
     tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
     return Draft(
         claims,
-        redacted(strategy),
+        redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
+        trust=lowest_trust((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
         rule_trust=found.trust_in((found.tool, *parts)),
     )
 

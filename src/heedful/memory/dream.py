@@ -24,23 +24,23 @@ from heedful.lessons.consolidate import (
     Lesson,
     Mode,
     Proposal,
+    find_regressions,
+    has_opposites,
     names_only,
     near_words,
     propose,
-    turned,
     weights_of,
-    worse,
 )
-from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import decides, integer, lowest, numbered
-from heedful.loop.record import LARGEST, number
+from heedful.lessons.trust import check_actor, check_id, lowest_trust
+from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import BATCH, LEG, Memory, placed, space_of
 from heedful.memory.prompts import Prompts
 from heedful.models.contract import Message, Model
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import dreams, open_store, search, transfer
 from heedful.telemetry import complete
 
@@ -87,7 +87,7 @@ async def generalised(
         said = None
     if not isinstance(said, str):
         return none, None
-    text = neutral(redacted(said)).strip()
+    text = sanitize(redact(said)).strip()
     if why := _unfaithful(text, group):
         return replace(proposal, outcome=why), None
     space, vector = space_of(memory.embedder), None
@@ -99,7 +99,7 @@ async def generalised(
         best.error_type,
         text,
         text,
-        trust=lowest(["model", *(one.trust for one in group)]),
+        trust=lowest_trust(["model", *(one.trust for one in group)]),
         importance=min(one.importance for one in group),
         space=space,
         vector=vector,
@@ -111,11 +111,12 @@ async def generalised(
 
 def _asked(prompts: Prompts, group: Sequence[Lesson]) -> list[Message]:
     texts = {
-        f"lesson_{n}": neutral(cut(one.text, LONGEST)) for n, one in enumerate(group[:MOST], 1)
+        f"lesson_{n}": sanitize(cut_middle(one.text, LONGEST))
+        for n, one in enumerate(group[:MOST], 1)
     }
-    mark = mark_of(DREAM, texts)
+    mark = delimiter(DREAM, texts)
     system = _FRAME.format(instruction=prompts.dreaming, mark=mark)
-    return [Message("system", system), Message("user", "\n\n".join(between(mark, texts)))]
+    return [Message("system", system), Message("user", "\n\n".join(delimit(mark, texts)))]
 
 
 def _unfaithful(text: str, group: Sequence[Lesson]) -> str:
@@ -128,7 +129,7 @@ def _unfaithful(text: str, group: Sequence[Lesson]) -> str:
     numbers, meant = weights_of(group[0].text)
     if digits != numbers:
         return f"of what the model wrote and of what they say {VETOES['digits']}"
-    if negations != meant or any(turned(text, one.text) for one in group):
+    if negations != meant or any(has_opposites(text, one.text) for one in group):
         return f"of what the model wrote and of what they say {VETOES['negation']}"
     if not names_only(text, [one.text for one in group]):
         return "the model named what not all of them name"
@@ -210,13 +211,13 @@ class Dreams:
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
         """The newest first, also those that did nothing, `before` that id. Raises InvalidInput."""
-        integer("limit", limit)
+        check_integer("limit", limit)
         found = await self._store.read(self._scope, dreams.log, limit, before=before)
         return [Dream.of(one) for one in found]
 
     async def show(self, id: int) -> Dream:
         """One of them. Raises NotFound, InvalidInput."""
-        numbered(id)
+        check_id(id)
         for one in await self._store.read(self._scope, dreams.log, 1, id):
             return Dream.of(one)
         raise NotFound(
@@ -229,7 +230,7 @@ class Dreams:
         What came after it stays. Raises NotFound, RollbackRefused where it was rolled back before
         or a later dream builds on it, InvalidInput without an actor.
         """
-        numbered(id)
+        check_id(id)
         return await self._store.write(self._scope, dreams.undo, id, by, why)
 
 
@@ -256,7 +257,7 @@ async def consolidate(
     """
     if mode not in MODES:
         raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
-    decides(by, "")
+    check_actor(by, "")
     now = time.time()
     lessons, vectors = await _material(memory, progress)
     found = await asyncio.to_thread(propose, lessons, vectors, mode, now, model is not None)
@@ -299,7 +300,7 @@ async def keep_dreaming(
     A dream that fails with a StoreError or a ModelError is logged as `dream_failed`, without
     content, and the next one comes at its time. Raises InvalidInput.
     """
-    number("every", every, 0, LARGEST)
+    check_number("every", every, 0, LARGEST)
     while True:
         try:
             await consolidate(memory, mode="full", model=model, prompts=prompts, by=by)
@@ -358,7 +359,7 @@ class _Rehearsal:
             before, left = await self._recalled(asked), list(proposals)
             while any(one.outcome == "proposed" for one in left):
                 dream, became = await self._done(left)
-                dropped = worse(became, before, await self._recalled(asked))
+                dropped = find_regressions(became, before, await self._recalled(asked))
                 if not dropped:
                     break
                 await self._copy.write(self._memory.scope, dreams.undo, dream, DREAM, "")
@@ -395,7 +396,7 @@ class _Rehearsal:
             return asked | dict.fromkeys(new)
         for n in range(0, len(new), BATCH):
             part = new[n : n + BATCH]
-            asked |= zip(part, await placed(embedder, [redacted(q) for q in part]), strict=True)
+            asked |= zip(part, await placed(embedder, [redact(q) for q in part]), strict=True)
         return asked
 
     async def _recalled(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:

@@ -10,10 +10,10 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NOTHING, Attempt, Loop, Usage
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store.records import StoredLoop
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
@@ -137,8 +137,8 @@ def episode_of(
     outcome = _outcome(loop, verdict)
     events = tuple(event for attempt in loop.attempts for event in _told(attempt))
     stops = verdict.stopped_by if isinstance(verdict, Done) else ()
-    fault = Fault(stops[0].rule, redacted(stops[0].detail)) if stops else None
-    texts = (redacted(task), redacted(goal))
+    fault = Fault(stops[0].rule, redact(stops[0].detail)) if stops else None
+    texts = (redact(task), redact(goal))
     return Episode(events, outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
 
 
@@ -153,10 +153,10 @@ def _outcome(loop: Loop, verdict: Verdict | None) -> Ended:
 def _told(attempt: Attempt) -> Iterator[Event]:
     name = f"attempt {attempt.number}"
     text = attempt.candidate.text
-    yield Event("llm_response", redacted(text or ""), id=name)
+    yield Event("llm_response", redact(text or ""), id=name)
     findings = attempt.evaluation.findings if attempt.evaluation else ()
     for place, one in enumerate(findings, 1):
-        said, fix, id = redacted(one.message), redacted(one.fix), f"{name}, finding {place}"
+        said, fix, id = redact(one.message), redact(one.fix), f"{name}, finding {place}"
         if one.level == "error":
             yield Event("error_event", fix, error=said, code=one.check, id=id)
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.record import LARGEST, Finding, number
+from heedful.loop.record import LARGEST, Finding, check_number
 from heedful.memory.course import Course
 from heedful.memory.deeds import done
 from heedful.memory.episode import Event
@@ -46,7 +46,7 @@ class Expected:
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        number("tolerance", self.tolerance, 0, LARGEST)
+        check_number("tolerance", self.tolerance, 0, LARGEST)
         answer = self.answer
         if isinstance(answer, float) and not math.isfinite(answer):
             raise InvalidInput("answer", answer, "a finite number")

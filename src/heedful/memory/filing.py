@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from heedful.errors import StoreError
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.memory.episode import Episode
 from heedful.memory.memory import Memory
 from heedful.store import episodes

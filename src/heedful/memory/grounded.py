@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from heedful.memory.course import read, text_of
 from heedful.memory.episode import Episode, Event
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 
 # Events that one sentence may cite.
 MOST_CITED = 20
@@ -136,7 +136,7 @@ def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(neutral(text).casefold().replace("’", "'").split())
+    return " ".join(sanitize(text).casefold().replace("’", "'").split())
 
 
 def _value(number: str) -> float:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heedful.loop.record import Evaluation, Finding, Level
-from heedful.loop.record import shown as figure
+from heedful.loop.record import format_score as figure
 from heedful.memory.course import Course, read
 from heedful.memory.signal import MOST_EVIDENCE, shown
-from heedful.redact import redacted
+from heedful.redact import redact
 
 SCORES = ("correctness", "helpfulness", "safety", "completeness", "efficiency")
 # Of findings of one kind so many are told one by one; how many there are stands in the reason.
@@ -70,4 +70,4 @@ def named(seen: Course, places: Iterable[int]) -> str:
 
 def quoted(text: str) -> str:
     """A text as it is told of in a finding: short, on one line and without secrets."""
-    return shown(redacted(read(text)))
+    return shown(redact(read(text)))

@@ -19,21 +19,38 @@ from typing import Any, Literal, cast
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.evaluation import learn_from_evaluation
-from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, learn, located
-from heedful.lessons.lesson import Filter, Found, Remembered, Scope
+from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Filter,
+    Match,
+    Reflection,
+    Remembered,
+    Scope,
+    Trust,
+)
 from heedful.lessons.patterns import Seen
-from heedful.lessons.proof import MOST_CALLS, SHARE, Proof, concluded, due, proven, usefulness
+from heedful.lessons.proof import (
+    MOST_CALLS,
+    SHARE,
+    Proof,
+    find_proven,
+    is_due,
+    prove_cases,
+    usefulness,
+)
 from heedful.lessons.ranking import (
     BUDGET,
     FIRST,
     Briefing,
     as_messages,
     as_text,
-    briefed,
     choose,
-    drawn,
-    offered,
-    own,
+    choose_for_loop,
+    draw_exposures,
+    keep_important,
+    keep_usable,
     rank,
 )
 from heedful.lessons.signature import signature
@@ -41,20 +58,19 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     Quota,
     RevocationResult,
-    bounds,
-    integer,
-    named,
-    numbered,
-    pruned,
-    remembered,
-    several,
-    signatures,
-    texts,
+    check_bounds,
+    check_digests,
+    check_id,
+    check_memory,
+    check_prune,
+    check_sequence,
+    check_source,
+    check_texts,
 )
-from heedful.loop.record import Loop
+from heedful.loop.record import Loop, check_integer
 from heedful.memory.transfer import Exported, File, Imported, Told
 from heedful.models.contract import Embedder, Message
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
@@ -181,7 +197,7 @@ class Quarantine:
         is screened, beside the event loop; `progress` is told how many of how many were. `after`:
         what comes after the entry of that score and id.
         """
-        integer("limit", limit)
+        check_integer("limit", limit)
         held = await self._store.read(self._scope, quarantine_store.entries, None)
         found: list[QuarantinedLesson] = []
         for n in range(0, len(held), REVIEW_BATCH):
@@ -194,7 +210,7 @@ class Quarantine:
 
     async def show(self, id: int) -> QuarantinedLesson:
         """An example, waiting or not, and where it comes from. Raises NotFound, InvalidInput."""
-        numbered(id)
+        check_id(id)
         for one in await self._store.read(self._scope, quarantine_store.entries, [id]):
             provenance = await self._store.read(self._scope, quarantine_store.provenance, one)
             return replace(_screened(one), provenance=provenance)
@@ -207,12 +223,12 @@ class Quarantine:
         Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined where somebody
         ruled before.
         """
-        several("ids", ids, int, IDS)
+        check_sequence("ids", ids, int, IDS)
         await self._store.write(self._scope, quarantine_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these: the same text comes back no more. All or none; raises as `release`."""
-        several("ids", ids, int, IDS)
+        check_sequence("ids", ids, int, IDS)
         await self._store.write(self._scope, quarantine_store.settle, ids, "reject", by, why)
 
     async def revoke(
@@ -225,7 +241,7 @@ class Quarantine:
         need answer for it. Raises NotFound where the source left nothing, InvalidInput without a
         name or an actor.
         """
-        texts(source=source)
+        check_texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
         return await self._store.write(
@@ -270,7 +286,7 @@ class Memory:
         max_entries: int | None = None,
         quota: Quota | None = None,
     ) -> None:
-        bounds(holdout, max_entries, quota)
+        check_bounds(holdout, max_entries, quota)
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -307,21 +323,21 @@ class Memory:
         lowest trust of all. `tags` and `importance` (0..1) are those of a new lesson. An operator
         may have it `pinned`. Raises InvalidInput, QuotaExceeded, StoreError: it never fails silent.
         """
-        texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        remembered(text, trust, importance, tags, example, derived_from, pinned)
-        text = redacted(text)  # before a mask or a cut parts a secret
+        check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
+        check_memory(text, trust, importance, tags, example, derived_from, pinned)
+        text = redact(text)  # before a mask or a cut parts a secret
         one = Reflection(
             "error",
             signature(error_type, text),
             error_type,
-            (redacted(lesson) or text)[:LONGEST],
+            (redact(lesson) or text)[:LONGEST],
             text[:LONGEST],
             example=replace(example, context=example.context or context) if example else None,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=named(source),
+            source=check_source(source),
             parents=tuple(derived_from),
             pinned=pinned,
         )
@@ -331,7 +347,7 @@ class Memory:
     async def keep(self, one: Reflection) -> Remembered:
         """Write one lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         space, vector = await self._place(one.example.task if one.example else one.text)
-        found, most = located([one], space, vector), self.max_entries or 0
+        found, most = with_vector([one], space, vector), self.max_entries or 0
         (answer,) = await self.store.write(
             self.scope, exposure_store.remember, found, most=most, quota=self.quota
         )
@@ -372,9 +388,9 @@ class Memory:
 
         Counts the sightings of its pattern, and of those that evidence has merged with it.
         """
-        texts(error_type=error_type, text=text)
+        check_texts(error_type=error_type, text=text)
         return await self.store.read(
-            self.scope, pattern_store.seen, signature(error_type, redacted(text))
+            self.scope, pattern_store.seen, signature(error_type, redact(text))
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
@@ -386,12 +402,12 @@ class Memory:
 
         Raises NotFound for a digest without a lesson, InvalidInput without one or without an actor.
         """
-        signatures(digests)
+        check_digests(digests)
         await self.store.write(self.scope, pattern_store.set_apart, digests, True, by, why)
 
     async def remerge(self, *digests: str, by: str, why: str = "") -> None:
         """Let patterns that were kept apart be grouped by evidence again. Raises as `unmerge`."""
-        signatures(digests)
+        check_digests(digests)
         await self.store.write(self.scope, pattern_store.set_apart, digests, False, by, why)
 
     async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
@@ -405,9 +421,9 @@ class Memory:
         active = ("candidate", "verified")
         lessons = [one for one in await self.top(among) if one["state"] in active]
         vectors = await self.embedder.embed([one["text"] for one in lessons])
-        from heedful.lessons.patterns import alike
+        from heedful.lessons.patterns import suggest_merges
 
-        return alike(lessons, vectors, await self.patterns())[:limit]
+        return suggest_merges(lessons, vectors, await self.patterns())[:limit]
 
     @telemetry.search
     async def recall(
@@ -421,24 +437,24 @@ class Memory:
         error_type: str = "",
         importance: float = 0.0,
         since: float = 0.0,
-    ) -> list[Found]:
+    ) -> list[Match]:
         """What fits the task, best first: examples, and lessons without one; else nothing.
 
         Only of lessons with any of the `tags` (or all, with `match`), of that `kind` and
         `error_type`, of at least that `importance` (0..1), stored `since` that time (seconds since
         1970). Raises InvalidInput, StoreError.
         """
-        integer("limit", limit)
-        texts(task=task)
+        check_integer("limit", limit)
+        check_texts(task=task)
         chosen = tags if isinstance(tags, str) else tuple(tags)
         only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
         space, vector = await self._place(task)
         found = await self.store.read(
             self.scope, search.search, task, space, vector, max(LEG, limit), only
         )
-        return rank(task, offered(found, only), limit, time.time())
+        return rank(task, keep_important(found, only), limit, time.time())
 
-    def render(self, found: Sequence[Found], budget: int = BUDGET) -> tuple[Message, ...]:
+    def render(self, found: Sequence[Match], budget: int = BUDGET) -> tuple[Message, ...]:
         """Chat turns for a prompt: the near ones, at most 3, at most 1 of them not verified.
 
         They have at most `budget` tokens, as heedful estimates them; what does not fit is left out
@@ -446,7 +462,7 @@ class Memory:
         """
         return as_messages(choose(found, budget=budget, now=time.time()))
 
-    def render_text(self, found: Sequence[Found], budget: int = BUDGET) -> str:
+    def render_text(self, found: Sequence[Match], budget: int = BUDGET) -> str:
         """The same as one text between delimiters that nobody can guess; "" for nothing.
 
         Lessons without an example are in it, too; headings and delimiters count.
@@ -466,7 +482,7 @@ class Memory:
         `examples` lessons without an accepted output, learnt from the very task; with None both.
         """
         space, vector = await self._place(task)
-        found = own(
+        found = keep_usable(
             await self.store.read(self.scope, search.search, task, space, vector, LEG),
             task,
             examples,
@@ -476,10 +492,10 @@ class Memory:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = briefed(rank(task, offered(found), len(found), now), now, examples)
+        chosen = choose_for_loop(rank(task, keep_important(found), len(found), now), now, examples)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
-        exposures = past.exposures or (drawn(chosen, loop, seed, share) if begins else ())
+        exposures = past.exposures or (draw_exposures(chosen, loop, seed, share) if begins else ())
         return Briefing.of(chosen, exposures, space, vector)
 
     def lessons(
@@ -489,24 +505,26 @@ class Memory:
 
         So to revoke a source removes what was learnt with its text in the prompt, too.
         """
-        found = located(learn(loop, task, outputs), briefing.space, briefing.vector)
+        found = with_vector(learn(loop, task, outputs), briefing.space, briefing.vector)
         told, ids = f"loop:{loop.id}", briefing.shown
         return tuple(replace(one, source=told, parents=ids) for one in found)
 
     async def prove(self) -> Proof:
         """What the exposures and outcomes of this scope prove about its lessons."""
         cases, pending = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        return await asyncio.to_thread(concluded, cases, pending)
+        return await asyncio.to_thread(prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
         """After a loop has ended, where it is time, or at any: prove and act; what was retired.
 
         Proven harm retires a lesson, what is proven of the others changes their rank.
         """
-        if loop and not due((await self.store.read(self.scope, exposure_store.past, loop)).number):
+        if loop and not is_due(
+            (await self.store.read(self.scope, exposure_store.past, loop)).number
+        ):
             return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        found = await asyncio.to_thread(proven, cases)  # seconds, where lessons are many
+        found = await asyncio.to_thread(find_proven, cases)  # seconds, where lessons are many
         useful = {str(one.lesson): usefulness(one) for one in found}
         hurting = [one for one in found if one.conclusion == "hurts"]
         return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
@@ -517,12 +535,12 @@ class Memory:
         What was proven is put aside: from now on only what comes after counts for the lesson or
         against it. Raises NotFound, InvalidInput without an actor.
         """
-        numbered(id)
+        check_id(id)
         await self.store.write(self.scope, exposure_store.restore, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """The most seen, as plain data, but for words held back. Raises InvalidInput."""
-        integer("limit", limit, 0)
+        check_integer("limit", limit, 0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "") -> None:
@@ -530,12 +548,12 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
-        numbered(id)
+        check_id(id)
         await self.store.write(self.scope, lesson_store.pin, id, True, by, why)
 
     async def unpin(self, id: int, *, by: str, why: str = "") -> None:
         """Take a pin back. Raises as `pin`."""
-        numbered(id)
+        check_id(id)
         await self.store.write(self.scope, lesson_store.pin, id, False, by, why)
 
     async def prune(
@@ -551,7 +569,7 @@ class Memory:
         Never what is pinned or has proved helpful. One transaction, on record; answers what is
         removed, or with `dry_run` what would be, as plain data with `why`. Raises InvalidInput.
         """
-        pruned(unused_for, keep, by)
+        check_prune(unused_for, keep, by)
         least = -1 if keep is None else keep
         unused = unused_for or 0.0
         if dry_run:
@@ -616,5 +634,5 @@ class Memory:
     async def _place(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():
             return "", None
-        (vector,) = await placed(self.embedder, [redacted(text)])
+        (vector,) = await placed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.trust import lowest
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
 from heedful.memory.course import read, text_of
 from heedful.memory.drafting import SENTENCES, UNSURE, Draft
@@ -18,8 +18,8 @@ from heedful.memory.grounded import Claim, cited, claim, sentences, supported, u
 from heedful.memory.signal import Signal
 from heedful.memory.study import Study
 from heedful.models.contract import Message, tokens
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 
 # Tokens of all events and signals that are shown: with all else they fit a context of 4,096.
 BUDGET = 1_600
@@ -129,13 +129,13 @@ def _event(found: Study, at: int) -> str:
 
 
 def _safe(text: str, most: int) -> str:
-    return neutral(cut(redacted(read(text)), most)).strip()
+    return sanitize(cut_middle(redact(read(text)), most)).strip()
 
 
 def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
     """The messages that ask for a reflection; `wrong` is why the last answer was of no use."""
-    mark = mark_of("reflector", told.texts)
-    parts = between(mark, told.texts)
+    mark = delimiter("reflector", told.texts)
+    parts = delimit(mark, told.texts)
     if wrong:
         parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
     parts.append(f"Reflect on the run of {mark} now, as JSON.")
@@ -179,7 +179,7 @@ def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
         wrong = "made of sentences that the events which they cite hold"
         raise InvalidInput("reflection", value.get("reflection"), wrong)
     places = {*told.events, *(at for one in _strongest(found) for at in (one.at, *one.evidence))}
-    trust = lowest(("model", *map(found.floor, places), *_given(found)))
+    trust = lowest_trust(("model", *map(found.floor, places), *_given(found)))
     return Draft(
         tuple(kept),
         _rule(value.get("strategy"), told),

@@ -9,11 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError
-from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.signature import Signature, digest_of
-from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
-from heedful.loop.record import NOTHING, Usage
+from heedful.lessons.learn import with_vector
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Reflection,
+    Remembered,
+    Scope,
+    Signature,
+    Trust,
+    digest_of,
+)
+from heedful.lessons.trust import ORDER, check_sequence, initial_state, lowest_trust
+from heedful.loop.record import NOTHING, Usage, check_share
 from heedful.memory.attribution import Suspect
 from heedful.memory.drafting import Draft, Score, by_outcome, by_rules, name_of
 from heedful.memory.episode import LOOP, Episode
@@ -23,9 +31,9 @@ from heedful.memory.memory import Memory, placed, space_of
 from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
 from heedful.memory.signal import Signal
 from heedful.memory.study import Study, study, turns, unlearnt
-from heedful.models.call import asked
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import episodes, exposures, patterns, quarantine
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
@@ -163,7 +171,7 @@ def _checked(episode: object, on_model_error: str, trust: str, related: object) 
         raise InvalidInput("on_model_error", on_model_error, "keep or raise")
     if trust not in ORDER:
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    several("related", related, str, "ids, each a text")
+    check_sequence("related", related, str, "ids, each a text")
 
 
 def _usable(model: object, prompts: object) -> None:
@@ -265,7 +273,7 @@ class _Work:
 
     async def _asked(self, model: Model, found: Study, told: Shown) -> tuple[Draft, Usage]:
         instruction = self.prompts.of(found.episode.outcome)
-        return await asked(
+        return await ask_for_json(
             model,
             lambda wrong: chat(instruction, told, wrong),
             lambda answer: drafted(answer, found, told, model.name),
@@ -279,16 +287,16 @@ class _Work:
     ) -> Reflected:
         """A draft as lessons, with what is known of them, and of whom."""
         importance = self.score(draft, found.episode)
-        fraction("importance", importance)
+        check_share("importance", importance)
         parents, whole = await self._shown(found.episode)
         meta = _meta(found, draft, digest, related)
-        task = redacted(found.episode.task)[:LONGEST]
+        task = redact(found.episode.task)[:LONGEST]
         given: tuple[Trust, ...] = (found.given,) if task else ()
         given += () if whole else ("external",)
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
             rule = text if kind == "strategy" else ""
-            name, trust = named(found.signature, rule), lowest((trust, *given))
+            name, trust = named(found.signature, rule), lowest_trust((trust, *given))
             return Reflection(
                 kind,
                 name,
@@ -296,7 +304,7 @@ class _Work:
                 text[:LONGEST],
                 text[:LONGEST],
                 example=Example(task, "") if task else None,
-                state=begins(trust),
+                state=initial_state(trust),
                 trust=trust,
                 importance=weight,
                 tags=draft.tags if kind == "reflection" else (*draft.tags, "strategy"),
@@ -336,7 +344,7 @@ async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Rememb
         space = space_of(memory.embedder)
         vectors = await placed(memory.embedder, texts)
         pairs = zip(lessons, vectors, strict=True)
-        lessons = [each for one, at in pairs for each in located([one], space, at)]
+        lessons = [each for one, at in pairs for each in with_vector([one], space, at)]
     most = memory.max_entries or 0
     answers = await memory.store.write(
         memory.scope, episodes.record_lessons, digest, lessons, most=most, quota=memory.quota
@@ -378,7 +386,7 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "confidence": draft.confidence,
         "rated": draft.rated,
         "outcome": episode.outcome,
-        "task_description": redacted(episode.task)[:LONGEST],
+        "task_description": redact(episode.task)[:LONGEST],
         "event_count": len(episode.events) + episode.omitted,
         "session_id": episode.session,
         "error_category": found.category,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from heedful.lessons.learn import Trust
-from heedful.lessons.signature import Signature, signature
-from heedful.lessons.trust import lowest
+from heedful.lessons.lesson import Signature, Trust
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import lowest_trust
 from heedful.memory.attribution import GROUNDS, Attribution, Suspect, ranked
 from heedful.memory.course import Course, course, text_of
 from heedful.memory.episode import LOOP, Episode, Event, trust_of
@@ -138,7 +138,7 @@ class Study:
         Words derive from all that was said before they came up: an agent may repeat in its own way
         what a tool told it, be it as the name of a tool or of an argument.
         """
-        return lowest(("model", *(self.floor(self._first(one)) for one in words if one)))
+        return lowest_trust(("model", *(self.floor(self._first(one)) for one in words if one)))
 
     def floor(self, at: int) -> Trust:
         """The lowest trust of the events up to this position, which what stands there rests on.
@@ -150,7 +150,7 @@ class Study:
             return self.given
         if at >= len(events):
             return "model" if self.episode.source == LOOP else "external"
-        return lowest(("operator", *map(self.trust_at, range(at + 1))))
+        return lowest_trust(("operator", *map(self.trust_at, range(at + 1))))
 
     def _first(self, fragment: str) -> int:
         """Where a text came up first: -1 is the task, the number of events nowhere in them.

@@ -22,10 +22,10 @@ from heedful.lessons.export import (
     LONGEST_LINE,
     Effect,
     Plain,
-    checked,
-    encoded,
-    place,
-    taken,
+    check_record,
+    distrust,
+    encode_line,
+    sort_key,
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer
@@ -97,7 +97,7 @@ async def _write(
 
     def write(record: Plain) -> None:
         nonlocal size, total
-        line = encoded(record)
+        line = encode_line(record)
         if len(line) > LONGEST_LINE:
             raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
         try:
@@ -112,7 +112,7 @@ async def _write(
             told("exporting", counts["lesson"], total)
 
     await transfer.export(store, scope, write, vectors)
-    end = encoded({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
+    end = encode_line({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
     out.write(end)
     out.flush()
     return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
@@ -180,7 +180,7 @@ async def import_(
         async for batch in _batches(source, name, "importing", told):
             now, last = time.time(), batch[-1]
             records = [one for one in batch if one["is"] not in (FORMAT, END)]
-            kept = [one if by else taken(one, called, now) for one in records]
+            kept = [one if by else distrust(one, called, now) for one in records]
             wanted = [one for one in kept if one is not None]
             tally.add(wanted, await store.write(scope, transfer.absorb, wanted, called, by, why))
             tally.left += len(records) - len(wanted)
@@ -295,7 +295,7 @@ def _lines(source: BinaryIO, name: str) -> Iterator[_Line]:
                 )
             yield _Line(len(line), record)
             return
-        here = place(record)
+        here = sort_key(record)
         if here <= before or (record["is"] == "example" and here[:3] != before[:3]):
             raise ExportFileError(name, number, f"it is out of place, or there twice; {AGAIN}")
         before = here
@@ -307,7 +307,7 @@ def _record(line: bytes, name: str, number: int) -> Plain:
     try:
         if len(line) > LONGEST_LINE:
             raise ValueError(f"it is longer than {LONGEST_LINE >> 20} MB")
-        return checked(json.loads(line.decode("utf-8"), parse_constant=_no_constant))
+        return check_record(json.loads(line.decode("utf-8"), parse_constant=_no_constant))
     except InvalidInput as error:
         what = f"{error}"
     except RecursionError:

@@ -20,7 +20,7 @@ from heedful.errors import StoreUnavailable
 from heedful.pages import words
 from heedful.pages.drawing import FIRST, Line, axis, change, readable, spans
 from heedful.pages.words import cut, visible
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store.runs import AttemptReport, Checked, Report, StageReport, iso
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:
-    text = json.dumps(redacted_data(plain), indent=2, ensure_ascii=False)
+    text = json.dumps(redact_data(plain), indent=2, ensure_ascii=False)
     # Half of a surrogate pair has no UTF-8; JSON reads its escape.
     return text.encode("utf-8", "backslashreplace") + b"\n"
 

@@ -10,7 +10,7 @@ from html import escape
 from itertools import accumulate
 from typing import TypeVar
 
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store.runs import AttemptReport, Checked, Report, StageReport
 
 SIGNS: Mapping[str, str] = {
@@ -48,7 +48,7 @@ def visible(text: str) -> str:
     >>> visible("safe\\u202etxt.exe")
     'safe[U+202E]txt.exe'
     """
-    text = redacted(text)
+    text = redact(text)
     if text.isascii() and text.isprintable():
         return text
     hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}

@@ -14,14 +14,14 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.decide import Policy
-from heedful.loop.record import LARGEST, Goal, number
+from heedful.loop.record import LARGEST, Goal, check_number
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.models.contract import Model
 from heedful.pipeline.runner import PipelineRun
 from heedful.pipeline.stages import REPORTS, Stage, Unvalidated, Work
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import open_store
 from heedful.store.runs import Exhausted, Report, file_safe
 from heedful.store.store import Store
@@ -64,7 +64,7 @@ class Guardrails:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InvalidInput(name, value, f"an integer of at least {least}")
         for name in self.thresholds:
-            number(name, getattr(self, name), 0, LARGEST)
+            check_number(name, getattr(self, name), 0, LARGEST)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
@@ -242,7 +242,7 @@ def _check_name(what: str, name: object) -> str:
     if not isinstance(name, str) or not known or len(name.encode()) > LONGEST:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
         raise InvalidInput(what, name, allowed)
-    if redacted(name) != name:
+    if redact(name) != name:
         raise InvalidInput(what, name, "a name without a secret: it is stored as it is")
     return name
 

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.lessons.words import difference
 from heedful.loop.feedback import clean
 from heedful.store.runs import AttemptReport, Checked, Report, StageReport
@@ -471,5 +471,7 @@ def _check_count(name: str, stages: Sequence[StageReport]) -> CheckCount:
         if any(fails) and stage.action != "open":
             ended += 1
             recovered += stage.action == "passed"
-    shares = tuple(share(n, of) if of else None for n, of in ((failed, judged), (recovered, ended)))
+    shares = tuple(
+        wilson_interval(n, of) if of else None for n, of in ((failed, judged), (recovered, ended))
+    )
     return CheckCount(name, judged, failed, ended, recovered, AttemptCost.of(followers), *shares)

@@ -30,7 +30,7 @@ from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, L
 from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory
 from heedful.pipeline.stages import Stage, StageState, fields_of, reports_of, tell
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 from heedful.store import exposures, loops, patterns
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import (
@@ -288,10 +288,10 @@ class StageRunner:
             for lesson in known.lessons:
                 active = lesson["state"] in ("candidate", "verified")
                 if active and lesson["text"] and lesson["signature"] not in withheld:
-                    lines.append(f"- {clean(neutral(lesson['text']), LESSON)}")
+                    lines.append(f"- {clean(sanitize(lesson['text']), LESSON)}")
                     break
         again = () if self._stage.writer is not None else context().advice
-        lines += [f"- {clean(neutral(one.lesson), LESSON)}" for one in again]
+        lines += [f"- {clean(sanitize(one.lesson), LESSON)}" for one in again]
         return [KNOWN, *dict.fromkeys(lines)]
 
     async def _reported(self, loop: Loop, verdict: Verdict) -> StageReport:

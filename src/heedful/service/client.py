@@ -28,8 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import telemetry
 from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
 from heedful.lessons.consolidate import Mode, Proposal
-from heedful.lessons.learn import Example, State, Trust
-from heedful.lessons.lesson import Found, Remembered
+from heedful.lessons.lesson import Example, Match, Remembered, State, Trust
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Outcome, Proof
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
@@ -109,7 +108,7 @@ class Calls:
             method,
             f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
             params={name: value for name, value in (query or {}).items() if value},
-            headers={**telemetry.carried(), **once, **(headers or {})},
+            headers={**telemetry.trace_headers(), **once, **(headers or {})},
             content=None if body is None else _json(body),
         )
         answer = await self._final(request)
@@ -286,9 +285,9 @@ def read_seen(plain: Mapping[str, Any]) -> Seen:
     return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
 
 
-def found(plain: Mapping[str, Any]) -> Found:
+def found(plain: Mapping[str, Any]) -> Match:
     """An example that recall brought; how near it is, its place in the list says."""
-    return read(Found, {**plain, "example": plain, "at": plain.get("at", 0.0)})
+    return read(Match, {**plain, "example": plain, "at": plain.get("at", 0.0)})
 
 
 def dream(plain: Mapping[str, Any]) -> Dream:
@@ -515,7 +514,7 @@ class Client:
         *,
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
-    ) -> list[Found]:
+    ) -> list[Match]:
         """What fits the task, best first, as `Memory.recall`; nothing counts as shown by it."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         return list(map(found, (await self._ask("POST", "recall", body=body))["items"]))

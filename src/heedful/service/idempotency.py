@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.lessons.lesson import Scope as Place
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.service.problems import SOON, Problem
 from heedful.store import idempotency
 from heedful.store.idempotency import Beside, Call, beside, write
@@ -96,7 +96,7 @@ def _clean(answer: dict[str, Any]) -> dict[str, Any]:
     if not headers.get("content-type", "").startswith("application/json"):
         return answer
     plain = json.loads(answer["body"].encode("latin-1"))
-    clean = redacted_data(plain)
+    clean = redact_data(plain)
     if clean == plain:
         return answer
     body = json.dumps(clean, ensure_ascii=False).encode().decode("latin-1")

@@ -40,7 +40,7 @@ from heedful.memory.ingest import gather
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
 from heedful.models.contract import Embedder, Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import episodes, lessons
 from heedful.store import loops as loop_store
 from heedful.store.store import Store
@@ -190,7 +190,7 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
 
 
 def _unopened(by: str, error: BaseException) -> GenerateFailed:
-    said = redacted(str(error))[:300]
+    said = redact(str(error))[:300]
     return GenerateFailed(f"{by!r} opened no loop: {type(error).__name__}: {said}; mend it")
 
 

@@ -26,12 +26,12 @@ from heedful.errors import (
     StoreError,
     StoreUnavailable,
 )
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.service.codes import TABLE
-from heedful.telemetry import Seldom
+from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
-SAID = Seldom()
+SAID = LogThrottle()
 MEDIA = "application/problem+json"
 SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
 TITLES = {
@@ -70,7 +70,7 @@ class Problem(Exception):
         self.status: int = status
         self.code: str = code
         self.title: str = TITLES.get(code) or code.replace("_", " ").capitalize()
-        self.detail: str = redacted(detail)
+        self.detail: str = redact(detail)
         self.headers: dict[str, str] = dict(headers or {})
         self.fields: dict[str, Any] = fields
         super().__init__(f"{status} {code}: {self.detail}")
@@ -118,7 +118,7 @@ def _typed(error: HeedfulError) -> Problem:
     status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     headers = {"Retry-After": SOON} if status in RETRIED or code == "at_work" else {}
     told = {name: getattr(error, name, None) for name in TOLD}
-    fields = redacted_data({k: v for k, v in told.items() if isinstance(v, str | int)})
+    fields = redact_data({k: v for k, v in told.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
         case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
@@ -139,7 +139,7 @@ def _typed(error: HeedfulError) -> Problem:
 def _wrong(one: Any) -> str:
     if (one["loc"], one["type"]) == (("body",), "missing"):
         return "a JSON object is needed"
-    return redacted(str(one["msg"]))
+    return redact(str(one["msg"]))
 
 
 def _invalid(found: Sequence[Any]) -> Problem:
@@ -175,13 +175,13 @@ def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None 
 def _logged(error: Exception, problem: Problem) -> None:
     """Log it: a store that is away in a line, and not again with each request that it fails."""
     if isinstance(error, StoreUnavailable):
-        line = redacted(" ".join(str(error).split()))
+        line = redact(" ".join(str(error).split()))
         if SAID.now(line):
             log.error("%s: %s", problem.code, line)
         return
     told = "".join(traceback.format_exception(error))
     # Not the path, which may hold anything; the line of its request comes next.
-    log.error("%s\n%s", problem.code, redacted(told))
+    log.error("%s\n%s", problem.code, redact(told))
 
 
 def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:

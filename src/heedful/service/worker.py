@@ -103,7 +103,7 @@ class Inside:
         wanted = self._queues is None or job.kind.queue in self._queues
         if wanted and job.name not in self._waiting:
             place = (-job.kind.priority, next(self._places))
-            self._put(_Handed(place, job, telemetry.carried(), time.time()))
+            self._put(_Handed(place, job, telemetry.trace_headers(), time.time()))
 
     async def depth(self) -> Sequence[Depth]:
         """What there is to do, by queue and state; `failed` since this process began."""
@@ -294,7 +294,9 @@ class Queued:
         given: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
         with _typed():
             try:
-                await deferred.defer_async(**given, carried=dict[str, Any](telemetry.carried()))
+                await deferred.defer_async(
+                    **given, carried=dict[str, Any](telemetry.trace_headers())
+                )
             except failures.AlreadyEnqueued:
                 return
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
 from heedful.store.database import Db, Row
 from heedful.store.lessons import carry, key_of, rule, storable, upsert
 

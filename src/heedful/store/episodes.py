@@ -15,10 +15,9 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.learn import Reflection, Trust
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.trust import Quota
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
@@ -154,7 +153,7 @@ def _texts(one: StoredEpisode) -> dict[str, str]:
         "name": storable(one.name),
         "session": storable(one.session),
         "outcome": one.outcome,
-        "record": json.dumps(redacted_data(dict(one.record))),
+        "record": json.dumps(redact_data(dict(one.record))),
     }
 
 

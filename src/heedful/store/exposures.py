@@ -10,9 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome, Past
+from heedful.lessons.lesson import Reflection, Remembered, Scope
+from heedful.lessons.proof import Case, Cases, Comparison, Exposure, LessonName, Outcome, Past
 from heedful.lessons.trust import Quota
 from heedful.store.database import Db
 from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert
@@ -125,7 +124,7 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     `most_calls` calls. Of a lesson that was restored, only what came after counts.
     """
     values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
-    cases: defaultdict[Lesson | None, dict[Case, int]] = defaultdict(dict)
+    cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
     for row in db.named("read_evidence", values):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest
+from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest_verdict
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.replay import Figures, Recorded
+from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts
 from heedful.store.records import StoredLoop
 from heedful.store.runs import is_run
@@ -28,7 +28,7 @@ def state_after(verdict: Verdict) -> State:
 
 def state_of(stored: StoredLoop) -> State:
     """In which state a loop is."""
-    return state_after(latest(stored.decisions))
+    return state_after(latest_verdict(stored.decisions))
 
 
 def explained(stored: StoredLoop) -> Explanation:
@@ -39,16 +39,16 @@ def explained(stored: StoredLoop) -> Explanation:
     return explain(replace(stored.loop, echoes=echoes), policy, recorded)
 
 
-def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
+def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
     """Those of the loops, the newest first, that have an attempt, the oldest first, to replay.
 
     The run of a pipeline is none: its stages are, each with its own attempts.
     """
     told = [one.loop for one in reversed(found) if one.loop.attempts and not is_run(one)]
-    return list(map(Recorded, told))
+    return list(map(RecordedLoop, told))
 
 
-def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Recorded]:
+def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
     """The loops, with the goals of the policies where these agree, and a loop has none but scores.
 
     So that what solves a loop is the same for every policy.
@@ -65,7 +65,7 @@ def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Reco
     ]
 
 
-def unscored(recorded: Sequence[Recorded], policy: Policy) -> int:
+def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
     """How many loops without goals of their own lack a score for those of the policy."""
     loops = [one.loop for one in recorded if not one.loop.goals]
     return sum(

@@ -18,20 +18,19 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.trust import (
     HELD,
     RAISING,
     TAGS,
     Quota,
-    begins,
-    bounded,
-    decides,
-    derived,
-    lowest,
+    check_actor,
+    clip_reflection,
+    derive_trust,
+    initial_state,
+    lowest_trust,
 )
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.store.database import ALL, Db, Row
 
 
@@ -92,12 +91,12 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
-    trust = derived(one.trust, trusts, one.loop) if parents else one.trust
+    trust = derive_trust(one.trust, trusts, one.loop) if parents else one.trust
     if one.pinned and trust not in RAISING:
         raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
-    state = begins(trust, one.state)
+    state = initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
-    one = bounded(one) if trust in HELD else one
+    one = clip_reflection(one) if trust in HELD else one
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
@@ -182,7 +181,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "error_type": storable(reflection.error_type),
         "text": storable(reflection.text),
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
-        "meta": json.dumps(redacted_data(dict(reflection.meta))),
+        "meta": json.dumps(redact_data(dict(reflection.meta))),
         "state": reflection.state,
         "trust": reflection.trust,
         "importance": reflection.importance,
@@ -267,7 +266,10 @@ def _speaks(reflection: Reflection, row: Row, text: str) -> str:
     if row["text"] == text:
         return LESSON
     told = reflection.text != reflection.sighting
-    held = reflection.trust in HELD or lowest([reflection.trust, row["trust"]]) != reflection.trust
+    held = (
+        reflection.trust in HELD
+        or lowest_trust([reflection.trust, row["trust"]]) != reflection.trust
+    )
     return mark(LESSON, text) if told and held else ""
 
 
@@ -285,7 +287,7 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
     values = {
         **values,
         "task": task,
-        "record": json.dumps(redacted_data(asdict(example))),
+        "record": json.dumps(redact_data(asdict(example))),
         "lesson": values["text"],
         "words": " ".join(words(f"{task}\n{storable(reflection.context)}")),
     }
@@ -362,7 +364,7 @@ def storable(text: str) -> str:
     A lone surrogate, of which UTF-8 has none, becomes a question mark, and so does the character 0,
     of which PostgreSQL has none.
     """
-    text = redacted(text).replace("\0", "?")
+    text = redact(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -409,14 +411,14 @@ def rule(
 
     The subject is a lesson by `kind/signature`, so that the ruling outlives it, or a digest.
     """
-    decides(by, why)
+    check_actor(by, why)
     values = {
         **key_of(scope),
         "action": action,
         "subject": storable(subject),
         "by": storable(by),
         "why": storable(why),
-        "record": json.dumps(redacted_data(dict(record))),
+        "record": json.dumps(redact_data(dict(record))),
         "now": now,
     }
     db.named("insert_ruling", values)

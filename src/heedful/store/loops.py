@@ -18,10 +18,10 @@ from typing import Any
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Verdict, echoing
+from heedful.loop.decide import Done, Verdict, count_echoes
 from heedful.loop.record import Attempt, Loop, Override, Usage
 from heedful.loop.stop import counts_scope
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
@@ -229,7 +229,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     for row in rows:
         loop = _stored(db, row).loop
         improvement = codec.improvement_from(json.loads(row["policy"]))
-        counts.update(echoing(replace(loop, improves=improvement)))
+        counts.update(count_echoes(replace(loop, improves=improvement)))
     return dict(counts)
 
 
@@ -241,7 +241,7 @@ def one(db: Db, name: str, values: Plain) -> Row | None:
 
 def dump(value: Any) -> str:
     """JSON without secrets, in ASCII: lone surrogates, which UTF-8 cannot hold, become escapes."""
-    return json.dumps(redacted_data(value), separators=(",", ":"))
+    return json.dumps(redact_data(value), separators=(",", ":"))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from itertools import groupby, islice
 from typing import Any
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope
+from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
 from heedful.lessons.patterns import Merge, Seen, Templates
-from heedful.lessons.signature import Signature
-from heedful.lessons.trust import LARGEST
+from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.database import Db, Row
@@ -117,21 +116,21 @@ def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[st
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    from heedful.lessons.patterns import Templates, learnable
-    from heedful.lessons.signature import Signature
+    from heedful.lessons.lesson import Signature
+    from heedful.lessons.patterns import Templates, is_learnable
 
     given = [
         (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
     ]
-    apart = [one.digest for one, out in given if out and learnable(one)]
+    apart = [one.digest for one, out in given if out and is_learnable(one)]
     return Templates().learn(*(one for one, _ in given)).unmerge(*apart)
 
 
 def _merge(db: Db, scope: Scope, given: Signature) -> Merge | None:
-    from heedful.lessons.patterns import learnable
-    from heedful.lessons.signature import Signature
+    from heedful.lessons.lesson import Signature
+    from heedful.lessons.patterns import is_learnable
 
-    if not learnable(given):
+    if not is_learnable(given):
         return None
     error_type = storable(given.error_type)
     known = db.kept(Learned).templates(db, scope, error_type)
@@ -199,7 +198,7 @@ def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """The lesson of that id. Raises NotFound."""
-    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST - 1) + 1), 1):
+    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST_INTEGER - 1) + 1), 1):
         if found["id"] == id:
             return found
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")

@@ -10,8 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.trust import (
     HELD,
     ORDER,
@@ -20,7 +19,7 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     RevocationResult,
     Sighting,
-    begins,
+    initial_state,
 )
 from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
@@ -175,7 +174,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the lesson that the most trusted sighting makes by itself; whether there was one."""
-    from heedful.lessons.signature import Signature  # whose patterns a store has no need of
+    from heedful.lessons.lesson import Signature  # whose patterns a store has no need of
 
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()
@@ -188,7 +187,7 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
         row["text"],
         row["text"],
         trust=row["trust"],
-        state=begins(row["trust"]),
+        state=initial_state(row["trust"]),
     )
     written = {name: row[name] for name in ("text", "source", "parents", "trust")}
     add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.lessons.proof import Exposure, Outcome
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage

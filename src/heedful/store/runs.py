@@ -18,7 +18,7 @@ from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
@@ -231,7 +231,7 @@ def stage_feedback(
         if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
             kept += f"\n{line}"
     tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
-    return neutral(feedback(evaluation, goals, head, tail))
+    return sanitize(feedback(evaluation, goals, head, tail))
 
 
 def reworded(loop: Loop, verdict: Verdict) -> Verdict:

@@ -15,8 +15,7 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import ANY, Filter, Found, Scope
+from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
 from heedful.store.database import ALL, Db, Row
 from heedful.store.lessons import blob, key_of, placed, short, storable, token
 
@@ -271,7 +270,7 @@ def search(
     vector: Sequence[float] | None,
     limit: int,
     only: Filter | None = None,
-) -> list[Found]:
+) -> list[Match]:
     """Return examples near `text`: at most `limit` by full text and `limit` by vector.
 
     Each with every distance there is.
@@ -394,8 +393,8 @@ def _filter(only: Filter) -> dict[str, Any]:
     }
 
 
-def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
-    return Found(
+def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Match:
+    return Match(
         row["id"],
         row["reflection"],
         Example(**json.loads(row["record"])),

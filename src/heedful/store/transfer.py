@@ -24,16 +24,15 @@ from heedful.lessons.export import (
     Effect,
     Plain,
     credit,
-    encoded,
-    gone,
-    parted,
-    place,
+    encode_line,
+    lost_parent,
+    sort_key,
+    split_name,
 )
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import RAISING, raises
+from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.trust import RAISING, raises_trust
 from heedful.lessons.words import MOST, words
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import lessons as trust
 from heedful.store.database import Db, Row
 from heedful.store.lessons import (
@@ -92,7 +91,7 @@ class Names:
         named = {id: self.name(id) for id in ids}
         rests = {self._rest(id) for id, name in named.items() if not name} - {NOTHING}
         there = sorted({name for name in named.values() if name})
-        return [*there, *sorted((gone(*rest) for rest in rests), key=encoded)]
+        return [*there, *sorted((lost_parent(*rest) for rest in rests), key=encode_line)]
 
     def parents(self, id: int) -> list[Any]:
         """What the examples are called that this one derives from."""
@@ -100,7 +99,7 @@ class Names:
 
     def id(self, name: str) -> int | None:
         """The id of an example that is there; None where there is none of that name."""
-        kind, signature, digest = parted(name)
+        kind, signature, digest = split_name(name)
         bare = digest.removeprefix(VOICE)
         rows = self._rows("find_examples", kind=kind, signature=signature, digest=bare)
         ids = {digest_of(row): int(row["id"]) for row in rows}
@@ -131,7 +130,7 @@ class Names:
         return self._rests[id]
 
     def _gone(self, one: Plain) -> int:
-        key = encoded(one)
+        key = encode_line(one)
         if key not in self._made:
             sources = [storable(source) for source in one["sources"] if source]
             parents = [id for id in map(self.id, one["parents"]) if id is not None]
@@ -201,10 +200,12 @@ class _Source:
                 child = f"{row['kind']}/{row['signature']}/{digest_of(row)}"
                 yield {"is": "lineage", "child": child, "parents": parents}
         yield from self._loops()
-        rulings = {place(one): one for one in self._rulings()}  # those on examples gone look alike
+        rulings = {
+            sort_key(one): one for one in self._rulings()
+        }  # those on examples gone look alike
         yield from (rulings[key] for key in sorted(rulings))
         links = ({"is": "link", **dict(row)} for row in self._rows("export_links"))
-        yield from sorted(links, key=place)
+        yield from sorted(links, key=sort_key)
 
     def _rows(self, name: str, **values: Any) -> Iterator[Row]:
         return iter(self._db.named(name, {**key_of(self._scope), **values}))
@@ -260,7 +261,7 @@ class _Source:
                 told[row["loop"], storable(row["text"])].append(one)
             for (loop, text), by in sorted(told.items()):
                 same = {"lesson": name, "at": at, "loop": loop, "text": text}
-                yield {"is": "sighting", **same, "told": sorted(by, key=encoded)}
+                yield {"is": "sighting", **same, "told": sorted(by, key=encode_line)}
 
     def _loops(self) -> Iterator[Plain]:
         """By the name that a loop had where it ran, and when."""
@@ -296,7 +297,7 @@ class _Source:
 
 def _lesson(row: Row, listed: Counter[str]) -> Plain:
     counts = {"seen": row["listed"], "helped": listed["helped"], "hurt": listed["hurt"]}
-    meta = finite(redacted_data(json.loads(row["meta"])))
+    meta = finite(redact_data(json.loads(row["meta"])))
     return {
         "is": "lesson",
         **{name: row[name] for name in SAME},
@@ -310,7 +311,7 @@ def _lesson(row: Row, listed: Counter[str]) -> Plain:
 
 def _example(record: str) -> Plain:
     """All fields of an Example; of its scores those that are numbers."""
-    plain: dict[str, Any] = redacted_data(BLANK | json.loads(record))
+    plain: dict[str, Any] = redact_data(BLANK | json.loads(record))
     for name in ("before", "after"):
         scores = finite(plain[name]).items()
         plain[name] = {key: value for key, value in scores if value is not None}
@@ -379,7 +380,7 @@ class _Sink:
 
     def _find(self, lesson: str) -> Row | None:
         """The lesson of that name; None where it was forgotten meanwhile."""
-        kind, signature = parted(lesson)
+        kind, signature = split_name(lesson)
         return next(iter(self._rows("find_lesson", kind=kind, signature=signature)), None)
 
     def _lesson(self, record: Plain) -> Effect:
@@ -388,7 +389,7 @@ class _Sink:
             one: storable(record[one]) for one in TEXTS
         }
         told["tags"] = json.dumps([storable(tag) for tag in record["tags"]])
-        told["meta"] = json.dumps(redacted_data(finite(record.get("meta", {}))))
+        told["meta"] = json.dumps(redact_data(finite(record.get("meta", {}))))
         listed, row = record["listed"], self._find(name)
         # Those that later records tell of are counted with them.
         unlisted = {one: record[one] - listed[one] for one in ("seen", "helped", "hurt")}
@@ -396,7 +397,7 @@ class _Sink:
             self._rows("import_lesson", **told, **unlisted)
             return "new"
         told["reflection"] = row["id"]
-        raised = raises(record["trust"], row["trust"]) and row["state"] not in STAYS
+        raised = raises_trust(record["trust"], row["trust"]) and row["state"] not in STAYS
         if raised:
             anew = {**told, "source": self._by, "mark": "", "now": self._now}
             self._rows("begin_anew", **anew)
@@ -428,7 +429,7 @@ class _Sink:
         if alone and says == lesson["text"]:
             self._rows("take_voice", reflection=lesson["id"], mark=digest)
             digest = LESSON
-        kind, signature = parted(record["lesson"])
+        kind, signature = split_name(record["lesson"])
         rows = self._rows("find_examples", kind=kind, signature=signature, digest=digest)
         known = next((row for row in rows if row["digest"] == digest), None)
         values = self._row(record, says) | {"reflection": lesson["id"], "digest": digest}
@@ -440,7 +441,7 @@ class _Sink:
         return effect
 
     def _row(self, record: Plain, says: str) -> dict[str, Any]:
-        plain = redacted_data(record["example"])
+        plain = redact_data(record["example"])
         task = storable(plain["task"])
         told = words(task) if record["words"] is None else storable(record["words"]).split()[:MOST]
         return {
@@ -461,7 +462,7 @@ class _Sink:
             values["state"] = "retired" if rejected else values["state"]
             id = int(self._rows("insert_example", **values)[0]["id"])
             return "rejected" if rejected else "new", id
-        if known["state"] not in STAYS and raises(values["trust"], known["trust"]):
+        if known["state"] not in STAYS and raises_trust(values["trust"], known["trust"]):
             self._raised(lesson, digest)
             return "changed", int(self._rows("insert_example", **values)[0]["id"])
         verified = self._changes("verify_example", **values)
@@ -519,7 +520,7 @@ class _Sink:
 
     def _expose(self, loop: str, at: float, exposures: Sequence[Plain]) -> None:
         for one in exposures:
-            kind, signature = parted(one["lesson"])
+            kind, signature = split_name(one["lesson"])
             named = (self._names.id(f"{one['lesson']}/{digest}") for digest in one["examples"])
             examples = json.dumps([id for id in named if id is not None])
             told = {name: one[name] for name in ("shown", "share", "together")}
@@ -557,9 +558,9 @@ class _Sink:
         """Put a ruling on record; whether it was not there. `named` is its record with names."""
         values = {name: storable(text) for name, text in ruling.items()} | {"now": at}
         there = (self._names.told(row["record"]) for row in self._rows("find_ruling", **values))
-        if redacted_data(named) in there:
+        if redact_data(named) in there:
             return False
-        self._rows("insert_ruling", **values, record=json.dumps(redacted_data(record)))
+        self._rows("insert_ruling", **values, record=json.dumps(redact_data(record)))
         return True
 
     def _raised(self, lesson: str, digest: str) -> None:

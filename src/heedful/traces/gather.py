@@ -15,7 +15,7 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Usage
 from heedful.memory.episode import Ended, Episode, Event, Fault
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 
 # More than the longest secret that is known by its form, in characters: at least so much of a text
 # is looked through on either side of a cut, since half a secret is not recognised.
@@ -199,7 +199,7 @@ def opaque(id: str) -> str:
     """An id as it is; one that is very long or holds a secret by its digest."""
     if _PLAIN.fullmatch(id):
         return id
-    if len(id) <= LONGEST_NAME and redacted(id) == id:
+    if len(id) <= LONGEST_NAME and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -209,13 +209,13 @@ def _data(value: Mapping[str, Any] | str | None, most: int) -> Mapping[str, Any]
     if value is None or isinstance(value, str):
         return value and short(value, most)
     text = json.dumps(value, ensure_ascii=False)
-    return redacted_data(value) if _small(value, text, most) else short(text, most)
+    return redact_data(value) if _small(value, text, most) else short(text, most)
 
 
 def _meta(value: Mapping[str, Any], most: int) -> Mapping[str, Any]:
     """What its writer told beside; so little of what is too long that it is no longer too long."""
     text = json.dumps(value, ensure_ascii=False)
-    return redacted_data(value) if _small(value, text, most) else {"cut": short(text, most // 4)}
+    return redact_data(value) if _small(value, text, most) else {"cut": short(text, most // 4)}
 
 
 def _small(value: Any, text: str, most: int) -> bool:
@@ -238,15 +238,15 @@ def short(text: str, most: int) -> str:
     'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…[940 characters left out]…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
     """
     if len(text) <= most:
-        return redacted(text)
+        return redact(text)
     half = (most - MARK) // 2
     seen = half + 2 * BEYOND
     if len(text) <= 2 * seen:
-        text = redacted(text)
+        text = redact(text)
         if len(text) <= most:
             return text
         head, tail = text[:half], text[-half:]
     else:
-        head = redacted(text[:seen])[:-BEYOND][:half]
-        tail = redacted(text[-seen:])[BEYOND:][-half:]
+        head = redact(text[:seen])[:-BEYOND][:half]
+        tail = redact(text[-seen:])[BEYOND:][-half:]
     return f"{head}…[{len(text) - len(head) - len(tail)} characters left out]…{tail}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.memory.episode import Episode
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.traces.gather import DEEPEST, LONGEST_NAME, Limits, deep, short
 from heedful.traces.otlp import Attributes, Span
 from heedful.traces.spans import Traces
@@ -80,7 +80,7 @@ def _record(span: Span) -> str:
         if TOLD.match(name) and (about or name == "error.type")
     }
     times = [span.start, span.end]
-    said = [short(span.name, LONGEST_NAME), *times, span.status, redacted(span.message)]
+    said = [short(span.name, LONGEST_NAME), *times, span.status, redact(span.message)]
     return json.dumps([*said, _told(attributes), events], separators=(",", ":"))
 
 
@@ -96,7 +96,7 @@ def _told(attributes: Attributes) -> Mapping[str, Any]:
     told: dict[str, Any] = {}
     for name, value in attributes.items():
         whole = _parsed(value)
-        for key, clean in redacted_data({name: whole}).items():
+        for key, clean in redact_data({name: whole}).items():
             if clean == whole:
                 told[key] = value
             else:

@@ -12,14 +12,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import State
-from heedful.lessons.lesson import Change, Found, LessonFilter
-from heedful.lessons.proof import Outcome, due
+from heedful.lessons.lesson import Change, LessonFilter, Match, State
+from heedful.lessons.proof import Outcome, is_due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.service.auth import Approving, Project, Reading, Writing
 from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
 from heedful.service.problems import Problem
@@ -73,7 +72,7 @@ async def outcomes(
     end = Outcome(given.loop, given.right_at_once, given.calls, frozenset(given.signatures))
     await setup.store.write(scope, exposures.remember, (), outcome=end)
     past = await setup.store.read(scope, exposures.past, given.loop)
-    if due(past.number):
+    if is_due(past.number):
         await setup.work.defer("prove", scope)
     return Counted(loop=given.loop, number=past.number)
 
@@ -119,7 +118,7 @@ async def _shown(memory: Memory, asked: Recall) -> Recalled:
 
 
 def _told(
-    found: Sequence[Found], messages: Sequence[Message], text: str, exposure: Shown | None
+    found: Sequence[Match], messages: Sequence[Message], text: str, exposure: Shown | None
 ) -> Recalled:
     turns = [Turn(role=one.role, content=one.content, source=one.source) for one in messages]
     items = [Item.of(one) for one in found]
@@ -224,7 +223,7 @@ async def seen(question: Question, caller: Reading, setup: Given, project: Proje
     found = await setup.memory(scope).seen(question.error_type, question.text)
     names = KnownLesson.model_fields
     return Known(
-        signature=signature(question.error_type, redacted(question.text)).digest,
+        signature=signature(question.error_type, redact(question.text)).digest,
         count=found.count,
         lessons=[KnownLesson(**{name: one[name] for name in names}) for one in found.lessons],
         why=list(found.group.why) if found.group else [],

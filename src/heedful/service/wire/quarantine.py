@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from heedful.lessons.learn import State, Trust
+from heedful.lessons.lesson import State, Trust
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.memory.dream import Dream
 from heedful.service.wire.body import Body, Short, example

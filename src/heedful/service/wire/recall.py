@@ -6,16 +6,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.lessons.proof import Comparison, Effect
 from heedful.lessons.ranking import provenance, relevance
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.service.wire.body import Body, Tags, example, saying
 
 
 def _name(loop: str) -> str:
     """Raises ValueError for what no loop may be called: it is stored as it is."""
-    if not loop.isprintable() or loop != redacted(loop):
+    if not loop.isprintable() or loop != redact(loop):
         raise ValueError("it must be 1 to 200 printable characters, without a secret")
     return loop
 
@@ -75,7 +75,7 @@ class Item(BaseModel):
     source: str
 
     @classmethod
-    def of(cls, one: Found) -> Item:
+    def of(cls, one: Match) -> Item:
         """That find."""
         same = ("id", "reflection", "kind", "signature", "error_type", "lesson", "verified")
         more = ("seen", "importance", "useful", "at")

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from heedful.lessons.learn import Example as Pair
-from heedful.lessons.learn import State, Trust
+from heedful.lessons.lesson import Example as Pair
+from heedful.lessons.lesson import State, Trust
 from heedful.service.wire.body import Body, Long, Name, Short, Tags, example, given, saying
 
 Kind = Literal["check", "error", "example", "reflection", "strategy"]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from heedful.loop import codec, record
-from heedful.loop.decide import Decision, Done, latest, reasoning
+from heedful.loop.decide import Decision, Done, latest_verdict, reasoning
 from heedful.service.wire.body import example
 from heedful.service.wire.loops import AGAIN, Decided
 from heedful.store.history import State, explained, state_of
@@ -44,7 +44,7 @@ class Summary(BaseModel):
     @classmethod
     def of(cls, one: StoredLoop) -> Summary:
         """That loop."""
-        last, loop = latest(one.decisions), one.loop
+        last, loop = latest_verdict(one.decisions), one.loop
         return cls(
             id=one.id,
             state=state_of(one),
@@ -148,7 +148,7 @@ class ShownLoop(Summary):
                 for decision, told in zip(one.decisions, why, strict=True)
             ],
             overrides=[ShownOverride(**codec.override_to(each)) for each in loop.overrides],
-            verdict=Decided.after(latest(one.decisions), one),
+            verdict=Decided.after(latest_verdict(one.decisions), one),
         )
 
 
