@@ -7,9 +7,9 @@ def test_the_same_is_said_once_in_a_while(monkeypatch):
     clock = [5.0]
     monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
     said = seldom.LogThrottle()
-    assert [said.now("a"), said.now("a"), said.now("b")] == [True, False, True]
+    assert [said.allows("a"), said.allows("a"), said.allows("b")] == [True, False, True]
     clock[0] += seldom.EVERY - 1
-    assert not said.now("a")
+    assert not said.allows("a")
     clock[0] += 1
-    assert said.now("a")
-    assert not said.now("a")
+    assert said.allows("a")
+    assert not said.allows("a")

@@ -121,7 +121,7 @@ class _Away(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, unless it was said just now."""
-        if self._said.now("away"):
+        if self._said.allows("away"):
             say("the database does not answer; it is waited for, nothing has to be restarted")
 
 

@@ -11,9 +11,9 @@ from heedful.checks.evaluate import Context, blocking, call
 from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Finding, Usage
+from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model
 from heedful.redact import redact
-from heedful.telemetry import complete
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]

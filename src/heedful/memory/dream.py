@@ -38,11 +38,11 @@ from heedful.lessons.trust import check_actor, check_id, lowest_trust
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import BATCH, LEG, Memory, placed, space_of
 from heedful.memory.prompts import Prompts
+from heedful.models.call import complete
 from heedful.models.contract import Message, Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import dreams, open_store, search, transfer
-from heedful.telemetry import complete
 
 MOST = 10  # lessons of a group that the model reads
 LONGEST = 600  # characters of one of them, and of what it may answer

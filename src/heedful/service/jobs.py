@@ -298,7 +298,7 @@ async def do(
     began = time.monotonic()
     told(job, "begun" if tries == 1 else f"begun again, try {tries}")
     try:
-        with telemetry.task(job.task, job.scope, carried):
+        with telemetry.task(job.task, job.scope.tenant, job.scope.project, carried):
             await job.done(tools)
     except asyncio.CancelledError:
         told(job, "given back")

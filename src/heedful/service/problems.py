@@ -176,7 +176,7 @@ def _logged(error: Exception, problem: Problem) -> None:
     """Log it: a store that is away in a line, and not again with each request that it fails."""
     if isinstance(error, StoreUnavailable):
         line = redact(" ".join(str(error).split()))
-        if SAID.now(line):
+        if SAID.allows(line):
             log.error("%s: %s", problem.code, line)
         return
     told = "".join(traceback.format_exception(error))
