@@ -388,7 +388,7 @@ def test_a_goal_that_is_shown_can_be_read_again_as_exactly_as_it_is_compared(goa
         back = goal(str(one))
         assert (back.score, back.direction) == (one.score, one.direction)
         assert back.margin(one.threshold) == 0
-        assert goal(codec.goal_to(one)) == one
+        assert goal(codec.to_document(one)) == one
 
 
 @pytest.mark.parametrize(

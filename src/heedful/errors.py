@@ -326,7 +326,7 @@ class StoreOlder(StoreError):
 
 
 class StoreInDoubt(StoreError):
-    """The server was lost during a commit: all or nothing was written; a second call shows which."""
+    """The server was lost during a commit, which wrote all or nothing; call again to see which."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

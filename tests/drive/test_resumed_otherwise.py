@@ -13,7 +13,7 @@ import heedful
 from heedful.drive.drive import Run
 from heedful.errors import OverrideRefused
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Goal, Loop
 from heedful.loop.stop import MaxAttempts
@@ -57,7 +57,7 @@ def test_an_override_from_outside_knows_the_goals_of_the_resume():
         assert not result.passed
         stored = await read(store)
         assert stored.loop.goals == (GOAL,)
-        assert stored.head.goals == [goal_to(GOAL)]
+        assert stored.head.goals == [to_document(GOAL)]
         assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Again)
         await store.close()
 

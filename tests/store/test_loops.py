@@ -15,7 +15,7 @@ from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, Override
 from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.proof import Exposure
 from heedful.lessons.signature import signature
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
 from heedful.loop.record import Loop, Override, Usage
@@ -371,7 +371,7 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
 
     async def scenario(store: Store) -> None:
         owner = "nobody"
-        head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
+        head = Head({"task": text}, [to_document(g) for g in loop.goals], policy_to(policy))
         await store.write(SCOPE, loop_store.claim, "a", head, owner)
         grown = Loop("a", loop.goals)
         for told in loop.overrides:

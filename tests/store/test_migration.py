@@ -16,7 +16,7 @@ import heedful
 from heedful.drive.drive import Run
 from heedful.errors import StoreCorrupt, StoreNewer
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import attempt_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, Policy, Trigger
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, Usage
 from heedful.loop.stop import MaxAttempts, Stop
@@ -65,7 +65,7 @@ def write_schema_1(path: Path) -> None:
         " values (1, 'default', 'default', 'a', ?, '[]', ?, ?, ?)",
         (json.dumps("task"), plain_policy(), THEN, THEN),
     )
-    record = json.dumps(attempt_to(FIRST))
+    record = json.dumps(to_document(FIRST))
     db.execute("insert into attempt values (1, 1, ?, ?, ?)", (record, json.dumps("one"), THEN))
     for seq, verdict in enumerate((DONE, AGAIN), 1):
         db.execute("insert into decision values (1, ?, 1, ?, ?)", (seq, json.dumps(verdict), THEN))

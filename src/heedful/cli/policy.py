@@ -10,7 +10,7 @@ import typer
 from heedful.cli.app import PLAIN
 from heedful.cli.output import Json, counted, print_json, show, table
 from heedful.cli.settings import policy_of
-from heedful.loop.codec import attempt_to, policy_to, rule_to
+from heedful.loop.codec import policy_to, rule_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
@@ -103,6 +103,6 @@ def _document(found: Reach) -> dict[str, Any]:
         "name": found.name,
         "can_fire": found.history is not None,
         "attempts": len(history) or None,
-        "history": [attempt_to(attempt) for attempt in history],
+        "history": [to_document(attempt) for attempt in history],
         "proof": found.proof,
     }

@@ -10,7 +10,7 @@ from heedful.cli.lines import Entry, json_lines, text_of
 from heedful.cli.opening import scope_of, stored
 from heedful.cli.settings import Settings
 from heedful.errors import InvalidInput, NotFound, RecordFileError, UsageError
-from heedful.loop.codec import finding_from
+from heedful.loop.codec import from_document
 from heedful.loop.decide import triggers
 from heedful.loop.policies import goal
 from heedful.loop.record import (
@@ -201,7 +201,7 @@ def _finding(what: str, value: Any) -> Finding:
     for key in ("check", "message"):
         if key not in given:
             raise InvalidInput(f"{key} of {what}", None, "given")
-    return finding_from(given)
+    return from_document(Finding, given)
 
 
 def _judged(

@@ -33,7 +33,7 @@ from heedful.cli.settings import Settings, policy_of, settings
 from heedful.cli.tasks import Task
 from heedful.errors import HeedfulError, InvalidInput, LeaseLost, NotFound, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.feedback import clean
 from heedful.store import loops, shown
@@ -285,7 +285,7 @@ def _stem(path: Path) -> str:
 async def _take(store: Store, scope: Scope, loop: str, first: Task, policy: Policy) -> bool:
     """Whether the loop of the first task is new, and with it the run."""
     policy = first.policy or policy
-    goals = [goal_to(goal) for goal in first.goals or policy.goals]
+    goals = [to_document(goal) for goal in first.goals or policy.goals]
     head = Head(first.task, goals, policy_to(policy))
     try:
         return (await store.write(scope, loops.claim, loop, head, new_owner())).epoch == 1

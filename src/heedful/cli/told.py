@@ -118,7 +118,7 @@ def _row(stored: StoredLoop) -> tuple[Any, ...]:
 def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     attempts = [
         {
-            **codec.attempt_to(attempt),
+            **codec.to_document(attempt),
             "candidate": value,
             "wrong": line.wrong,
             "decided": line.decided,
@@ -137,13 +137,13 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "attempts": attempts,
         "best": stored.loop.best,
         "verdicts": [codec.verdict_to(one) for one in stored.verdicts],
-        "overrides": [codec.override_to(one) for one in stored.loop.overrides],
+        "overrides": [codec.to_document(one) for one in stored.loop.overrides],
         "decisions": [
             {**asdict(one), "rerun": one.rerun} for one in reasoning(stored.loop, stored.decisions)
         ],
         "would_change": [_change(change) for change in explanation.would_change],
         "otherwise": explanation.otherwise,
-        "usage": codec.sparse(stored.loop.usage),
+        "usage": codec.to_document(stored.loop.usage),
     }
 
 

@@ -20,7 +20,7 @@ from heedful.errors import InvalidInput, LeaseLost, StoreError
 from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.proof import Outcome
 from heedful.lessons.ranking import Briefing, outcome_of
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Goal, Loop
 from heedful.memory.memory import Memory
@@ -157,7 +157,7 @@ class StoreJournal:
     async def open(self, task: Any, goals: Sequence[Goal], policy: Policy) -> StoredLoop | None:
         """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
         _storable(task)
-        head = Head(task, [goal_to(g) for g in goals], policy_to(policy))
+        head = Head(task, [to_document(g) for g in goals], policy_to(policy))
         stored = await self.claim(head) if self._known else None
         same = stored is not None and _same(stored.head, head)
         self._head = None if same else head

@@ -37,12 +37,10 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import policies
 from heedful.loop.codec import (
-    evaluation_to,
-    goal_to,
     is_complete,
     policy_from,
     policy_to,
-    sparse,
+    to_document,
     verdict_from,
     verdict_to,
 )
@@ -142,7 +140,8 @@ class Told:
     @property
     def name(self) -> str:
         """Tells it from every other report: 32 hex digits of SHA-256 over canonical JSON."""
-        judged, usage = evaluation_to(self.evaluation), sparse(self.usage)
+        judged = self.evaluation and to_document(self.evaluation)
+        usage = to_document(self.usage)
         parts = (self.output, self.digest, judged, usage, dict(self.labels), self.said)
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -198,7 +197,7 @@ async def open_loop(
     plain = policy_to(policy)
     if not is_complete(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
-    listed = [goal_to(goal) for goal in tuple(goals) or policy.goals]
+    listed = [to_document(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, listed, plain, context))
 
 

@@ -34,7 +34,8 @@ from heedful.errors import (
 from heedful.lessons.consolidate import MODES
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import SHARE
-from heedful.loop.codec import goal_from, policy_from
+from heedful.loop.codec import from_document, policy_from
+from heedful.loop.record import Goal
 from heedful.memory.dream import consolidate
 from heedful.memory.ingest import gather
 from heedful.memory.memory import Memory
@@ -180,7 +181,7 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     stored = await tools.store.read(scope, loop_store.read, loop)
     head, memory = stored.head, tools.memory(scope)
     given: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store, "memory": memory}
-    given["goals"] = tuple(map(goal_from, head.goals))
+    given["goals"] = tuple(from_document(Goal, one) for one in head.goals)
     given |= {"policy": policy_from(head.policy)} if head.policy else {}
     opens = partial(tools.loops[by], **given)
     run = await call(partial(_unopened, by), opens, head.task, at=Context(head.task, loop_id=loop))

@@ -19,7 +19,7 @@ from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, Override
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Verdict, count_echoes
-from heedful.loop.record import Attempt, Loop, Override, Usage
+from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.stop import counts_scope
 from heedful.redact import redact_data
 from heedful.store import exposures
@@ -183,7 +183,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
         step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
         db.named("insert_step", step)
     if entry.extra is not None:
-        extra = dump(codec.sparse(entry.extra))
+        extra = dump(codec.to_document(entry.extra))
         db.named("set_extra", {"n": n, "extra": extra})
     if entry.cancelled:
         cancelled = reflections.storable(entry.cancelled)
@@ -295,7 +295,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 def _attempt(db: Db, at: Plain, entry: JournalEntry, attempt: Attempt) -> bool:
     """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
-    record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
+    record, value = dump(codec.to_document(attempt)), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
     if row is not None:
         if (row["record"], row["value"]) != (record, value):
@@ -347,8 +347,8 @@ def _stored(db: Db, row: Row) -> StoredLoop:
     head = Head(*(json.loads(row[part]) for part in HEAD))
     loop = Loop(
         row["id"],
-        tuple(codec.goal_from(g) for g in head.goals),
-        tuple(codec.attempt_from(json.loads(a["record"])) for a in attempts),
+        tuple(codec.from_document(Goal, g) for g in head.goals),
+        tuple(codec.from_document(Attempt, json.loads(a["record"])) for a in attempts),
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],

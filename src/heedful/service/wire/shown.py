@@ -140,14 +140,14 @@ class ShownLoop(Summary):
             context=head.context,
             goals=list(map(dict, head.goals)),
             policy=dict(head.policy),
-            usage=codec.sparse(loop.usage),
+            usage=codec.to_document(loop.usage),
             cancelled=loop.cancelled,
             made=[_attempt(*pair) for pair in zip(loop.attempts, one.values, strict=True)],
             decisions=[
                 _decision(decision, told.reason)
                 for decision, told in zip(one.decisions, why, strict=True)
             ],
-            overrides=[ShownOverride(**codec.override_to(each)) for each in loop.overrides],
+            overrides=[ShownOverride(**codec.to_document(each)) for each in loop.overrides],
             verdict=Decided.after(latest_verdict(one.decisions), one),
         )
 
@@ -157,8 +157,8 @@ def _attempt(one: record.Attempt, value: Any) -> ShownAttempt:
         number=one.number,
         digest=one.candidate.digest,
         output=value,
-        evaluation=codec.evaluation_to(one.evaluation),
-        usage=codec.sparse(one.usage),
+        evaluation=one.evaluation and codec.to_document(one.evaluation),
+        usage=codec.to_document(one.usage),
         repeats=one.repeats,
         labels=dict(one.labels),
     )
