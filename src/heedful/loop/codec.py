@@ -44,6 +44,7 @@ Plain = dict[str, Any]
 RULES: Mapping[str, Callable[..., StopRule]] = {
     rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
 }
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 # Fields that are written even with their default value; of other records those without a default
 # value, and those whose default is made by a factory.
 _WRITTEN: Mapping[type, frozenset[str]] = {
@@ -64,19 +65,20 @@ def to_document(record: Any) -> Plain:
     for name, default in _defaults(type(record)):
         value = getattr(record, name)
         if default is MISSING or value != default:
-            document[name] = _plain(value)
+            document[name] = value if type(value) in _SCALARS else _plain(value)
     return document
 
 
 def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
     """Return the record of that kind; the inverse of `to_document`."""
-    readers = _readers(kind)
-    values = {name: readers.get(name, _same)(value) for name, value in plain.items()}
+    values = dict(plain)
+    for name, read in _readers(kind).items():
+        if name in values:
+            values[name] = read(values[name])
     return kind(**values)
 
 
-@cache
-def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return each field with the default value that is left out; MISSING where none is."""
     written = _WRITTEN.get(kind)
     if written is None:
@@ -87,31 +89,36 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
     )
 
 
+_defaults: Callable[[type], tuple[tuple[str, Any], ...]] = cache(_find_defaults)
+
+
 def _default(field: Any) -> Any:
     return field.default_factory() if field.default is MISSING else field.default
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_document(value)
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
-    if isinstance(value, Mapping):
-        return dict(value)
-    return to_document(value) if is_dataclass(value) else value
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-@cache
-def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+def _find_readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
     """Return a function for each field whose value is not stored as it is."""
     hints = get_type_hints(kind)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
     return {name: reader for name, reader in readers.items() if reader is not _same}
 
 
+_readers: Callable[[type], Mapping[str, Callable[[Any], Any]]] = cache(_find_readers)
+
+
 def _reader(hint: Any) -> Callable[[Any], Any]:
     arguments = [each for each in get_args(hint) if each not in (type(None), ...)]
     if hint is LiftedStop:
         return _lifted_stop
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return partial(from_document, hint)
     if get_origin(hint) is tuple:
         each = _reader(arguments[0])
@@ -137,7 +144,7 @@ def verdict_to(verdict: Verdict) -> Plain:
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return the verdict; the inverse of `verdict_to`. Further fields are passed over."""
-    kind = Again if plain["verdict"] == "again" else Done
+    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
     names = {field.name for field in fields(kind)}
     return from_document(kind, {name: plain[name] for name in names & plain.keys()})
 
