@@ -28,7 +28,7 @@ from heedful.lessons.proof import (
     prove_cases,
     usefulness,
 )
-from heedful.lessons.ranking import TOGETHER, is_pooled, is_withheld
+from heedful.lessons.ranking import POOLED, is_pooled, is_withheld
 
 Pairs = list[tuple[Exposure, Outcome]]
 # Of 40 loops, those in which a lesson is withheld and those with one coin for all lessons.
@@ -92,7 +92,7 @@ def test_no_share_withholds_nothing():
 def test_one_loop_in_four_tests_memory_as_a_whole():
     n = 20_000
     hits = sum(is_pooled("seed", str(id)) for id in range(n))
-    assert abs(hits - n * TOGETHER) < 5 * (n * TOGETHER * (1 - TOGETHER)) ** 0.5
+    assert abs(hits - n * POOLED) < 5 * (n * POOLED * (1 - POOLED)) ** 0.5
 
 
 def test_coins_of_one_loop_are_independent_or_one():

@@ -1,4 +1,9 @@
-"""The lines of an export: what stands in them, in which order, and what is taken of them. Pure."""
+"""The lines of an export: their fields, their order, and what an untrusted import keeps of them.
+
+Each line is a JSON object whose `is` names its kind: a header, lessons, examples, sightings,
+lineage, loops with exposures, rulings, links, and an end with a checksum. `check_record` refuses
+any line with a field that is missing, unknown or of another form.
+"""
 
 from __future__ import annotations
 
@@ -12,51 +17,51 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import LONGEST, Example, clip
+from heedful.lessons.lesson import LONGEST, Example, clip, digest_of
 from heedful.lessons.trust import LONGEST_TAG, ORDER, TAGS
 
 Plain = Mapping[str, Any]
-# What became of a record.
+# What the import of a record did.
 Effect = Literal["new", "changed", "known", "rejected"]
 Allows = Callable[[Any], bool]
 Allowed = tuple[Allows, str]
 FORMAT = "heedful memory"
 VERSION = 1
 END = "end"
-# The ruling that lets an import be trusted: about one database, and never exported.
+# The ruling that trusts an import: it is about one database and never exported.
 IMPORT = "import"
-# What one line may have, in bytes; the longest lesson of a loop has a thousandth of it.
+# Bytes of one line, a thousand times the longest lesson of a loop.
 LONGEST_LINE = 64 * 2**20
 DEEPEST = 16
-# Characters of what else is known of a lesson, where nobody vouches for it.
+# Characters of the `meta` of an untrusted lesson.
 LONGEST_META = 20_000
-# How lessons may belong together; a name outlives its lesson.
+# How two lessons are linked. A link names its lessons, and remains when they are removed.
 RELATIONS = ("became", "strategy")
 STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 
 
 def encode_line(record: Plain) -> bytes:
-    """The line of a record: ASCII, the same bytes for the same record."""
+    """Return the line of a record: ASCII, the same bytes for the same record."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
 def lowest_state(*states: str) -> str:
-    """The one in which a text is used the least."""
+    """Return the state in which a text is used least."""
     return max(states, key=STATES.index)
 
 
 def lost_parent(sources: Iterable[str], parents: Iterable[str] = ()) -> Plain:
-    """An example that is gone: all that is known of it is what it rested on."""
+    """Return what remains known of an example that was removed: its sources and parents."""
     return {"sources": sorted(sources), "parents": sorted(parents)}
 
 
 def split_name(name: str) -> tuple[str, ...]:
-    """Kind, signature and, of an example, its digest."""
+    """Return kind, signature and, for an example, its digest."""
     return tuple(name.split("/"))
 
 
 def sort_key(record: Plain) -> tuple[Any, ...]:
-    """Where a record stands: those of an export ascend, so none is there twice."""
+    """Return the position of a record: the records of an export ascend, so none is there twice."""
     match record["is"]:
         case "lesson":
             return 1, record["kind"], record["signature"], 0
@@ -83,7 +88,7 @@ def sort_key(record: Plain) -> tuple[Any, ...]:
 
 
 def credit(exposure: Plain, outcome: Plain | None) -> tuple[int, int]:
-    """What one loop adds to how often a lesson helped, and to how often it hurt."""
+    """Return what one loop adds to the counts of how often a lesson helped and hurt."""
     if outcome is None or not exposure["shown"]:
         return 0, 0
     again = split_name(exposure["lesson"])[1] in outcome["signatures"]
@@ -91,12 +96,11 @@ def credit(exposure: Plain, outcome: Plain | None) -> tuple[int, int]:
 
 
 def distrust(record: Plain, source: str, now: float) -> Plain | None:
-    """What is taken of a record that nobody vouches for; None where that is nothing.
+    """Return what an untrusted import keeps of a record; None if nothing.
 
-    Texts come as external ones, with the import among their sources, and wait in quarantine, of the
-    length that is kept there. What others decided, measured or proved stays behind; so does by what
-    else a text would be found, which whoever releases it does not see; times still to come; and
-    what took the place of what.
+    Texts become external, get the import as a source, are clipped and wait in quarantine. Dropped
+    are what others decided, measured or proved, search words and vectors, which an operator who
+    releases a text would not see, times in the future, and which lesson superseded which.
     """
     unvouched = {"trust": "external"}
     if record["is"] in ("lesson", "example"):
@@ -104,24 +108,25 @@ def distrust(record: Plain, source: str, now: float) -> Plain | None:
     match record["is"]:
         case "lesson":
             listed = record["listed"]["seen"]
-            told = {"seen": max(1, listed), "helped": 0, "hurt": 0, "source": source}
-            told["listed"] = {"seen": listed, "helped": 0, "hurt": 0}
+            counts = {"seen": max(1, listed), "helped": 0, "hurt": 0, "source": source}
+            counts["listed"] = {"seen": listed, "helped": 0, "hurt": 0}
             claims = {"pinned": False, "apart": False, "useful": 1.0, "last_shown": 0.0}
-            short: dict[str, Any] = {"text": clip(record["text"]), "tags": _few(record["tags"])}
+            tags = [clip(tag)[:LONGEST_TAG] for tag in record["tags"][:TAGS]]
+            short: dict[str, Any] = {"text": clip(record["text"]), "tags": tags}
             times = {name: min(record[name], now) for name in ("first_seen", "last_seen")}
             if len(json.dumps(record.get("meta"))) > LONGEST_META:
                 short["meta"] = {}
-            return {**record, **short, **told, **claims, **times, **unvouched}
+            return {**record, **short, **counts, **claims, **times, **unvouched}
         case "example":
             origins = sorted({*record["origins"], source} - {""})
             at = min(record["at"], now)
             parts = {n: clip(p) if isinstance(p, str) else p for n, p in record["example"].items()}
-            told = {"says": clip(record["says"]), "example": parts, "origins": origins, "at": at}
-            return {**record, **told, "words": None, "vector": None, **unvouched}
+            bare = {"says": clip(record["says"]), "example": parts, "origins": origins, "at": at}
+            return {**record, **bare, "words": None, "vector": None, **unvouched}
         case "sighting":
             rests = {**unvouched, "parents": [lost_parent([source])]}
-            told_by = [{**one, **rests} for one in record["told"]]
-            return {**record, "text": clip(record["text"]), "told": told_by}
+            sources = [{**one, **rests} for one in record["told"]]
+            return {**record, "text": clip(record["text"]), "told": sources}
         case "lineage":
             return record
         case "link" if record["relation"] == "strategy":
@@ -130,31 +135,25 @@ def distrust(record: Plain, source: str, now: float) -> Plain | None:
             return None
 
 
-def _few(tags: list[str]) -> list[str]:
-    return [clip(tag)[:LONGEST_TAG] for tag in tags[:TAGS]]
-
-
 def check_record(record: Any) -> Plain:
-    """The record, where every field is as it may be. Raises InvalidInput."""
+    """Return the record if all its fields are allowed. Raises InvalidInput."""
     if not isinstance(record, dict) or record.get("is") not in _FIELDS:
         raise InvalidInput("line", record, f"an object whose `is` is one of {', '.join(_FIELDS)}")
     wanted, kind = _FIELDS[record["is"]], record["is"]
     for name in {**wanted, **record}:
         if name != "is" and name not in wanted:
             raise InvalidInput(f"field of the {kind}", name, f"one of {', '.join(wanted)}")
-        if name not in record and (kind, name) in _MAY:
+        if name not in record and (kind, name) in _OPTIONAL:
             continue
         if name in wanted and (name not in record or not wanted[name][0](record[name])):
             raise InvalidInput(f"{name} of the {kind}", record.get(name), wanted[name][1])
     if kind == "lesson":
-        _own_signature(record)
+        _check_signature(record)
     return record
 
 
-def _own_signature(lesson: Plain) -> None:
-    """One that a secret, half a character or its end was taken from cannot be checked any more."""
-    from heedful.lessons.lesson import digest_of  # compiles patterns that a store has no need of
-
+def _check_signature(lesson: Plain) -> None:
+    """Check the digest, unless a secret, a character or the end of the pattern was removed."""
     kind, pattern = lesson["error_type"], lesson["pattern"]
     if "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST:
         return
@@ -180,7 +179,7 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and isinstance(value, int) and value >= 0
 
 
-def _between(least: float, most: float) -> Allows:
+def _number_in(least: float, most: float) -> Allows:
     return lambda value: _is_number(value) and least <= value <= most
 
 
@@ -188,7 +187,7 @@ def _one_of(*values: str) -> Allowed:
     return lambda value: value in values, f"one of {', '.join(values)}"
 
 
-def _like(pattern: str) -> Allows:
+def _matching(pattern: str) -> Allows:
     compiled = re.compile(pattern)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
@@ -201,7 +200,7 @@ def _or_null(allows: Allows) -> Allows:
     return lambda value: value is None or allows(value)
 
 
-def _made_of(wanted: Mapping[str, Allows]) -> Allows:
+def _object_of(wanted: Mapping[str, Allows]) -> Allows:
     def allows(value: Any) -> bool:
         fit = isinstance(value, dict) and value.keys() == wanted.keys()
         return fit and all(one(value[name]) for name, one in wanted.items())
@@ -210,7 +209,7 @@ def _made_of(wanted: Mapping[str, Allows]) -> Allows:
 
 
 def _is_example(value: Any) -> bool:
-    """An object with the fields of an Example: texts, and scores by name."""
+    """Return True for an object with the fields of an Example: texts, and scores by name."""
     texts = {one.name: one.default_factory is MISSING for one in fields(Example)}
     if not isinstance(value, dict) or not {"task", "accepted"} <= value.keys() <= texts.keys():
         return False
@@ -222,8 +221,8 @@ def _is_scores(value: Any) -> bool:
 
 
 def _is_vector(value: Any) -> bool:
-    """Its space ends in its length, and it has so many finite numbers."""
-    if not _made_of({"space": _is_text, "data": _is_text})(value):
+    """Return True for as many finite numbers as the name of its space says."""
+    if not _object_of({"space": _is_text, "data": _is_text})(value):
         return False
     try:
         data = b64decode(value["data"], validate=True)
@@ -247,24 +246,24 @@ def _is_shallow(value: Any, room: int = DEEPEST) -> bool:
 _LESSON = "[^/]{1,200}/[0-9a-f]{16}"
 _DIGEST = "(?:lesson:)?[0-9a-f]{16}"
 _EXAMPLE = f"{_LESSON}/{_DIGEST}"
-_is_example_name = _like(_EXAMPLE)
-_is_gone = _made_of({"sources": _list_of(_is_text), "parents": _list_of(_is_example_name)})
-_is_parents = _list_of(lambda value: _is_example_name(value) or _is_gone(value))
-_is_time = _between(0, 253_402_300_800)
-_is_share = _between(0, 1)
+_is_example_name = _matching(_EXAMPLE)
+_is_lost_parent = _object_of({"sources": _list_of(_is_text), "parents": _list_of(_is_example_name)})
+_is_parents = _list_of(lambda value: _is_example_name(value) or _is_lost_parent(value))
+_is_time = _number_in(0, 253_402_300_800)
+_is_share = _number_in(0, 1)
 _TEXT: Allowed = (_is_text, "text")
 _TEXTS: Allowed = (_list_of(_is_text), "a list of texts")
 _COUNT: Allowed = (_is_count, "a whole number of at least 0")
 _TIME: Allowed = (_is_time, "a time in seconds since 1970, before the year 10000")
 _FLAG: Allowed = (_is_flag, "true or false")
 _TRUST, _STATE = _one_of(*ORDER), _one_of(*STATES)
-_NAME: Allowed = (_like(_LESSON), "kind/signature")
+_NAME: Allowed = (_matching(_LESSON), "kind/signature")
 _EXPOSURE: Mapping[str, Allows] = {
-    "lesson": _like(_LESSON),
+    "lesson": _matching(_LESSON),
     "shown": _is_flag,
     "share": lambda value: _is_share(value) and value < 1,
     "together": _is_flag,
-    "examples": _list_of(_like(_DIGEST)),
+    "examples": _list_of(_matching(_DIGEST)),
 }
 _OUTCOME: Mapping[str, Allows] = {
     "right_at_once": _is_flag,
@@ -272,9 +271,9 @@ _OUTCOME: Mapping[str, Allows] = {
     "signatures": _list_of(_is_text),
     "at": _is_time,
 }
-_TOLD: Mapping[str, Allows] = {"source": _is_text, "trust": _TRUST[0], "parents": _is_parents}
-# What only some have: that of an episode.
-_MAY = {("lesson", "meta")}
+_SOURCE: Mapping[str, Allows] = {"source": _is_text, "trust": _TRUST[0], "parents": _is_parents}
+# Only lessons of an episode have it.
+_OPTIONAL = {("lesson", "meta")}
 _LISTED = dict.fromkeys(("seen", "helped", "hurt"), _is_count)
 _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
     FORMAT: {
@@ -285,8 +284,8 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "spaces": (_is_scores, "an object of counts by embedding space"),
     },
     "lesson": {
-        "kind": (_like("[^/]{1,200}"), "1 to 200 characters without a slash"),
-        "signature": (_like("[0-9a-f]{16}"), "16 hex digits"),
+        "kind": (_matching("[^/]{1,200}"), "1 to 200 characters without a slash"),
+        "signature": (_matching("[0-9a-f]{16}"), "16 hex digits"),
         "error_type": _TEXT,
         "pattern": _TEXT,
         "text": _TEXT,
@@ -297,11 +296,11 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "source": _TEXT,
         "pinned": _FLAG,
         "apart": _FLAG,
-        "useful": (_between(0, 2), "a number of 0 to 2"),
+        "useful": (_number_in(0, 2), "a number of 0 to 2"),
         "seen": _COUNT,
         "helped": _COUNT,
         "hurt": _COUNT,
-        "listed": (_made_of(_LISTED), "an object of counts: seen, helped, hurt"),
+        "listed": (_object_of(_LISTED), "an object of counts: seen, helped, hurt"),
         "first_seen": _TIME,
         "last_seen": _TIME,
         "last_shown": _TIME,
@@ -309,7 +308,10 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
     },
     "example": {
         "lesson": _NAME,
-        "digest": (_like(_DIGEST), "16 hex digits, behind lesson: where it is the lesson itself"),
+        "digest": (
+            _matching(_DIGEST),
+            "16 hex digits, behind lesson: where it is the lesson itself",
+        ),
         "author": _FLAG,
         "says": _TEXT,
         "state": _STATE,
@@ -326,8 +328,8 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "loop": _TEXT,
         "text": _TEXT,
         "told": (
-            lambda value: bool(value) and _list_of(_made_of(_TOLD))(value),
-            f"a list of objects of {', '.join(_TOLD)}, one a sighting",
+            lambda value: bool(value) and _list_of(_object_of(_SOURCE))(value),
+            f"a list of objects of {', '.join(_SOURCE)}, one a sighting",
         ),
     },
     "lineage": {
@@ -338,10 +340,10 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "loop": _TEXT,
         "at": _TIME,
         "exposures": (
-            lambda value: bool(value) and _list_of(_made_of(_EXPOSURE))(value),
+            lambda value: bool(value) and _list_of(_object_of(_EXPOSURE))(value),
             f"a list of objects of {', '.join(_EXPOSURE)}",
         ),
-        "outcome": (_or_null(_made_of(_OUTCOME)), f"null or an object of {', '.join(_OUTCOME)}"),
+        "outcome": (_or_null(_object_of(_OUTCOME)), f"null or an object of {', '.join(_OUTCOME)}"),
     },
     "ruling": {
         "at": _TIME,
@@ -360,5 +362,5 @@ _FIELDS: Mapping[str, Mapping[str, Allowed]] = {
         "parent": _NAME,
         "at": _TIME,
     },
-    END: {"lines": _COUNT, "sha256": (_like("[0-9a-f]{64}"), "64 hex digits")},
+    END: {"lines": _COUNT, "sha256": (_matching("[0-9a-f]{64}"), "64 hex digits")},
 }
