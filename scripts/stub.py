@@ -1,21 +1,30 @@
-"""Write `src/heedful/__init__.pyi`, the public names for type checkers, from the table of names."""
+"""Write the stubs of packages with lazy names, for type checkers, from their tables of names."""
 
 from pathlib import Path
+from types import ModuleType
 
 import heedful
-from heedful import _HOMES, _MODULES
+from heedful import checks
 
-STUB = Path(heedful.__file__).with_suffix(".pyi")
+PACKAGES = (heedful, checks)
 
 
-def stub() -> str:
-    """Return the text of the stub."""
-    imports = [f"from {home} import {name} as {name}" for name, home in _HOMES.items()]
-    modules = [(home.rpartition("."), name) for name, home in _MODULES.items()]
-    imports += [f"from {room} import {last} as {name}" for (room, _, last), name in modules]
+def stub_path(package: ModuleType) -> Path:
+    """Return where the stub of a package is."""
+    return Path(str(package.__file__)).with_suffix(".pyi")
+
+
+def stub(package: ModuleType) -> str:
+    """Return the text of the stub of a package."""
+    imports = [f"from {home} import {name} as {name}" for name, home in package._HOMES.items()]
+    for name, home in getattr(package, "_MODULES", {}).items():
+        room, _, last = home.rpartition(".")
+        imports.append(f"from {room} import {last} as {name}")
+    version = ["__version__: str"] if package is heedful else []
     head = "# Made by scripts/stub.py from the table in __init__.py."
-    return "\n".join([head, *sorted(imports), "", "__all__: list[str]", "__version__: str", ""])
+    return "\n".join([head, *sorted(imports), "", "__all__: list[str]", *version, ""])
 
 
 if __name__ == "__main__":
-    STUB.write_text(stub(), encoding="utf-8")
+    for package in PACKAGES:
+        stub_path(package).write_text(stub(package), encoding="utf-8")

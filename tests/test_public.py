@@ -5,8 +5,10 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import heedful
-from scripts.stub import STUB, stub
+from scripts.stub import PACKAGES, stub, stub_path
 
 PACKAGE = Path(heedful.__file__).parent
 
@@ -20,8 +22,10 @@ def test_the_public_names_are_one_sorted_list():
     assert heedful.__all__ == sorted(set(heedful.__all__))
 
 
-def test_the_stub_for_type_checkers_is_made_from_the_table_of_names():
-    assert STUB.read_text(encoding="utf-8") == stub()
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_stub_for_type_checkers_is_made_from_the_table_of_names(package):
+    assert stub_path(package).read_text(encoding="utf-8") == stub(package)
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
 def test_every_public_name_resolves():

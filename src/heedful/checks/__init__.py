@@ -1,63 +1,51 @@
-"""Evaluators ready to use. Each factory returns a check: `check(candidate, context)` -> findings.
+"""Checks ready to use. Each factory returns a check: `check(candidate, context)` -> findings.
 
-Libraries that a check needs (jsonschema, pydantic, pyarrow) are imported when it is made or run.
+A check is imported when it is first used, and the libraries that it needs (jsonschema, pydantic,
+pyarrow) when it is made or run. `scripts/stub.py` makes `__init__.pyi` from this table.
 """
 
-from heedful.checks.claim import Claim
-from heedful.checks.critic import critic, critics
-from heedful.checks.evidence import Evidence
-from heedful.checks.grounding import ground, grounding, ungrounded
-from heedful.checks.insights import insights, precision
-from heedful.checks.loading import known, load
-from heedful.checks.numbers import (
-    constant,
-    deviation,
-    finite,
-    leakage,
-    predictions,
-    ranges,
-    results,
-    rows,
-    skill,
-    spread,
-)
-from heedful.checks.program import python_tests
-from heedful.checks.roles import BIASES, ROLES, Role
-from heedful.checks.schema import json_schema
-from heedful.checks.text import characters, contains, equals, excludes, not_empty, regex, words
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
-__all__ = [
-    "BIASES",
-    "Claim",
-    "Evidence",
-    "ROLES",
-    "Role",
-    "characters",
-    "constant",
-    "contains",
-    "critic",
-    "critics",
-    "deviation",
-    "equals",
-    "excludes",
-    "finite",
-    "ground",
-    "grounding",
-    "insights",
-    "json_schema",
-    "known",
-    "leakage",
-    "load",
-    "not_empty",
-    "precision",
-    "predictions",
-    "python_tests",
-    "ranges",
-    "regex",
-    "results",
-    "rows",
-    "skill",
-    "spread",
-    "ungrounded",
-    "words",
-]
+_NAMES = {
+    "claim": "Claim",
+    "critic": "critic critics",
+    "evidence": "Evidence",
+    "grounding": "ground grounding ungrounded",
+    "insights": "insights precision",
+    "loading": "known load",
+    "numbers": "constant deviation finite leakage predictions ranges results rows skill spread",
+    "program": "python_tests",
+    "roles": "BIASES ROLES Role",
+    "schema": "json_schema",
+    "text": "characters contains equals excludes not_empty regex words",
+}
+_HOMES = {
+    name: f"heedful.checks.{home}" for home, names in _NAMES.items() for name in names.split()
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'heedful.checks' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+class _Package(ModuleType):
+    """A package in which `critic`, `grounding` and `insights` are checks, not their modules."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -20,7 +20,7 @@ import threading
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -31,9 +31,9 @@ from typing import Any, Literal, Protocol
 
 from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
+from heedful.models.contract import Progress
 
 CHUNK = 1 << 20
-Progress = Callable[[str, int, int, str], None]
 
 
 class SourceFailed(Exception):
