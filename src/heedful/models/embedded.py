@@ -29,8 +29,7 @@ from heedful.models.call import (
     replace_surrogates,
     time_limit,
 )
-from heedful.models.contract import Answer, Message
-from heedful.models.weights import Progress
+from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
 # No tokenizer packs more than this into a token on average; saves sending what cannot fit.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from heedful.errors import InvalidInput, MalformedAnswer, ModelUnavailable
 from heedful.models import weights
 from heedful.models.call import in_thread, replace_surrogates
+from heedful.models.contract import Progress
 from heedful.models.remote import Remote
-from heedful.models.weights import Progress
 
 if TYPE_CHECKING:
     import numpy as np
