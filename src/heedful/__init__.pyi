@@ -19,8 +19,10 @@ from heedful.errors import HeedfulError as HeedfulError
 from heedful.errors import NotPassed as NotPassed
 from heedful.lessons.consolidate import Proposal as Proposal
 from heedful.lessons.lesson import Example as Example
+from heedful.lessons.lesson import Exposure as Exposure
 from heedful.lessons.lesson import Filter as Filter
 from heedful.lessons.lesson import Match as Match
+from heedful.lessons.lesson import Outcome as Outcome
 from heedful.lessons.lesson import Reflection as Reflection
 from heedful.lessons.lesson import Remembered as Remembered
 from heedful.lessons.lesson import Scope as Scope
@@ -30,8 +32,6 @@ from heedful.lessons.patterns import Seen as Seen
 from heedful.lessons.patterns import Templates as Templates
 from heedful.lessons.proof import Comparison as Comparison
 from heedful.lessons.proof import Effect as Effect
-from heedful.lessons.proof import Exposure as Exposure
-from heedful.lessons.proof import Outcome as Outcome
 from heedful.lessons.proof import Proof as Proof
 from heedful.lessons.proof import proof as proof
 from heedful.lessons.ranking import Briefing as Briefing

@@ -13,8 +13,8 @@ import pytest
 
 from heedful.cli.forest import draw
 from heedful.cli.output import NoPictures
-from heedful.lessons.lesson import Example, Reflection, Scope
-from heedful.lessons.proof import Exposure, Outcome, prove_cases
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.proof import prove_cases
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

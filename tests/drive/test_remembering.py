@@ -13,8 +13,7 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
 from heedful.errors import InvalidInput, UserCodeError
-from heedful.lessons.lesson import Example, Reflection, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done, Policy

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.proof import (
     Comparison,
     Effect,
-    Exposure,
-    Outcome,
     Proof,
     _level,
     find_proven,

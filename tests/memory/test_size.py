@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks import text as checks
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
-from heedful.lessons.proof import Exposure
+from heedful.lessons.lesson import Example, Exposure, Reflection, Remembered, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, sqlite

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.lessons.export import STATES, lowest_state, sort_key
-from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
 from heedful.lessons.trust import HELD, ORDER, RAISING, lowest_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
@@ -656,7 +655,7 @@ def test_an_outcome_that_comes_later_is_taken_in_later():
         memory, other = await everything(), fresh()
         first = await exported(memory)
         await moved(first, other)
-        from heedful.lessons.proof import Outcome
+        from heedful.lessons.lesson import Outcome
 
         end = Outcome("run-1/0", True, 1)
         await memory.store.write(memory.scope, exposures.remember, [], outcome=end)

@@ -10,8 +10,7 @@ from io import BytesIO
 from typing import Any
 
 from heedful.lessons.export import END, FORMAT, encode_line
-from heedful.lessons.lesson import Example, Reflection, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.feedback import MOST

@@ -21,8 +21,7 @@ from typing import Any, NoReturn
 import httpx
 
 from heedful.errors import InvalidInput, KeyRefused, NotFound
-from heedful.lessons.lesson import Change, LessonFilter, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Change, Exposure, LessonFilter, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.memory import Memory

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.lessons.lesson import Example, Reflection, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.proof import (
     BETS,
     PRIOR,
-    Exposure,
-    Outcome,
     Proof,
     _level,
     interval,

@@ -16,17 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound, StoreError
-from heedful.lessons.lesson import Example, Reflection, Scope, Signature
-from heedful.lessons.proof import (
-    MOST_CALLS,
-    Comparison,
-    Exposure,
-    Outcome,
-    Past,
-    _joined,
-    proof,
-    prove_cases,
-)
+from heedful.lessons.lesson import Example, Exposure, Outcome, Past, Reflection, Scope, Signature
+from heedful.lessons.proof import MOST_CALLS, Comparison, _joined, proof, prove_cases
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store

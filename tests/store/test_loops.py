@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
-from heedful.lessons.lesson import Example, Reflection, Scope
-from heedful.lessons.proof import Exposure
+from heedful.lessons.lesson import Example, Exposure, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide

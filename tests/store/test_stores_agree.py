@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
-from heedful.lessons.lesson import Example, Filter, Reflection, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import ORDER, Quota
 from heedful.loop.decide import Again, Done

@@ -143,7 +143,7 @@ def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
 
 
 def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
-    from heedful.lessons.proof import Exposure, Outcome
+    from heedful.lessons.lesson import Exposure, Outcome
 
     memory = Memory(store, SCOPE)
     run(memory.remember("k", "it hurts"))

@@ -26,8 +26,7 @@ from heedful.cli.output import (
 from heedful.cli.reembed import spaces_to, warn
 from heedful.cli.timeline import tell
 from heedful.errors import UsageError
-from heedful.lessons.lesson import Match
-from heedful.lessons.proof import Exposure
+from heedful.lessons.lesson import Exposure, Match
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, reasoning
 from heedful.loop.explain import Change, Explanation

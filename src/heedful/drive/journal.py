@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, StoreError
-from heedful.lessons.lesson import Reflection, Scope
-from heedful.lessons.proof import Outcome
+from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, outcome_of
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of

@@ -244,3 +244,53 @@ class Change:
     pinned: bool | None = None
     apart: bool | None = None
     restored: bool = False
+
+
+LessonName = str | int
+SHARE = 0.10  # the default probability of withholding a lesson
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
+
+    `signature` is the digest of the lesson's error. `share` is the probability of withholding it, 0
+    if the holdout was off. With `together`, one coin decided over all lessons of the loop.
+    `examples` are the ids of its examples in the prompt.
+    """
+
+    lesson: LessonName
+    loop: str
+    shown: bool
+    signature: str = ""
+    share: float = SHARE
+    together: bool = False
+    examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a loop ended or was abandoned: whether its first attempt passed, and its model calls.
+
+    `signatures` are the digests of the errors of its attempts.
+    """
+
+    loop: str
+    right_at_once: bool
+    calls: int
+    signatures: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a store knows of the exposures of one loop.
+
+    `ended` counts the loops of the scope with exposures and an outcome; `number` is this loop's
+    position among them, 0 if it has no outcome. `taught` is true if `remember` wrote its lessons,
+    not its journal.
+    """
+
+    exposures: tuple[Exposure, ...] = ()
+    ended: int = 0
+    number: int = 0
+    taught: bool = False

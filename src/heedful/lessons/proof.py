@@ -16,6 +16,7 @@ from math import exp, inf, lgamma, log, log1p, pi, sin, sqrt
 from typing import Literal
 
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Exposure, LessonName, Outcome
 
 Z = 1.959963984540054  # the 97.5 % point of the normal distribution
 
@@ -156,13 +157,11 @@ def coin_evidence(share: float, shown: int, withheld: int) -> float:
     return other - shown * log1p(-share) - withheld * log(share)
 
 
-LessonName = str | int
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
 # The result of one opportunity: (share, shown, right at once, recurred, calls).
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
 Cases = Mapping[LessonName | None, Mapping[Case, int]]
-SHARE = 0.10
 # Model calls of a loop count up to this; an abandoned loop counts as so many.
 MOST_CALLS = 10
 LEVEL = 0.05
@@ -170,37 +169,6 @@ LEVEL = 0.05
 MARGIN = 0.1
 # Evidence against the coin from which a comparison is not trusted: by chance once in 1,000.
 UNFAIR = log(1_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
-
-    `signature` is the digest of the lesson's error. `share` is the probability of withholding it, 0
-    if the holdout was off. With `together`, one coin decided over all lessons of the loop.
-    `examples` are the ids of its examples in the prompt.
-    """
-
-    lesson: LessonName
-    loop: str
-    shown: bool
-    signature: str = ""
-    share: float = SHARE
-    together: bool = False
-    examples: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a loop ended or was abandoned: whether its first attempt passed, and its model calls.
-
-    `signatures` are the digests of the errors of its attempts.
-    """
-
-    loop: str
-    right_at_once: bool
-    calls: int
-    signatures: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,18 +480,3 @@ def _conclusion(uplift: Effect, margin: float) -> Conclusion:
         return "hurts"
     small = -margin < uplift.low and uplift.high < margin
     return "no difference shown" if small else "insufficient data"
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What a store knows of the exposures of one loop.
-
-    `ended` counts the loops of the scope with exposures and an outcome; `number` is this loop's
-    position among them, 0 if it has no outcome. `taught` is true if `remember` wrote its lessons,
-    not its journal.
-    """
-
-    exposures: tuple[Exposure, ...] = ()
-    ended: int = 0
-    number: int = 0
-    taught: bool = False

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ANY, Filter, Match
-from heedful.lessons.proof import SHARE, Exposure, LessonName, Outcome
+from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.loop.record import Loop, check_integer

@@ -37,7 +37,7 @@ DENSE = (
 # Indian vowel signs are part of a word, though not letters.
 SIGNS = "\u0900-\u0963\u0966-\u0dff"
 _PART = rf"(?P<dense>[{DENSE}]+)|(?P<word>(?:[^\W_{DENSE}]|[{SIGNS}])+)|[^\w\s]"
-_WORD = re.compile(r"[^\W_]+")
+_WORD = r"[^\W_]+"
 _HAN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _ACCENT = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
@@ -54,7 +54,7 @@ def words(text: str) -> list[str]:
     """
     text = text[:LONGEST].lower()
     if text.isascii():
-        parts = _WORD.findall(text)
+        parts = _compiled(_WORD).findall(text)
     else:
         decomposed = unicodedata.normalize("NFKD", text).casefold()
         bare = _compiled(_ACCENT).sub("", decomposed)
@@ -135,8 +135,8 @@ _TOKEN = (
     rf"|[^\S\n]+|\n|.[{_MARKS}]*(?:(?<=\u200d).[{_MARKS}]*)*"
 )
 # The rest of a word, and one more word of the same line.
-_BEFORE = re.compile(r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z")
-_AFTER = re.compile(r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?")
+_BEFORE = r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z"
+_AFTER = r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +275,8 @@ def _edits(
     at, text = list(accumulate(map(len, a), initial=0)), "".join(a)
     edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(text)]
     for n, (i, k, j, m) in enumerate(places):
-        before = _BEFORE.search(text[max(edges[2 * n], at[i] - 60) : at[i]])
-        after = _AFTER.match(text[at[k] : edges[2 * n + 3]])
+        before = _compiled(_BEFORE).search(text[max(edges[2 * n], at[i] - 60) : at[i]])
+        after = _compiled(_AFTER).match(text[at[k] : edges[2 * n + 3]])
         around = [match[0] if match else "" for match in (before, after)]
         yield Edit(at[i], text[at[i] : at[k]], "".join(b[j:m]), *around)
 

@@ -22,6 +22,7 @@ from heedful.lessons.evaluation import learn_from_evaluation
 from heedful.lessons.learn import learn, with_vector
 from heedful.lessons.lesson import (
     LONGEST,
+    SHARE,
     Example,
     Filter,
     Match,
@@ -31,15 +32,7 @@ from heedful.lessons.lesson import (
     Trust,
 )
 from heedful.lessons.patterns import Seen
-from heedful.lessons.proof import (
-    MOST_CALLS,
-    SHARE,
-    Proof,
-    find_proven,
-    is_due,
-    prove_cases,
-    usefulness,
-)
+from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
 from heedful.lessons.ranking import (
     BUDGET,
     FIRST,

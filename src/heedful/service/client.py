@@ -28,9 +28,9 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import telemetry
 from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
 from heedful.lessons.consolidate import Mode, Proposal
-from heedful.lessons.lesson import Example, Match, Remembered, State, Trust
+from heedful.lessons.lesson import Example, Match, Outcome, Remembered, State, Trust
 from heedful.lessons.patterns import Merge, Seen
-from heedful.lessons.proof import Outcome, Proof
+from heedful.lessons.proof import Proof
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import from_document, policy_to, to_document, verdict_from
 from heedful.loop.decide import Decision, Policy, Standing, Verdict

@@ -32,8 +32,7 @@ from heedful.errors import (
     UsageError,
 )
 from heedful.lessons.consolidate import MODES
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import SHARE
+from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.record import Goal
 from heedful.memory.dream import consolidate

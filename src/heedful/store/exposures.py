@@ -10,8 +10,16 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import Reflection, Remembered, Scope
-from heedful.lessons.proof import Case, Cases, Comparison, Exposure, LessonName, Outcome, Past
+from heedful.lessons.lesson import (
+    Exposure,
+    LessonName,
+    Outcome,
+    Past,
+    Reflection,
+    Remembered,
+    Scope,
+)
+from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.lessons.trust import Quota
 from heedful.store.database import Db
 from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert
@@ -100,7 +108,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """What the loop was shown of each lesson, or spared."""
-    from heedful.lessons.proof import Exposure
+    from heedful.lessons.lesson import Exposure
 
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heedful.lessons.lesson import Reflection
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Exposure, Outcome, Reflection
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Change, LessonFilter, Match, State
-from heedful.lessons.proof import Outcome, is_due
+from heedful.lessons.lesson import Change, LessonFilter, Match, Outcome, State
+from heedful.lessons.proof import is_due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
