@@ -213,7 +213,7 @@ def redact(text: str) -> str:
     `password` or `api_key`: 6 or more characters in quotes or with a digit or a sign, or 8 letters
     right after an equals sign.
 
-    >>> redacted("key AKIAIOSFODNN7EXAMPLE in use")
+    >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
     if not _LONG.search(text):
@@ -252,7 +252,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Return a pattern: an assignment here, and an owner's name that ended `past` characters ago."""
+    """Return a pattern: an assignment here, after an owner's name that ended `past` before."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")

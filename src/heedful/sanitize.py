@@ -11,9 +11,9 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-# Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between bars: ChatML,
-# Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar Gemma 4. As tags: Llama 2,
-# Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of a line: older Claude.
+# Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between bars:
+# ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar Gemma 4. As tags:
+# Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of a line: older Claude.
 TOKEN = re.compile(
     r"<[|｜][^|｜>\s…]{1,40}[|｜]?>|<\w{1,40}[|｜]>|<</?SYS>>"
     r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"

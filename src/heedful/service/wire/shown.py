@@ -157,7 +157,7 @@ def _attempt(one: record.Attempt, value: Any) -> ShownAttempt:
         number=one.number,
         digest=one.candidate.digest,
         output=value,
-        evaluation=one.evaluation and codec.to_document(one.evaluation),
+        evaluation=codec.to_document(one.evaluation) if one.evaluation else None,
         usage=codec.to_document(one.usage),
         repeats=one.repeats,
         labels=dict(one.labels),
