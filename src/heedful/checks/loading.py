@@ -56,7 +56,7 @@ def _factory(name: str, folder: Path | None) -> Check:
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
     with _theirs("module of a check", name, "importable"):
-        names = _names(module, None if name in FACTORIES else folder)
+        names = _names(module, function, None if name in FACTORIES else folder)
     if function not in names:
         there = [key for key, value in names.items() if callable(value) and key[0] != "_"]
         raise UnknownName(f"function of {module}", function, sorted(there))
@@ -76,14 +76,16 @@ def _theirs(field: str, value: object, allowed: str) -> Iterator[None]:
         raise InvalidInput(field, value, why) from error
 
 
-def _names(module: str, folder: Path | None) -> Mapping[str, Any]:
-    """What a module defines."""
+def _names(module: str, function: str, folder: Path | None) -> Mapping[str, Any]:
+    """Return what a module defines; a function may be imported when it is first used."""
     if folder is not None:
         stem = folder.resolve().joinpath(*module.split("."))
         for path in (stem.with_suffix(".py"), stem / "__init__.py"):
             if path.is_file():
                 return _ran(path, path.stat().st_mtime_ns)
-    return vars(import_module(module))
+    loaded = import_module(module)
+    lazy = {function: getattr(loaded, function)} if hasattr(loaded, function) else {}
+    return {**vars(loaded), **lazy}
 
 
 @cache
