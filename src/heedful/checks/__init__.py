@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _NAMES = {
-    "claims": "Claim Evidence Lexicon ground grounding ungrounded",
+    "claims": "Claim Derived Evidence Lexicon ground grounding ungrounded",
     "claims.insights": "insights precision",
     "critique": "BIASES ROLES Role critic critics",
     "loading": "known load",
@@ -24,6 +24,7 @@ _HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name 
 if TYPE_CHECKING:
     from heedful.checks.claims import (
         Claim,
+        Derived,
         Evidence,
         Lexicon,
         ground,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from heedful.checks.schema import json_schema
     from heedful.checks.text import characters, contains, equals, excludes, not_empty, regex, words
 
-__all__ = ["BIASES", "Claim", "Evidence", "Lexicon", "ROLES", "Role", "characters"]
+__all__ = ["BIASES", "Claim", "Derived", "Evidence", "Lexicon", "ROLES", "Role", "characters"]
 __all__ += ["constant", "contains", "critic", "critics", "deviation", "equals", "excludes"]
 __all__ += ["finite", "ground", "grounding", "insights", "json_schema", "known", "leakage", "load"]
 __all__ += ["not_empty", "precision", "predictions", "python_tests", "ranges", "regex", "results"]
