@@ -1,9 +1,9 @@
-"""What the rooms of a store ask of a database: named statements, their rows, and transactions.
+"""The interface between the modules of a store and a database: statements, rows, transactions.
 
-A room is a module of plain functions `work(db, scope, ...)` over the statements of `sql/`, which
-has a file a room and one for what each dialect says its own way. `Store.read` and
-`Store.write` run such a function in a transaction. A function that changes rows is decorated with
-`holds` where it needs other locks than those of the memory of its scope.
+Each module has plain functions `work(db, scope, ...)` that run the named statements of `sql/`. Each
+module has its own SQL file there; another file holds what differs between the dialects.
+`Store.read` and `Store.write` run such a function in a transaction. Decorate a function that
+changes rows with `holds` if it needs other locks than the memory lock of its scope.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ ALL = 2**31 - 1
 
 
 class Row(Protocol):
-    """A row: its columns by position and by name."""
+    """A row; its columns are reached by position and by name."""
 
     def __getitem__(self, key: int | str, /) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __len__(self) -> int: ...
     def keys(self) -> Any:
-        """The names of the columns."""
+        """Return the names of the columns."""
         ...
 
 
 class Rows(Protocol):
-    """What a statement answered; without rows it is empty."""
+    """The result of a statement; empty for a statement that returns no rows."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows were written."""
+        """Return the number of rows written."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
     def fetchone(self) -> Any:
-        """The next row, None after the last."""
+        """Return the next row, or None after the last."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all remaining rows."""
         ...
 
     def fetchmany(self, size: int = ..., /) -> list[Any]:
-        """At most `size` of the rows that are left."""
+        """Return at most `size` of the remaining rows."""
         ...
 
 
@@ -66,24 +66,24 @@ class Db(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """Whose SQL it speaks."""
+        """Return the SQL dialect of the database."""
         ...
 
     @property
     def url(self) -> str:
-        """The name under which a user opened the store, without a password."""
+        """Return the URL with which a user opened the store, without the password."""
         ...
 
     def named(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
-        """Run the statement of that name."""
+        """Run a named statement."""
         ...
 
     def execute(self, sql: str, values: Any = ..., /) -> Any:
-        """Run SQL that has no name, as `savepoint x`."""
+        """Run SQL that has no name, such as `savepoint x`."""
         ...
 
     def kept(self, kind: Callable[[], K], /) -> K:
-        """The one of that kind that this connection keeps from transaction to transaction."""
+        """Return the object of this class that the connection keeps between transactions."""
         ...
 
 
@@ -91,9 +91,9 @@ Work = Callable[[Db], T]
 
 
 def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Say which locks a function holds until its transaction ends, in place of `MEMORY`.
+    """Declare the locks that a function holds until its transaction ends, instead of `MEMORY`.
 
-    They are names within the scope. `given` makes them of the arguments after `db` and `scope`.
+    `given` returns their names within the scope, from the arguments that follow `db` and `scope`.
     """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
@@ -104,41 +104,42 @@ def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]],
 
 
 def locks_of(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Sequence[str]:
-    """The locks that a function holds when it is called with these arguments."""
+    """Return the locks that a function holds when it is called with these arguments."""
     return _locks.get(work, lambda *_, **__: MEMORY)(*args, **kwargs)
 
 
 class Access(Protocol):
-    """How a store reaches its database; all of it raises StoreError and what the work raises."""
+    """Access of a store to its database. All methods raise StoreError and what `work` raises."""
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """What `work` returns, which reads one state of the database."""
+        """Run `work` on one consistent state of the database and return its result."""
         ...
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """What `work` returns, once it is committed; run again where the database asks for it.
+        """Run `work`, commit and return its result; run it again if the database asks for a retry.
 
-        No other writer is at what it `holds`: names within the scope, always in the same order.
+        No other writer has the locks in `holds` at the same time. They are names within the scope,
+        always taken in the same order.
         """
         ...
 
     async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """As `read`, on a connection of its own: what takes long holds nobody up."""
+        """Run slow work as `read` does, on a connection of its own."""
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and let go of every connection; used again, it opens again."""
+        """Finish running work and close every connection. A later call opens the database again."""
         ...
 
 
 class Kept:
-    """What a connection keeps: one of a kind, made when it is first asked for."""
+    """Objects that a connection keeps, at most one of each class, created at the first request."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, Any] = {}
 
     def one(self, kind: Callable[[], K]) -> K:
-        """The one of that kind."""
+        """Return the object of this class, creating it if needed."""
         if kind not in self._kept:
             self._kept[kind] = kind()
         found: K = self._kept[kind]
@@ -154,7 +155,7 @@ ROOMS = (
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
-    """Name -> SQL, read once."""
+    """Return the SQL of each named statement; the files are read once."""
     text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
     if dialect == "postgres":
         text = re.sub(r"/\*postgres (.*?) \*/", r"\1", text)

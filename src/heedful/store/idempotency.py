@@ -1,7 +1,7 @@
-"""What is written with the effects of a call, and answers to calls that come again.
+"""Answers to repeated calls, and the records that are written along with a call's effects.
 
-Within `beside` every write of the call also writes its entry of the audit and its effect, in one
-transaction. A call that comes again with its idempotency key has no effect twice.
+Within `beside`, each write of a call also writes its audit entry and a record of its effect, in one
+transaction. A call repeated with its idempotency key has no second effect.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 
 
 class Beside:
-    """What goes with the effects of one call, in order; made in the task that makes the call.
+    """The records that accompany the effects of one call, in order.
 
-    Every write is an effect, except taking a loop over, which may be done again. `record` writes
-    down the number of an effect and its value, as plain data. `known` are those of the same call
-    when it was made before: they are not done again, the call goes on with their values.
+    Create it in the task that makes the call. Every write is an effect, except claiming a loop,
+    which may be repeated. `record` stores the number of an effect and its value as plain data.
+    `known` holds the effects of an earlier run of the same call: they are not repeated, and the
+    call continues with their values.
     """
 
     def __init__(
@@ -46,15 +47,15 @@ class Beside:
 
     @property
     def made_now(self) -> bool:
-        """Whether the call itself runs: not a heartbeat of it, nor work that it handed over."""
+        """Return True in the call itself, False in its heartbeat or in work that it handed over."""
         return asyncio.current_task() is self._task
 
     def also(self, extra: Extra) -> None:
-        """Have this done in the transaction of the next effect."""
+        """Run `extra` in the transaction of the next effect."""
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Commit the effect of that name, with what is to be done beside it."""
+        """Commit a named effect together with its records."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])
@@ -82,7 +83,7 @@ _now: ContextVar[Beside | None] = ContextVar("heedful_beside", default=None)
 
 @contextmanager
 def beside(one: Beside) -> Iterator[Beside]:
-    """Within it, every effect of this call is accompanied by that."""
+    """Write the records of `one` with every effect inside the block."""
     token = _now.set(one)
     try:
         yield one
@@ -91,7 +92,7 @@ def beside(one: Beside) -> Iterator[Beside]:
 
 
 def also(extra: Extra) -> None:
-    """Have this done in the transaction of the next effect of this call; there must be a call."""
+    """Run `extra` in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
     if current is None:
         raise LookupError("nothing is done beside an effect outside of `beside`")
@@ -99,13 +100,13 @@ def also(extra: Extra) -> None:
 
 
 def current_call() -> Beside | None:
-    """What goes with the writes of the call that is made now; None outside of a call."""
+    """Return the records of the current call, or None outside of a call."""
     current = _now.get()
     return current if current is not None and current.made_now else None
 
 
 def _plain(value: Any) -> Any:
-    """A value that a write came to, as plain data. Raises TypeError where it is no value."""
+    """Return the result of a write as plain data. Raises TypeError if that is impossible."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -124,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """The value that `_plain` was given."""
+    """Return the value that was given to `_plain`."""
     match plain:
         case list():
             return [_value(one) for one in plain]
@@ -156,7 +157,7 @@ ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that may come again: whose it is, its idempotency key, a digest of what it asks."""
+    """A call that may be repeated: its caller, its idempotency key, and a digest of its request."""
 
     tenant: str
     caller: str
@@ -166,9 +167,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is known of a call that was made before: its effects, in order, and its answer.
+    """The stored effects and the answer of a repeated call.
 
-    `digest` is "" where it is new. `next` is the number of its next effect.
+    `digest` is "" for a new call. `next` is the number of its next effect.
     """
 
     digest: str = ""
@@ -178,7 +179,7 @@ class Before:
 
 
 def before(db: Db, scope: Scope, call: Call) -> Before:
-    """What is known of the call."""
+    """Return what an earlier run of the call left."""
     rows = db.named("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
     if not rows:
         return Before()
@@ -189,15 +190,15 @@ def before(db: Db, scope: Scope, call: Call) -> Before:
 
 @holds("answers")
 def keep(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> None:
-    """Keep what the call was answered, and forget what is older than a day."""
+    """Store the answer of the call, and delete answers older than a day."""
     db.named("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
     write(db, call, ANSWER, answer)
 
 
 def write(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
-    """Write down an effect of the call, in its transaction.
+    """Store an effect of the call, in its transaction.
 
-    Raises LeaseLost where the same call is being answered elsewhere, which then did it already.
+    Raises LeaseLost if another process answers the same call and stored this effect first.
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():

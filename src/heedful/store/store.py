@@ -18,10 +18,9 @@ Function = Callable[Concatenate[Db, Scope, P], T]
 class Store:
     """A store of loops and lessons; `heedful.open_store` opens one.
 
-    The rooms beside this module are plain functions of a connection. Each call below runs one of
-    them in a transaction of its own:
-
-        await store.write(scope, loops.claim, id, head, owner)
+    The modules of this package have plain functions that take a connection. Each call below runs
+    such a function in its own transaction, for example `await store.write(scope, loops.claim, id,
+    head, owner)`.
 
     May be used from any event loop. Raises StoreError, and what the function raises.
     """
@@ -33,16 +32,17 @@ class Store:
     async def read(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return `work(db, scope, ...)`, which sees one state of the database."""
+        """Run `work(db, scope, ...)` on one state of the database and return its result."""
         return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs))
 
     async def write(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return `work(db, scope, ...)` once what it wrote is committed.
+        """Run `work(db, scope, ...)`, commit and return its result.
 
-        It runs again where the database asks for it. No other writer has the locks that it holds.
-        Within an idempotent call, what goes with the call is written in the same transaction.
+        Runs it again if the database asks for a retry. No other writer has its locks at the same
+        time. Within an idempotent call, the records of the call are written in the same
+        transaction.
         """
         locks = locks_of(work, *args, **kwargs)
         commit = partial(self._access.write, scope, holds=locks)
@@ -55,9 +55,9 @@ class Store:
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what `read` does, on a connection of its own: work that takes long."""
+        """Run slow work as `read` does, on a connection of its own."""
         return await self._access.apart(scope, lambda db: work(db, scope, *args, **kwargs))
 
     async def close(self) -> None:
-        """Finish what is under way and close every connection; used again, it opens again."""
+        """Finish running work and close every connection. A later call opens the database again."""
         await self._access.close()
