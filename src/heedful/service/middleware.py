@@ -1,6 +1,6 @@
-"""What every request passes: its size and form, the rate of its key, and places for all.
+"""The checks on every request: size and form, the rate of its key, and free capacity.
 
-Every answer goes back through here, too, with its headers, a log line and a metric.
+Every answer also passes here, and gets its headers, a log line and a metric.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
 class RateLimit:
-    """A bucket of `burst` requests for each caller, filled with `rate` of them a second."""
+    """A bucket of `burst` requests for each caller, refilled at `rate` requests a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str, now: float | None = None) -> None:
-        """Take one request out of the caller's bucket. Raises Problem 429 where it is empty."""
+        """Take one request out of the caller's bucket. Raises Problem 429 if it is empty."""
         if not self._rate:
             return
         now = time.monotonic() if now is None else now
@@ -66,7 +66,7 @@ class RateLimit:
 
 
 class Capacity:
-    """At most so many requests at a time; one tenant gets seven eighths of the places."""
+    """A limit on requests at the same time; one tenant gets at most seven eighths of the places."""
 
     def __init__(self, most: int) -> None:
         self._most, self._taken = most, 0
@@ -75,7 +75,7 @@ class Capacity:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place, for as long as the request lasts. Raises Problem 503 where none is free."""
+        """Hold a place while the request lasts. Raises Problem 503 if none is free."""
         if self._taken >= self._most:
             detail = f"{self._most} requests are worked on just now; ask again"
             raise Problem(503, "busy", detail, {"Retry-After": SOON})
@@ -87,7 +87,7 @@ class Capacity:
 
     @contextmanager
     def share(self, tenant: str) -> Iterator[None]:
-        """One of the places of a tenant. Raises Problem 429 where it has none left."""
+        """Hold one of the places of a tenant. Raises Problem 429 if it has none left."""
         if self._of[tenant] >= self._share:
             detail = f"{self._share} requests of this tenant are worked on just now; ask again"
             raise Problem(429, "too_many_requests", detail, {"Retry-After": SOON})
@@ -101,9 +101,9 @@ class Capacity:
 
 
 async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The whole body, decompressed, in a form that the route can read.
+    """Return the whole body, decompressed, in a form that the route can read.
 
-    Raises Problem 400, 408, 413 and 415; ClientDisconnect where nobody sends any more.
+    Raises Problem 400, 408, 413 and 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
     most = limits.traces if scope["path"] == TRACES else limits.body
@@ -151,7 +151,7 @@ class _Decoder:
         self._gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
 
     def part(self, part: bytes, most: int) -> bytes:
-        """Return at most so many bytes of a part."""
+        """Decompress a part; return at most `most` bytes."""
         if self._gzip is None:
             return part
         try:
@@ -298,7 +298,7 @@ class Entrance:
 
 
 def _route(scope: Scope, out: _Response) -> str:
-    """The template of the route, as the description has it."""
+    """Return the template of the route, as in the OpenAPI description."""
     known: str = getattr(scope.get("route"), "path", "").replace(":path}", "}")
     return known or ("(again)" if out.replayed else "(none)")
 
@@ -327,14 +327,14 @@ class _Response:
 
 
 class _BodyReplay:
-    """Hands the body to the application in one piece, then what the client sends."""
+    """Gives the application the body in one piece, then whatever the client sends."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
         self._receive = receive
 
     async def __call__(self) -> Message:
-        """The next message."""
+        """Return the next message."""
         if self._body is None:
             return await self._receive()
         body, self._body = self._body, None
@@ -342,10 +342,10 @@ class _BodyReplay:
 
 
 def _require_this_machine(caller: Caller, headers: Headers) -> None:
-    """Raise Problem 421 for a caller without a key that is no program of this machine.
+    """Refuse a caller without a key that is not a program on this machine, with Problem 421.
 
-    A page in a browser reaches a port of this machine under a name of its own, or says its origin;
-    a proxy on this machine hands on what comes from elsewhere.
+    A web page reaches a port of this machine under another host name, or sends its origin. A proxy
+    on this machine forwards requests from elsewhere.
     """
     host = headers.get("host", "")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -356,6 +356,6 @@ def _require_this_machine(caller: Caller, headers: Headers) -> None:
 
 
 def _drop_encoding(scope: Scope) -> None:
-    """Remove the headers of a compressed body: the application gets it decompressed."""
+    """Remove the headers of a compressed body, because the application gets it decompressed."""
     gone = (b"content-encoding", b"content-length")
     scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]
