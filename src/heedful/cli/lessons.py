@@ -210,7 +210,7 @@ def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json =
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
-    """Let evidence merge patterns again that were kept apart."""
+    """Let evidence merge patterns again that `unmerge` kept apart."""
     ask(db, lambda memory: memory.remerge(*digests, by=by, why=why))
     return _rule(digests, False, by, why, db, json)
 

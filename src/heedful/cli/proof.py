@@ -1,4 +1,4 @@
-"""`heedful proof`: does memory help, as a whole and by lesson, shown against withheld."""
+"""`heedful proof`: whether memory helps, as a whole and by lesson, shown against withheld."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GAIN = "shown against withheld; a gain is for the better, and the interval holds
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is proven, the lessons by name as plain data, and how many loops have ended."""
+    """The proof, the lessons by name as plain data, and the number of loops that have ended."""
 
     proof: Proof
     lessons: dict[str, Any]

@@ -1,4 +1,4 @@
-"""`heedful replay`, `tune` and `policy`: what policies would have done, and what they can do."""
+"""`heedful replay`, `tune` and `policy`: what policies would have done, which rules can fire."""
 
 from __future__ import annotations
 

@@ -94,10 +94,10 @@ class Row:
 
 @dataclass
 class Job:
-    """A run as the command line asks for it, and its state so far.
+    """A run: the options of the command line, and its state so far.
 
-    `given` is the name that the user gave; `name` is the name that the run has, "" before it
-    began; `rows` are the tasks that have ended; `arguments` are those of the whole command line.
+    `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
+    `rows` are the tasks that have ended. `arguments` is the whole command line.
     """
 
     path: Path
@@ -191,7 +191,7 @@ def _warn(policies: Sequence[Policy]) -> None:
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job. The model opens first: without one no name is taken, no database made."""
+    """Drive the job; open the model first, so that a failure takes no name, makes no file."""
     from heedful.drive.generate import Writer
 
     values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
@@ -272,7 +272,7 @@ async def batch(
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`; the task's own policy goes first."""
+    """Drive one task as the loop `run/id`, with the task's own policy if it has one."""
     from heedful.drive.drive import Run
 
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
@@ -314,7 +314,7 @@ def _report(job: Job, failure: HeedfulError | None, json: bool) -> int:
 
 
 def _how_to_resume(job: Job) -> str:
-    """Return how to resume the run, as words that follow others; "" if it did not begin."""
+    """Return how to resume the run, as the end of a sentence; "" if it did not begin."""
     if not job.name:
         return ""
     given, kept = iter(job.arguments), ["heedful"]

@@ -440,7 +440,7 @@ class Memory:
         return await import_from(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
-        """Forget everything learnt in this scope; return how many lessons that were."""
+        """Forget everything learnt in this scope; return the number of lessons removed."""
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:

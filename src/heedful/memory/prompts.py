@@ -84,7 +84,7 @@ class Prompts:
     dreaming: str = _DREAMING
 
     def of(self, outcome: Ended) -> str:
-        """Return the instruction for that outcome."""
+        """Return the instruction for an episode with this outcome."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
@@ -259,7 +259,7 @@ def _rule(given: Any, texts: Shown) -> str:
 
 
 def _share(value: Mapping[str, Any], key: str) -> float | None:
-    """Return a number of 0 to 1, None for anything else."""
+    """Return the number if it is in 0..1, else None."""
     given = value.get(key)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         return None

@@ -1,7 +1,7 @@
-"""Export and import: what a scope has learnt, in a file that says whether it is complete.
+"""Export and import: what a scope has learnt, in a file that shows whether it is complete.
 
-A line of the file is a record of `heedful.lessons.export`; the last line counts the others and has
-their SHA-256. An import checks the whole file before it writes the first record.
+Each line of the file is a record of `heedful.lessons.export`. The last line has the number and the
+SHA-256 of the others. An import checks the whole file before it writes the first record.
 """
 
 from __future__ import annotations
