@@ -161,7 +161,7 @@ def _database(values: Settings) -> Iterator[Sign]:
 
     path = Path(values.db)
     if not path.exists():
-        yield Sign("database", True, f"{path} is not there yet; heedful run makes it")
+        yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
         return
     uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
@@ -286,7 +286,7 @@ def _queue(values: Settings) -> Sign:
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
     found = f"{found}; the oldest waits for {oldest:.0f} s" if oldest else found
     ill = {one.state for one in depths} & {"stalled", "failed"}
-    todo = "run heedful worker: it does what is stalled, and says why a job fails"
+    todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
     return Sign("queue", not ill, found, todo)
 
 

@@ -200,7 +200,7 @@ def verify(
     if json:
         print_json(asdict(found))
     elif found.broken:
-        show(f"{found.what}; somebody besides heedful wrote to the database")
+        show(f"{found.what}; something other than heedful wrote to the database")
     else:
         show(f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}")
     return 1 if found.broken else 0

@@ -241,7 +241,7 @@ def suggest(
         show(f"cosine {pair['cosine']:.2f}, {clean(pair['lessons'][0]['error_type'], WORDS)}")
         for one in pair["lessons"]:
             show(f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}")
-    show(following("lessons", db=db) if found else "no two lessons are that much alike")
+    show(following("lessons", db=db) if found else "no two lessons are similar enough")
     return 0
 
 

@@ -74,7 +74,7 @@ def proof(
         ask(db, lambda memory: memory.restore(restore, by=by, why=why))
         answer(
             {"restored": restore, "by": by, "why": why},
-            f"lesson {restore} is back; only what comes after counts for it or against it",
+            f"lesson {restore} is back; only later loops count for it or against it",
             following("proof", db=db),
             json=json,
         )
@@ -146,7 +146,7 @@ def _print(found: Evidence, limit: int, db: str | None) -> None:
 
 
 def _print_one(name: str, one: Comparison, again: str) -> None:
-    unfair = "" if one.fair else "; the numbers contradict the coin, so records are lost or added"
+    unfair = "" if one.fair else "; not a random draw: records were lost or added"
     show(f"{name}\n  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}")
     if one.uplift.gain is not None:
         for what, effect, form, unit, of in (

@@ -68,14 +68,14 @@ def reflect(
         list[Path] | None, typer.Argument(help="Traces of any format.", show_default=False)
     ] = None,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Try again what failed or was left.")
+        bool, typer.Option("--waiting", help="Try failed and unfinished episodes again.")
     ] = False,
     model: Annotated[
         str | None, typer.Option("--model", help="A model that words the lessons. [rules do]")
     ] = None,
     format: Annotated[str, typer.Option(help="auto, heedful, otlp, chat or claude-code.")] = "auto",
     trust: Annotated[
-        str, typer.Option(help="Whose tasks these are: external or operator (your own).")
+        str, typer.Option(help="Who wrote the tasks: external or operator (you).")
     ] = "external",
     keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what is learnt.")] = True,
     db: Db = None,

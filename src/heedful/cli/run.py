@@ -324,7 +324,7 @@ def _how_to_resume(job: Job) -> str:
         elif argument.partition("=")[0] not in ("--run", "--resume", "--json"):
             kept.append(argument)
     again = shlex.join([*kept, "--run", job.name, "--resume"])
-    return f"; what is stored stays, continue with:\n  {again}"
+    return f"; stored results stay; continue with:\n  {again}"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def _plain(value: Any) -> Any:
                 return [plain(each) for each in one]
             case _:
                 pass
-        raise InvalidInput("a value", one, "what JSON knows: text, numbers, lists, objects")
+        raise InvalidInput("a value", one, "JSON data: text, numbers, lists, objects")
 
     return plain(value)
 

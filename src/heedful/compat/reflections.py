@@ -182,7 +182,7 @@ async def store_reflection(
     not say who wrote its words. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     if not isinstance(result, Generated):
-        raise InvalidInput("result", result, "what generate_reflection gave, not a copy of it")
+        raise InvalidInput("result", result, "the answer of generate_reflection, not a copy")
     made = result.result
     if session_id is not None:
         check_texts(session_id=session_id)
@@ -265,7 +265,7 @@ def _episode(context: Mapping[str, Any]) -> Episode:
     try:
         value = json.loads(json.dumps(dict(context), default=str))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("context", type(context).__name__, "data that JSON can say") from error
+        raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
     (episode,) = EpisodeReader(Limits()).add(value)
     return episode
 

@@ -239,7 +239,7 @@ class Memory:
         InvalidInput without an embedder, ModelError, StoreError.
         """
         if self.embedder is None:
-            raise InvalidInput("embedder", None, "one, since likeness is one of meanings")
+            raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
         active = ("candidate", "verified")
         lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
         vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])

@@ -180,7 +180,7 @@ def drafted(answer: str, found: Study, texts: Shown, by: str) -> Draft:
     claims = [_checked_claim(text, cites, found, texts) for text, cites in _sentences_in(value)]
     kept = [each for each in claims if not each.unheld][:SENTENCES]
     if not kept:
-        wrong = "made of sentences that the events which they cite hold"
+        wrong = "sentences that the cited events support"
         raise InvalidInput("reflection", value.get("reflection"), wrong)
     episode = found.episode
     places = {at for signal in _strongest(found) for at in (signal.at, *signal.evidence)}

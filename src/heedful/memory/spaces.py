@@ -61,7 +61,7 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
     lengths = {len(vector) for vector in vectors}
     if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
         found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
-        wanted = f"{len(texts)} of the {embedder.dimensions} numbers that it names"
+        wanted = f"{len(texts)} of {embedder.dimensions} numbers each"
         raise InvalidInput("embedder", found, wanted)
     if not all(isfinite(sum(vector)) for vector in vectors):
         raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
@@ -77,7 +77,7 @@ async def reembed(
     next call continues. Raises InvalidInput, ModelError, StoreError.
     """
     if embedder is None:
-        raise InvalidInput("embedder", None, "one, whose space the examples move into")
+        raise InvalidInput("embedder", None, "an embedder, into whose space the examples move")
     space, last, done = space_of(embedder), 0, 0
     total = Spaces.of(await store.read(scope, search.spaces), space).behind
     while batch := await store.read(scope, search.unplaced, space, last, BATCH):

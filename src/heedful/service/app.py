@@ -87,7 +87,7 @@ class TraceCollector:
             for digest in result.episodes:
                 await setup.work.defer("reflect", scope, digest=digest)
         except StoreError as error:
-            log.warning("traces were not gathered, the next look will: %s", error)
+            log.warning("traces were not gathered; the next round will try again: %s", error)
             return Gathered(again=LONGEST_WAIT)
         counts = {
             "episode": len(result.episodes),

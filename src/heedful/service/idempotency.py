@@ -39,7 +39,7 @@ class Idempotency:
         call = _call(scope, once, body)
         place = call.tenant, call.caller, call.once
         if place in self._under_way:
-            detail = "the same call is being answered just now; ask again"
+            detail = "the same call is being answered right now; try again"
             raise Problem(409, "at_work", detail, {"Retry-After": SOON})
         self._under_way.add(place)
         try:
@@ -52,7 +52,7 @@ class Idempotency:
     ) -> None:
         before = await store.read(Place(call.tenant), idempotency.before, call)
         if before.digest not in ("", call.digest):
-            detail = f"this {HEADER} was sent with another request; take a new one"
+            detail = f"this {HEADER} was already used for another request; use a new key"
             raise Problem(422, "idempotency_key_reused", detail)
         answer = before.answer
         if answer is None:

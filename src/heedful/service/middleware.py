@@ -61,7 +61,7 @@ class RateLimit:
             self._left.popitem(last=False)
         if left < 1:
             wait = ceil((1 - left) / self._rate)
-            detail = f"this key may ask {self._rate:g} times a second; ask again in {wait} s"
+            detail = f"this key may ask {self._rate:g} times a second; try again in {wait} s"
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
@@ -77,7 +77,7 @@ class Capacity:
     def place(self) -> Iterator[None]:
         """Hold a place while the request lasts. Raises Problem 503 if none is free."""
         if self._taken >= self._most:
-            detail = f"{self._most} requests are worked on just now; ask again"
+            detail = f"{self._most} requests are being answered already; try again"
             raise Problem(503, "busy", detail, {"Retry-After": SOON})
         self._taken += 1
         try:
@@ -89,7 +89,7 @@ class Capacity:
     def share(self, tenant: str) -> Iterator[None]:
         """Hold one of the places of a tenant. Raises Problem 429 if it has none left."""
         if self._of[tenant] >= self._share:
-            detail = f"{self._share} requests of this tenant are worked on just now; ask again"
+            detail = f"{self._share} requests of this tenant are being answered already; try again"
             raise Problem(429, "too_many_requests", detail, {"Retry-After": SOON})
         self._of[tenant] += 1
         try:
@@ -186,13 +186,13 @@ def _check_form(body: bytes, path: str, kind: str, most: int) -> None:
             plain = json.loads(body.decode(), parse_constant=_no_constant)
             json.dumps(plain, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "bad_request", "the body has half of a surrogate pair") from error
+        raise Problem(400, "bad_request", "the body has half a surrogate pair") from error
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 log: logging.Logger = logging.getLogger("heedful.http")
@@ -262,7 +262,7 @@ class Entrance:
             async with time_left:
                 await self._admit(scope, receive, out.send)
         except asyncio.CancelledError as error:
-            detail = "the service was stopped before it had an answer; ask again"
+            detail = "the service stopped before it had an answer; try again"
             raise Problem(503, "stopping", detail, {"Retry-After": SOON}) from error
         except TimeoutError as error:
             if not time_left.expired():

@@ -80,7 +80,7 @@ def _refuse(one: Mapping[str, Any]) -> None:
     """Check that a part has only keywords with bounded time. Raises InvalidInput."""
     keywords = {name for name in one if not isinstance(one[name], Mapping)}
     for name in (*(n for n in UNBOUNDED if n in one), *keywords.intersection(PLAIN)):
-        raise _wrong(name, "given", "left out: it may take for ever; use the check regex")
+        raise _wrong(name, "given", "left out: it may run for ever; use the check regex")
     for name in keywords.intersection(ELSEWHERE):
         raise _wrong(name, "given", f"left out: the schema is one of {DIALECT}, in one piece")
     if one.get("format") == "regex":
@@ -189,7 +189,7 @@ def _judged(spec: Spec, setup: Setup) -> Spec:
     """Return the critic with the model of the service; a request cannot name a model."""
     judge = setup.model or setup.embedder
     if judge is None:
-        raise ModelUnavailable("this service has no model, so that no critic can judge")
+        raise ModelUnavailable("this service has no model, so no critic can judge")
     if "members" in spec:
         members = spec["members"]
         listed = members if isinstance(members, list) else []

@@ -27,7 +27,7 @@ ONCE: dict[str, Any] = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "The call made again with it has its effect once, and the same answer.",
+    "description": "A call repeated with this key has its effect once and gets the same answer.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[ -~]+$"},
 }
 _INVALID = "#/components/schemas/HTTPValidationError"

@@ -35,12 +35,12 @@ REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
 SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
 TITLES = {
-    "at_work": "Somebody else is at work on this",
+    "at_work": "Another process is working on this",
     "internal_error": "The service failed; it was logged",
     "invalid_input": "A value is outside what is allowed",
-    "key_refused": "A good key is needed",
+    "key_refused": "A valid key is needed",
     "not_found": "Nothing is stored under this id",
-    "store_in_doubt": "The store was lost while it committed; look, or repeat the call",
+    "store_in_doubt": "The store was lost during a commit; check the result, or repeat the call",
     "store_unavailable": "The store does not answer; nothing was written",
     "unknown_path": "No route leads here",
     "tenant_mismatch": "The key belongs to another tenant",
@@ -139,7 +139,7 @@ def _typed(error: HeedfulError) -> Problem:
         case PackageMissing():
             detail = f"the service was installed without {error.package}"
         case StoreError() if status >= 500:
-            detail = "the store of the service failed; what it said is in the log"
+            detail = "the store of the service failed; the log has its error"
         case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:

@@ -42,7 +42,7 @@ def bound(host: str, port: int) -> socket.socket:
             free = "name another with --port, or 0 for any that is free"
             raise UsageError(f"{where} is taken by another program; {free}") from error
         if error.errno in (errno.EACCES, errno.EPERM):
-            raise UsageError(f"{where} is not for this user; take a port above 1023") from error
+            raise UsageError(f"{where} is not allowed for you; use a port above 1023") from error
         raise UsageError(f"the service cannot listen on {where}: {error.strerror}") from error
 
 

@@ -114,7 +114,8 @@ LARGEST_EXACT = 2**53  # what every JSON and every database holds exactly
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 """As a parameter of a route: `limit: Limit = 50`."""
 Cursor = Annotated[
-    str | None, Query(max_length=1000, description="`next` of the page before; none at the first.")
+    str | None,
+    Query(max_length=1000, description="`next` of the previous page."),
 ]
 """As a parameter of a route: `cursor: Cursor = None`."""
 

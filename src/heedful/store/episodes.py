@@ -101,7 +101,7 @@ def record_lessons(
     """
     now = time.time()
     if not _settle(db, scope, digest, "reflected", ""):
-        raise Conflict(f"episode {digest[:16]} is reflected on already; nothing was added")
+        raise Conflict(f"episode {digest[:16]} was reflected on before; nothing was added")
     answers = lessons.upsert(db, scope, reflections, now, quota)
     names = [lessons.name_of(one) for one in reflections]
     for child in names[1:]:
@@ -170,7 +170,7 @@ def _filed(row: Row) -> StoredEpisode:
     return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
-LATE = "their trace had ended and was made an episode, or given up"
+LATE = "their trace had already become an episode, or was given up"
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def also(extra: Extra) -> None:
     """Run `extra` in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
     if current is None:
-        raise LookupError("nothing is done beside an effect outside of `beside`")
+        raise LookupError("there is no current call: use this inside `beside`")
     current.also(extra)
 
 
@@ -121,7 +121,7 @@ def _plain(value: Any) -> Any:
             held = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
             return {"@": f"{kind.__module__}:{kind.__qualname__}", "of": held}
         case _:
-            raise TypeError(f"what a write came to is no plain value: {type(value).__name__}")
+            raise TypeError(f"the result of a write is no plain value: {type(value).__name__}")
 
 
 def _value(plain: Any) -> Any:
@@ -147,7 +147,7 @@ def _kind(name: str) -> Any:
         with suppress(ImportError):
             kind = getattr(import_module(module), inner, None)
     if not (isinstance(kind, type) and is_dataclass(kind)):
-        raise StoreCorrupt(f"what a call came to is written down as {name!r}; that is no value")
+        raise StoreCorrupt(f"the stored result of a call has the unknown kind {name!r}")
     return kind
 
 
@@ -202,4 +202,4 @@ def write(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
-        raise LeaseLost("the same call is being answered just now; ask again")
+        raise LeaseLost("the same call is being answered right now; try again")

@@ -103,7 +103,7 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = derive_trust(one.trust, trusts, one.loop) if parents else one.trust
     if one.pinned and trust not in RAISING:
-        raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
+        raise InvalidInput("pinned", True, f"False for text of trust {trust}")
     state = initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     one = clip_reflection(one) if trust in HELD else one

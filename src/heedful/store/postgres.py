@@ -249,7 +249,7 @@ class Session:
             raise
         if self._status.lower() != end:
             raise StoreError(
-                "a statement failed in a transaction that went on; nothing was written"
+                "a statement failed and the transaction continued; nothing was written"
             )
 
     def undo(self) -> None:
@@ -407,7 +407,7 @@ def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool
         case InDoubt():
             told = Mishap(StoreInDoubt(_line(error)), again=False)
         case errors.SerializationFailure() | errors.DeadlockDetected():
-            why = "others change the same again and again; try again later"
+            why = "other transactions keep changing the same rows; try again later"
             told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
         case _:
             told = Mishap(_told(error, lost), again=lost)

@@ -403,7 +403,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     """Read the report of a run, ended or not. Raises NotFound."""
     stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
-        raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
+        raise NotFound("run of a pipeline", run, "the store: it is a loop; heedful why explains it")
     return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
 
 

@@ -167,7 +167,7 @@ async def read_records(
     def work(db: Db, scope: Scope) -> None:
         for record in _Reader(db, scope, vectors).records():
             if not going:
-                raise StoreError("nobody waits for the export any more")
+                raise StoreError("the export was cancelled")
             write(record)
 
     try:

@@ -30,10 +30,10 @@ from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import EpisodeReader
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
-Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
+Wait = Annotated[bool, Query(description="Wait until the episode was reflected on.")]
 Trust = Annotated[
     TaskTrust,
-    Query(description="Whose the task is; `operator` needs a key that may approve."),
+    Query(description="Who wrote the task; `operator` needs a key that may approve."),
 ]
 State = Annotated[Literal["waiting", "reflected", "failed"] | None, Query()]
 
@@ -133,7 +133,7 @@ async def traces(
     project: Project = None,
     trust: Annotated[
         TaskTrust,
-        Query(description="Whose the tasks are; `operator` needs a key that may approve."),
+        Query(description="Who wrote the tasks; `operator` needs a key that may approve."),
     ] = "external",
 ) -> Response:
     """Take spans of agents over OTLP/HTTP, in any order and from any number of services.

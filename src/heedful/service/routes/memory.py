@@ -92,7 +92,7 @@ async def _recall_for_loop(memory: Memory, body: RecallRequest) -> RecallAnswer:
     """Recall for a loop; record the exposure first, because the prompt may cause an outcome."""
     if unusable := sorted(ALONE & body.model_fields_set):
         name = unusable[0]
-        raise InvalidInput(name, getattr(body, name), "left out where a loop is given")
+        raise InvalidInput(name, getattr(body, name), "left out if a loop is given")
     loop, turns = body.loop or "", body.form == "messages"
     briefing = await memory.brief(body.task, loop, examples=True if turns else None)
     briefing = briefing.worked if turns else briefing
@@ -110,7 +110,7 @@ async def _recall_for_loop(memory: Memory, body: RecallRequest) -> RecallAnswer:
 reflections_router: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Word = Annotated[str, Query(max_length=200)]
-IfMatch = Annotated[str | None, Header(description="The ETag of what was read.", max_length=200)]
+IfMatch = Annotated[str | None, Header(description="The ETag of the lesson.", max_length=200)]
 
 
 @reflections_router.post("/reflections", status_code=201, responses={200: {"model": Remembered}})

@@ -93,7 +93,7 @@ async def create(
     """Create a key, whose secret is shown once. It cannot have more rights than the caller."""
     caller.own(body.tenant)
     if caller.projects and not body.projects:
-        raise Forbidden("a key that is bound to projects makes none for all of them; name projects")
+        raise Forbidden("a key limited to projects makes none for all projects; name some")
     for project in body.projects:
         caller.scope(project)
     for may in body.may:
