@@ -113,7 +113,7 @@ def _compare(
     for policy in every:
         made += compare(recorded, [policy])
         progress.counted("replaying", len(made) * len(recorded), total)
-    # About what it holds, a record can always tell.
+    # The record always knows how its own loops ended.
     return replace(made[0], beyond=0), made[1:]
 
 

@@ -301,7 +301,7 @@ def _lines(source: BinaryIO, name: str) -> Iterator[tuple[int, Plain]]:
             return
         here = sort_key(record)
         if here <= before or (record["is"] == "example" and here[:3] != before[:3]):
-            raise ExportFileError(name, number, f"it is out of order, or a duplicate; {AGAIN}")
+            raise ExportFileError(name, number, f"it is out of place, or a duplicate; {AGAIN}")
         before = here
         digest.update(line)
         yield len(line), record

@@ -322,7 +322,7 @@ class Quarantine:
         return list(page["items"])
 
 
-MOST = 200  # of a page
+MOST = 200  # the rows of a page
 Plain = Mapping[str, Any]
 
 
@@ -607,7 +607,7 @@ class Client:
         """Change a lesson, whatever else was changed meanwhile."""
         while True:
             one = await self.reflection(id)
-            if one.get(name) == value:  # by the try before, whose answer was lost
+            if one.get(name) == value:  # by the previous try, whose answer was lost
                 return
             body, tag = {name: value, "why": why}, f'"{one["edition"]}"'
             with suppress(Changed):

@@ -17,15 +17,15 @@ from heedful.checks.loading import load, made
 from heedful.errors import InvalidInput, ModelUnavailable, UnknownName
 from heedful.service.setup import Setup
 
-# Parts of one schema; to look at so many takes a second.
+# Parts of one schema; counting this many takes a second.
 LARGEST = 5_000
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Python's `re` may need for ever; the check `regex` bounds it, a schema cannot. What is looked at
-# more than once for one value takes time that grows with its square, or doubles with each level.
+# Python's `re` may run for ever; the check `regex` bounds its time, a schema cannot. Keywords that
+# visit a value more than once take time that is quadratic, or doubles with each level.
 UNBOUNDED = ("patternProperties", "unevaluatedItems", "unevaluatedProperties")
-# As these where they are keywords: a property that is called so has an object.
+# Like these, but only as keywords: a property with such a name has an object as its value.
 PLAIN = ("pattern", "uniqueItems")
-# What lets a reference mean another place than the one that is counted here.
+# Keywords that change which place a reference means.
 ELSEWHERE = ("$id", "$dynamicRef", "$recursiveRef", "$schema")
 TEXT_COST = 64  # characters that take as long as a value
 
@@ -107,7 +107,7 @@ def _wrong(what: str, value: str, allowed: str) -> InvalidInput:
 
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]
-# They run no code, read no file and no network, and end soon whatever they are given.
+# They run no code, use no file and no network, and end soon for any input.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
 CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"

@@ -50,9 +50,9 @@ from heedful.service.jobs import (
 from heedful.store.postgres import addressed, mishap
 
 _log = logging.getLogger("heedful")
-# Jobs at a time: more help only where a model on the network is waited for.
+# Jobs at a time; more help only if jobs wait for a model on the network.
 CONCURRENCY = 2
-# Seconds that what is under way may take to end when the process is asked to stop.
+# Seconds in which running jobs may finish when the process has to stop.
 GRACE = 30.0
 
 
@@ -124,7 +124,7 @@ class LocalQueue:
         """Wait until nothing runs, and only retries wait."""
         while self._running:
             await asyncio.wait(self._running)
-            await asyncio.sleep(0)  # what they came to is dealt with in callbacks
+            await asyncio.sleep(0)  # callbacks deal with the results
 
     async def __aenter__(self) -> LocalQueue:
         """Start with the unfinished work."""
@@ -172,7 +172,7 @@ class LocalQueue:
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1
             arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
-            # Whatever else its maker is in the middle of is none of the job's.
+            # A job does not inherit the context of the code that queued it.
             task = asyncio.create_task(do(*arguments), context=Context())
             self._running[task] = entry
             task.add_done_callback(self._ended)
@@ -214,19 +214,19 @@ class LocalQueue:
         self._timers.add(timer)
 
 
-# What every worker does besides its queues: it looks after all of them.
+# The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"
-# Seconds between two signs of life of a worker, after how many without one its jobs are another's,
-# and between two looks for such jobs, at the latest.
+# Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
+# and seconds between two searches for such jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# When it is looked for stalled jobs (with seconds last), for what nobody handed over, and at night.
+# Cron times of the search for stalled jobs (with seconds last), of the sweep, and of the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
-# Hours that a job which was given up is kept, for people to see.
+# Hours for which failed jobs are kept, so that people can look at them.
 KEPT = 24 * 30
-# A night is made up for when no worker ran; of all else the next round comes soon.
+# A missed night is caught up; other periodic tasks come again soon.
 MISSED = 86_400
 CONNECTIONS = 4
-# Seconds after which a server that gives no connection is away.
+# Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 _DEPTH = """
 with jobs as (
@@ -325,7 +325,7 @@ class PostgresQueue:
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         self._register(tools, listener)
-        await sweep(self, tools)  # which also shows whether the database can be worked with
+        await sweep(self, tools)  # this also checks the database
         if once:
             await self._revive()
         else:
@@ -334,7 +334,7 @@ class PostgresQueue:
             try:
                 with _typed():
                     await self._app.run_worker_async(
-                        name="",  # one that has a name logs elsewhere
+                        name="",  # a named worker has another logger
                         queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
                         concurrency=concurrency,
                         wait=not once,
@@ -350,7 +350,7 @@ class PostgresQueue:
                     raise
             if once:
                 return
-            await asyncio.sleep(BEAT)  # it ended by itself: the server was away
+            await asyncio.sleep(BEAT)  # it ended because the server was unavailable
 
     def _register(self, tools: Tools, listener: JobListener) -> None:
         """Register a function with procrastinate for each task."""
@@ -414,7 +414,7 @@ class PostgresQueue:
         jobs = self._app.job_manager
         with _typed():
             for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
-                if one.attempts + 1 >= TRIES:  # it may be what killed them
+                if one.attempts + 1 >= TRIES:  # it may have killed the workers
                     await jobs.finish_job(one, Status.FAILED, delete_job=False)
                     continue
                 try:

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 Cells = Sequence[Any]
 CopyProgress = Callable[[str, int], None]  # called with a table and how many of its rows are done
 EVERY = 10_000  # rows between two calls
-# Only a file has these: SQLite would give the number of a removed row again.
+# Only a file has these, because SQLite would reuse the number of a removed row.
 OWN_TABLES = ("gone",)
 OWN_COLUMNS = {"corpus": {"id", "changed"}, "vector": {"changed"}}
 # Kept by triggers: compared, but not copied.
 DERIVED = ("corpus",)
-# Exposures come before the lessons, whose `last_shown` they move; then what others point at.
+# Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
 # A row of a file without a tenant column belongs to the tenant of its owner, or of its scope token.
 _OWNERS = {
@@ -201,7 +201,7 @@ class _Server:
         found = {}
         for table in tables():
             if table.numbered:
-                # After a restart of the server this is above any number that was given.
+                # After a restart of the server this is above any number in use.
                 last = f"pg_sequence_last_value({_sequence(table)}::regclass)"
                 row = self._session.execute(f"select coalesce({last}, 0)").fetchone()
                 found[table.name] = int(row[0])

@@ -24,7 +24,7 @@ Dialect = Literal["sqlite", "postgres"]
 MEMORY = ("memory",)
 Locks = Callable[..., Sequence[str]]
 _locks: dict[Callable[..., Any], Locks] = {}
-# The limit of a statement that is to have none.
+# The limit for a statement without a limit.
 ALL = 2**31 - 1
 
 
@@ -190,6 +190,6 @@ def in_postgres(tables: str) -> str:
     column = re.compile(rf"^(  \w+) ({'|'.join(TYPES)})\b", re.MULTILINE)
     text = column.sub(lambda found: f"{found[1]} {TYPES[found[2]]}", text)
     text = text.replace('tenant text collate "C" not null', TENANT)
-    # A row of SQLite's whose owner has a tenant needs none; row-level security asks every row.
+    # SQLite needs no tenant in a row whose owner has one; row-level security needs it in every row.
     without = re.compile(r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE)
     return without.sub(rf"\1  {TENANT},\n", text)

@@ -14,7 +14,7 @@ from heedful.loop.stop import MaxAttempts
 from heedful.store.records import StoredLoop
 
 State = Literal["open", "passed", "stopped"]
-# What is replayed to know what the record holds.
+# The policy that is replayed to learn what the record holds.
 WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 

@@ -95,7 +95,7 @@ def also(extra: Extra) -> None:
     """Run `extra` in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
     if current is None:
-        raise LookupError("there is no current call: use this inside `beside`")
+        raise LookupError("no call runs here: this is used outside of `beside`")
     current.also(extra)
 
 

@@ -388,7 +388,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
-        # Asked again, it is decided as it was: an override that had expired lifts nothing.
+        # A repeated decision is the same: an override that had expired lifts nothing.
         at=decisions[-1].decided if decisions and overrides else 0.0,
     )
     return StoredLoop(

@@ -64,7 +64,7 @@ class Turns:
             try:
                 await asyncio.wrap_future(turn)
             except asyncio.CancelledError:
-                had = not turn.cancel()  # it came at the very moment
+                had = not turn.cancel()  # the turn came at the same moment
                 self.give(keys[: number + had])
                 raise
 
@@ -119,8 +119,8 @@ def newest() -> int:
 T = TypeVar("T")
 K = TypeVar("K")
 STREAMED = 1_000  # rows that the server sends at a time
-PREPARED_MAX = 1_000  # more than there are statements: none has to make room for another
-# What holds no parameter (strings, quoted names, comments, casts), or one: `:name`.
+PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
+# Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
 
 
@@ -179,7 +179,7 @@ class Session:
         self.url = url
         self._connection = psycopg.connect(
             conninfo,
-            autocommit=True,  # a transaction begins in words of its own, together with its tenant
+            autocommit=True,  # transactions are begun explicitly, together with their tenant
             prepare_threshold=1,
             cursor_factory=psycopg.RawCursor,
             row_factory=_named,
@@ -233,7 +233,7 @@ class Session:
             value = work(self)
             self.end(end)
         except psycopg.errors.FeatureNotSupported:
-            self.close()  # what it has prepared is from before the schema was changed
+            self.close()  # its prepared statements are older than the change of the schema
             raise
         finally:
             self.undo()
@@ -314,12 +314,12 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
 POOL_SIZE = 12
 # The schema of heedful's tables; the types of pgvector are in the second one.
 SCHEMA = "heedful"
-# And what a server that hangs may cost. The URL's own `options` come after these and win.
+# The time-outs limit the cost of a hanging server. The URL's own `options` come later and win.
 OPTIONS = (
     f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"
 )
-# For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
+# For a slow transaction, which may also wait for work elsewhere.
 PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
 # libpq's parameters unless the URL has its own: in seconds, the last one in milliseconds.
 DEFAULTS = {
@@ -371,9 +371,9 @@ def _size(text: str) -> int:
     return int(text)
 
 
-# What transactions raise that `mishap` knows: the work's own errors pass as they are.
+# The errors that `mishap` translates; errors of the work itself pass unchanged.
 MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
-# What a user can do about an error, by its class or by its SQLSTATE's first letters
+# What a user can do about an error, by its class or the first letters of its SQLSTATE
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
     errors.LockNotAvailable: "another transaction holds what this one needs; try again",
@@ -500,9 +500,9 @@ def of_schema(session: Session, found: Row) -> int:
     return has
 
 
-# Seconds before work that the database turned back runs again; each drawn between nothing and that.
+# Seconds before work that the database rolled back runs again; a random share of each.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# Times that work runs again because its connection was lost: a restarted server has lost them all.
+# Retries after a lost connection: a restarted server has lost all connections of the pool.
 RECONNECTIONS: Final = 2
 NAME: Final = "heedful-postgres"  # of the threads
 READS: Final = "begin isolation level repeatable read read only"
@@ -529,7 +529,7 @@ class Database:
 
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
-        # The pool knows nothing of the store, so that one that nobody uses any more is closed.
+        # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:

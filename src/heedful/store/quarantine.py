@@ -164,7 +164,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     db.named("bring_back", values)
     db.named("set_voice", values)
     rows = db.named("read_voices", values).fetchall()
-    # The row of the lesson itself has its words; that of other words has a digest of its own.
+    # The row of the lesson itself has its words; a row with other words has its own digest.
     for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
         alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
         digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
@@ -174,7 +174,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    from heedful.lessons.lesson import Signature  # whose patterns a store has no need of
+    from heedful.lessons.lesson import Signature  # a store does not need its patterns
 
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()

@@ -31,7 +31,7 @@ from heedful.store.database import MEMORY, Dialect, Kept, Work, read_sql, statem
 from heedful.store.store import Store
 
 T = TypeVar("T")
-# How many waiting writes one commit takes along at most.
+# The most waiting writes in one commit.
 GROUP = 256
 
 
@@ -177,7 +177,7 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
-# What was given, and what is allowed.
+# The value that was given, and what is allowed.
 TOO_LARGE = ("too large", "a whole number that 64 bits can hold")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -219,7 +219,7 @@ if hasattr(os, "register_at_fork"):
 
 K = TypeVar("K")
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
-BEFORE = 0x65727261  # what files had before the first release, when their schema was another one
+BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 _open: dict[str, Store] = {}
@@ -271,7 +271,7 @@ class File:
         self._another = partial(_reading, connect)
         self.writer: Thread = Thread(connect, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
-        # The threads know nothing of the store, so that one that nobody uses any more is closed.
+        # The threads do not refer to the store, so that an unused store is closed.
         finalize(self, _close, self.writer, self.reader)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
