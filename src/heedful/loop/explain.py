@@ -92,7 +92,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
 
 def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
-    """Yield the score that alone lets the loop pass, where a smaller change turns the verdict."""
+    """Yield each score that on its own lets the loop pass, unless a smaller change does too."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
         case = _scored(loop, policy, goal.score)(goal.threshold)
@@ -131,7 +131,7 @@ def _kind(verdict: Verdict) -> str:
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
-    """Whether `policy` gives that verdict, by the same rules."""
+    """Return True if `policy` gives that verdict, by the same rules."""
     return _ends(decide(loop, policy)) == _ends(verdict)
 
 

@@ -299,7 +299,7 @@ class _Query:
                 yield from _feedback_facts(made, after)
 
     def _concerns(self, made: StageAttempt, after: StageAttempt | None) -> bool:
-        """Return True if the question names the attempt or the one that it led to, or none."""
+        """Return True if the question names this attempt, the next one, or no attempt."""
         numbers = {made.attempt, after.attempt if after else 0}
         return not self.attempts or bool(numbers & {*self.attempts})
 

@@ -217,7 +217,7 @@ class LocalQueue:
 # The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"
 # Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
-# and seconds between two searches for such jobs.
+# and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 # Cron times of the search for stalled jobs (with seconds last), of the sweep, and of the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
