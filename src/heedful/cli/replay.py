@@ -96,10 +96,10 @@ def replay(
     for note in (*_beyond(figures), *notes):
         show(note)
     if plot is not None:
-        show(following("tune", *_again(source, last)))
+        show(following("tune", *_source_words(source, last)))
     else:
         words = [word for text in policy or () for word in ("--policy", text)]
-        show(following("replay", *_again(source, last), *words, "--plot", "front.png"))
+        show(following("replay", *_source_words(source, last), *words, "--plot", "front.png"))
     return 0
 
 
@@ -127,7 +127,7 @@ def _draw(path: Path, figures: Sequence[Figures]) -> None:
     say(f"written: {path}")
 
 
-def _again(source: str | None, last: int) -> list[str]:
+def _source_words(source: str | None, last: int) -> list[str]:
     """Return the words of a command line that read the same loops."""
     where = [] if source is None else [source]
     return where if last == LAST else [*where, "--last", str(last)]
@@ -190,7 +190,7 @@ def tune(
     _print_choice(found, len(recorded), keep, stays)
     for note in notes:
         show(note)
-    loops = _again(source, last)
+    loops = _source_words(source, last)
     if stays:
         show(following("replay", *loops))
         return 0

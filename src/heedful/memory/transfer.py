@@ -177,7 +177,7 @@ async def import_from(
             raise InvalidInput(name, value, "given if somebody vouches for an import")
         if trust == "external" and value:
             raise InvalidInput(name, value, "left out if nobody vouches for an import")
-    with _opened(file) as (source, name):
+    with _open(file) as (source, name):
         header: Plain = {}
         end: Plain = {}
         async for batch in _batches(source, name, "checking", progress):
@@ -233,7 +233,7 @@ class _Tally:
 
 
 @contextmanager
-def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
+def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
     """Yield the file, which can be read twice, and its name. Raises ExportFileError."""
     from tempfile import TemporaryFile
 

@@ -304,7 +304,7 @@ class _Query:
         return not self.attempts or bool(numbers & {*self.attempts})
 
     def _findings(self, made: StageAttempt) -> Iterator[Fact]:
-        """Yield what did not pass, in a summary with the warnings; of named checks, everything."""
+        """Yield the results of named checks, or else the failed ones; a summary adds warnings."""
         levels = (*WORST, "warning") if self.topic == SUMMARY else WORST
         for check in made.checks:
             if check.check_name in self.checks or (not self.checks and check.status in levels):

@@ -124,7 +124,7 @@ class Calls:
                     raise Unreachable(self.url, type(error).__name__, str(error)) from error
             else:
                 asked = _asked(answer.headers.get("retry-after", ""))
-                if tries >= self._retries or not _again(answer.status_code, asked):
+                if tries >= self._retries or not _may_retry(answer.status_code, asked):
                     return answer
                 pause += asked or 0.0
             tries += 1
@@ -151,7 +151,7 @@ class Calls:
         return self._pools[loop]
 
 
-def _again(status: int, asked: float | None) -> bool:
+def _may_retry(status: int, asked: float | None) -> bool:
     """Return True if another try may succeed: the service is busy or had an internal error."""
     if asked is not None:
         return asked <= OBEYED and (status in (409, 429) or status >= 500)

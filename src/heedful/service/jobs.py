@@ -119,7 +119,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
     memory, began = tools.memory(scope), time.time()
     if digest:
         if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is None:
-            await _elsewhere(tools.store, scope, digest)
+            await _check_reflected(tools.store, scope, digest)
         return
     wrong: ModelError | None = None
     while True:
@@ -132,7 +132,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
         raise wrong
 
 
-async def _elsewhere(store: Store, scope: Scope, digest: str) -> None:
+async def _check_reflected(store: Store, scope: Scope, digest: str) -> None:
     """Raise NotFound or LeaseLost unless the episode was reflected on."""
     state = await store.read(scope, episodes.state, digest)
     if state is None:

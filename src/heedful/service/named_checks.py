@@ -154,7 +154,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
             )
         return _Aside(load(spec), setup.turns)
     if name in CRITICS:
-        return load(_judged(spec, setup))
+        return load(_with_own_model(spec, setup))
     raise UnknownName("check", name, sorted({*TEXT, SCHEMA, *CRITICS, *setup.checks}))
 
 
@@ -185,7 +185,7 @@ class _Aside:
         return getattr(self._check, name)
 
 
-def _judged(spec: Spec, setup: Setup) -> Spec:
+def _with_own_model(spec: Spec, setup: Setup) -> Spec:
     """Return the critic with the model of the service; a request cannot name a model."""
     judge = setup.model or setup.embedder
     if judge is None:
@@ -193,7 +193,7 @@ def _judged(spec: Spec, setup: Setup) -> Spec:
     if "members" in spec:
         members = spec["members"]
         listed = members if isinstance(members, list) else []
-        own = [_judged(one, setup) if isinstance(one, Mapping) else one for one in listed]
+        own = [_with_own_model(one, setup) if isinstance(one, Mapping) else one for one in listed]
         return {**spec, "members": own or members}
     if "model" in spec:
         raise InvalidInput("model of a critic", spec["model"], "left out: the service has its own")

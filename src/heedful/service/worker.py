@@ -294,7 +294,7 @@ class PostgresQueue:
         options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
         deferred = self._app.configure_task(_task_name(task), queueing_lock=job.name, **options)
         what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
-        with _typed():
+        with _translate_errors():
             try:
                 await deferred.defer_async(
                     **what, carried=dict[str, Any](telemetry.trace_headers())
@@ -304,7 +304,7 @@ class PostgresQueue:
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state. Raises StoreError."""
-        with _typed():
+        with _translate_errors():
             rows = await self._app.connector.execute_query_all_async(_DEPTH, silent=SILENT)
         return [Depth(**row) for row in rows]
 
@@ -332,7 +332,7 @@ class PostgresQueue:
             self._go_round(tools)
         while True:
             try:
-                with _typed():
+                with _translate_errors():
                     await self._app.run_worker_async(
                         name="",  # a named worker has another logger
                         queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
@@ -366,7 +366,7 @@ class PostgresQueue:
 
         async def nightly() -> None:
             await night(self, tools)
-            with _typed():
+            with _translate_errors():
                 await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
 
         rounds: tuple[tuple[str, str, Callable[[], Awaitable[None]]], ...] = (
@@ -412,7 +412,7 @@ class PostgresQueue:
         If the same job already waits, the job of the dead worker is dropped.
         """
         jobs = self._app.job_manager
-        with _typed():
+        with _translate_errors():
             for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
                 if one.attempts + 1 >= TRIES:  # it may have killed the workers
                     await jobs.finish_job(one, Status.FAILED, delete_job=False)
@@ -446,7 +446,7 @@ def _task_name(task: str) -> str:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise the errors of procrastinate as errors of heedful."""
     try:
         yield

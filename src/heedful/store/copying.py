@@ -250,7 +250,7 @@ def copy(source: str, target: str, progress: CopyProgress = lambda table, rows: 
     """
     if source == target or os.path.realpath(source) == os.path.realpath(target):
         raise InvalidInput("target", shown(target), "another database than the source")
-    with _opened(source, writes=False) as origin, _opened(target, writes=True) as copied:
+    with _open(source, writes=False) as origin, _open(target, writes=True) as copied:
         holds = next((table.name for table in tables() if any(copied.rows(table))), "")
         if holds:
             contents = [_content(origin, table, progress) for table in tables()]
@@ -307,7 +307,7 @@ def _plain(cell: object) -> object:
 
 
 @contextmanager
-def _opened(url: str, *, writes: bool) -> Iterator[Side]:
+def _open(url: str, *, writes: bool) -> Iterator[Side]:
     """Yield a database in a transaction, and commit it at the end."""
     if url.startswith(POSTGRES):
         with _server(url, writes=writes) as side:

@@ -351,13 +351,13 @@ def addressed(url: str) -> Address:
     # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
     kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
     rest = "&".join(kept)
-    parameters = _parsed(f"{place}?{rest}" if rest else place)
+    parameters = _parse(f"{place}?{rest}" if rest else place)
     options = " ".join(filter(None, (OPTIONS, str(parameters.get("options") or ""))))
     conninfo = make_conninfo("", **{**DEFAULTS, **parameters, "options": options})
     return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
 
 
-def _parsed(url: str) -> dict[str, Any]:
+def _parse(url: str) -> dict[str, Any]:
     try:
         return dict(conninfo_to_dict(url))
     except psycopg.Error as error:
@@ -410,12 +410,12 @@ def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool
             why = "other transactions keep changing the same rows; try again later"
             told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
         case _:
-            told = Mishap(_told(error, lost), again=lost)
+            told = Mishap(_translate(error, lost), again=lost)
     told.told.__cause__ = error
     return told
 
 
-def _told(error: psycopg.Error, lost: bool) -> HeedfulError:
+def _translate(error: psycopg.Error, lost: bool) -> HeedfulError:
     line = _line(error)
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -619,7 +619,7 @@ class _Pool:
     def alone(self, begin: str, work: Work[T]) -> T:
         """Run `work` once, as `transact` does, on a connection that is closed afterwards."""
         try:
-            with closing(self._connected()) as session:
+            with closing(self._connect()) as session:
                 return session.within(begin, work, "rollback")
         except MISHAPS as error:
             raise mishap(error).told from error
@@ -636,9 +636,9 @@ class _Pool:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return self._connected()
+        return self._connect()
 
-    def _connected(self) -> Session:
+    def _connect(self) -> Session:
         session = Session(self._address.conninfo, self._address.shown)
         with ExitStack() as refused:
             refused.callback(session.close)

@@ -100,7 +100,7 @@ class Thread:
             for job in group:
                 if not job.answer.done():
                     job.answer.set_exception(told)
-            return _undone(db)
+            return _roll_back(db)
         return db
 
     def _group(self) -> list[_Job] | None:
@@ -154,7 +154,7 @@ def _each(db: Connection, group: list[_Job]) -> None:
         job.answer.set_result(value)
 
 
-def _undone(db: Connection | None) -> Connection | None:
+def _roll_back(db: Connection | None) -> Connection | None:
     """Return the connection without an open transaction, or None if it has to be opened again."""
     try:
         if db is not None and db.in_transaction:

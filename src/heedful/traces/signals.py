@@ -191,11 +191,12 @@ def error_line(failure: str) -> str:
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
-    """Map each call to its result, both by position: by the id they share, else in order.
+    """Map each call to its result, both by position.
 
-    In order: an answer belongs to the oldest open call, of its tool if it names one. Only calls
-    with nothing else between them wait together; an older one has lost its result. An error is the
-    result until there is a response.
+    Calls and results are matched by their shared id, else in order: an answer belongs to the oldest
+    open call, of the same tool if the answer names one. Only calls with nothing else between them
+    can be open together; an older call without a result stays without one. An error is the result
+    until there is a response.
     """
     results: dict[int, int] = {}
     responded: set[int] = set()

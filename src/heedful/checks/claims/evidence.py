@@ -545,7 +545,7 @@ class Evidence:
         self.numbers: list[float] = sorted(self._plain | self.written | counts)
 
     def __bool__(self) -> bool:
-        """Return whether there is anything in it."""
+        """Return True if the evidence is not empty."""
         return bool(self._plain) or any(self._texts)
 
     def _index(self, row: Row) -> None:
