@@ -54,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A value that can change: its name, what it is now, its smallest step, the case it makes."""
+    """A value that can change: its name, its present value, its smallest step, and its case."""
 
     what: str
     now: float
@@ -136,7 +136,7 @@ def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
 
 
 def _ends(verdict: Verdict) -> tuple[str, ...]:
-    """What a verdict is, and the rules that it rests on."""
+    """Return the kind of a verdict, and the rules that decided it."""
     stops = () if isinstance(verdict, Again) else verdict.stopped_by
     return _kind(verdict), *sorted(stop.rule for stop in stops)
 
@@ -199,7 +199,7 @@ def _ruled(
 
 
 def _fields(rule: StopRule) -> Iterator[tuple[str, Any, Callable[[Any], StopRule]]]:
-    """Each number that a rule is made with: its name, what it is, and the rule with another."""
+    """Yield each number in a rule: its name, its value, and a function that replaces it."""
     if isinstance(rule, All):
         for place, member in enumerate(rule.rules):
             for name, now, made in _fields(member):

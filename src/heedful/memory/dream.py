@@ -359,7 +359,7 @@ class _Rehearsal:
             asked = await self._queries(proposals, own)
             before, left = await self._recall(asked), list(proposals)
             while any(one.outcome == "proposed" for one in left):
-                dream, became = await self._carry_out(left)
+                dream, became = await self._apply(left)
                 dropped = find_regressions(became, before, await self._recall(asked))
                 if not dropped:
                     break
@@ -413,9 +413,7 @@ class _Rehearsal:
                 self._progress("rehearsing", n, len(asked))
         return found
 
-    async def _carry_out(
-        self, proposals: Sequence[Proposal]
-    ) -> tuple[int, dict[str, tuple[int, str]]]:
+    async def _apply(self, proposals: Sequence[Proposal]) -> tuple[int, dict[str, tuple[int, str]]]:
         """Carry proposals out in the copy; return the dream's id and each member's successor."""
         ids = {n: self._there[one.name].id for n, one in self._lessons.items()}
         became: dict[str, tuple[int, str]] = {}
