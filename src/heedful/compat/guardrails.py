@@ -376,7 +376,7 @@ async def override_guardrails(
     override_bias_echo: bool = False,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Let a loop go on past limits; the next decision that one of them would stop uses that up.
+    """Let a loop go on past limits; valid for one decision that a limit would stop.
 
     A loop that has ended is decided again at once. Raises NotFound, StoreError, and OverrideRefused
     for a loop that passed or without an actor.

@@ -93,7 +93,7 @@ class Branch:
 
     @cached_property
     def merges(self) -> tuple[Merge, ...]:
-        """The groups of several patterns."""
+        """The groups that have more than one pattern."""
         together = {one: both for one, both in self.parsed.items() if one not in self.apart}
         members: dict[Tokens, list[str]] = defaultdict(list)
         why: dict[Tokens, list[str]] = defaultdict(list)

@@ -200,7 +200,7 @@ class Repeat:
         _flag("near", self.near)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Return the earlier attempt that the last one repeats, as a reason."""
+        """Return the reason, if the last attempt repeats an earlier one; else None."""
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
         since = _last_improvement(loop)

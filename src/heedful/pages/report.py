@@ -133,7 +133,7 @@ def line(text: str, most: int = 400) -> str:
 
 
 def fence(text: str, kind: str = "") -> str:
-    """Return a block of code whose fence is longer than any run of backticks inside."""
+    """Return a fenced block of code; the fence is longer than any run of backticks inside."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}{kind}\n{text}\n{ticks}"

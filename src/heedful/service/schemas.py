@@ -47,7 +47,7 @@ DEEPEST = 100  # levels of JSON; redaction calls itself for each
 
 def _without_null_character(text: str) -> str:
     if "\0" in text:  # PostgreSQL cannot store it
-        raise ValueError("it has the character NUL")
+        raise ValueError("it has the character 0")
     return text
 
 

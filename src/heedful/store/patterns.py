@@ -31,7 +31,7 @@ LESSONS = 50
 class Learned:
     """The templates of each error type, kept while the store's version of them stays the same.
 
-    Words of tools and documents teach only when they are released, so that a flood of them cannot
+    Words of tools and documents count only after their release, so that a flood of them cannot
     merge other patterns.
     """
 
