@@ -262,7 +262,7 @@ class LoopRecorder:
             await self._settle(self._memory, loop)
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Ask memory what to show the loop; a resumed loop (not `begins`) gets the same as before."""
+        """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
         if self._memory is not None:
             self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
             self._exposed = False
