@@ -170,7 +170,7 @@ def _filed(row: Row) -> StoredEpisode:
     return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
-LATE = "their trace had already become an episode, or was given up"
+LATE = "their trace had ended and become an episode, or was given up"
 
 
 @dataclass(frozen=True, slots=True)
